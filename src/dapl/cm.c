@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm.h"
+
+#include "cfg.h"
+#include "cm_fsm.h"
+#include "dapl.h"
+#include "ep.h"
+#include "err.h"
+#include "log.h"
+#include "peer.h"
+#include "sr.h"
+#include "stats.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { PAUSE_DOUBLINGS = 5 };    /* the pause between tries grows 32 times at most */
+
+/* What a step of the table acts on besides the peer. */
+struct step {
+    DAT_CR_HANDLE cr;            /* the request to answer or to refuse */
+    const char *why;             /* the event in words */
+};
+
+static const struct mdapl_cfg *cfg_of(const struct mdapl_dpeer *peer)
+{
+    return mdapl_ctx_cfg(peer->d->ctx);
+}
+
+static struct mdapl_log *log_of(const struct mdapl_dpeer *peer)
+{
+    return mdapl_ctx_log(peer->d->ctx);
+}
+
+static void run(struct mdapl_dpeer *peer, enum mdapl_cm_event event, const struct step *s);
+
+/* -- the hello ----------------------------------------------------------------------------------- */
+
+static void put_hello(const struct mdapl_dpeer *peer, uint8_t flags,
+                      uint8_t out[MDAPL_HELLO_BYTES])
+{
+    const struct mdapl_job *job = mdapl_ctx_job(peer->d->ctx);
+    struct mdapl_hello h = {
+        .flags = flags, .job = job->id, .src = (uint32_t)job->rank,
+        .dst = (uint32_t)peer->base.rank, .epoch = peer->cm.epoch,
+        .incarnation = peer->d->incarnation, .rx_next = peer->rx_next,
+    };
+
+    mdapl_hello_put(&h, job->key, out);
+}
+
+static enum mdapl_hello_verdict get_hello(const struct mdapl_dapl *d, const void *priv, size_t len,
+                                          struct mdapl_hello *h)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+
+    return mdapl_hello_get(h, priv, len, job->key, job->id, (uint32_t)job->rank,
+                           (uint32_t)job->size);
+}
+
+/* -- actions --------------------------------------------------------------------------------------- */
+
+static void drop_ep(struct mdapl_dpeer *peer)
+{
+    if (!peer->cm.ep)
+        return;
+    mdapl_ep_close(peer->cm.ep);
+    peer->cm.ep = NULL;
+    peer->d->n_closing++;
+}
+
+/* A fresh EP with its receives posted, as the windows of both ends assume. */
+static int fresh_ep(struct mdapl_dpeer *peer)
+{
+    struct mdapl_dapl *d = peer->d;
+    int rc;
+
+    drop_ep(peer);
+    rc = mdapl_ep_create(d->ia, peer, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests,
+                         &peer->cm.ep);
+    if (rc)
+        return rc;
+    peer->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
+    peer->txwin = (struct mdapl_txwin){ .sent = 0, .limit = d->sr_window };
+    rc = mdapl_sr_arm(peer, peer->cm.ep);
+    if (rc)
+        mdapl_err_set(mdapl_ctx_err(d->ctx), rc, "IA %s has no memory for the receives of one "
+                      "more endpoint. Make MPIR_CVAR_DAPL_SR_WINDOW or _VBUF_SIZE smaller, or "
+                      "raise the memory lock limit (ulimit -l)", d->ia->name);
+    return rc;
+}
+
+static void do_call(struct mdapl_dpeer *peer, const struct step *s)
+{
+    uint8_t hello[MDAPL_HELLO_BYTES];
+    int rc = fresh_ep(peer);
+
+    (void)s;
+    peer->cm.tries++;
+    put_hello(peer, 0, hello);
+    if (!rc)
+        rc = mdapl_ep_connect(peer->cm.ep, peer->cm.addr, peer->cm.addr_len, peer->cm.qual,
+                              MDAPL_MS(cfg_of(peer)->connect_timeout_ms), hello, sizeof(hello));
+    if (rc)
+        run(peer, MDAPL_CM_REFUSED, &(struct step){ .why = "the call was refused locally" });
+}
+
+static void refuse(DAT_CR_HANDLE cr)
+{
+    dat_cr_reject(cr, 0, NULL);
+}
+
+static void do_answer(struct mdapl_dpeer *peer, const struct step *s)
+{
+    uint8_t hello[MDAPL_HELLO_BYTES];
+    int rc = fresh_ep(peer);
+
+    put_hello(peer, MDAPL_HELLO_ANSWER, hello);
+    if (rc)
+        refuse(s->cr);
+    else
+        rc = mdapl_ep_accept(peer->cm.ep, s->cr, hello, sizeof(hello));
+    if (rc)
+        run(peer, MDAPL_CM_REFUSED, &(struct step){ .why = "the answer was refused locally" });
+}
+
+static void do_refuse(struct mdapl_dpeer *peer, const struct step *s)
+{
+    (void)peer;
+    refuse(s->cr);
+}
+
+static void do_up(struct mdapl_dpeer *peer, const struct step *s)
+{
+    (void)s;
+    peer->cm.ep->up = true;
+    mdapl_ctx_stats(peer->d->ctx)->connects++;
+    mdapl_log(log_of(peer), MDAPL_CONN, "connected to rank %d on %s (qualifier %llu), try %u",
+              peer->base.rank, peer->cm.host, (unsigned long long)peer->cm.qual, peer->cm.tries);
+    mdapl_dpeer_wake(peer);
+}
+
+static void do_pause(struct mdapl_dpeer *peer, const struct step *s)
+{
+    struct mdapl_dapl *d = peer->d;
+    uint32_t doublings = peer->cm.tries < PAUSE_DOUBLINGS ? peer->cm.tries : PAUSE_DOUBLINGS;
+    uint64_t pause = MDAPL_MS(cfg_of(peer)->connect_retry_ms) << doublings >> 1;
+    uint64_t now = mdapl_ctx_now(d->ctx);
+
+    /* Without jitter all callers of a busy rank would come back together. */
+    pause += (peer->d->incarnation ^ (uint64_t)peer->base.rank * 2654435761u) % (pause / 2 + 1);
+    drop_ep(peer);
+    peer->cm.last = s->why;
+    mdapl_ctx_stats(d->ctx)->connect_retries++;
+    mdapl_log(log_of(peer), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
+              peer->base.rank, peer->cm.host, s->why, (unsigned long long)(pause / 1000000));
+    if (now - peer->cm.since >= MDAPL_MS(cfg_of(peer)->connect_timeout_ms))
+        run(peer, MDAPL_CM_GIVE_UP, s);
+    else
+        mdapl_timer_set(&d->timers, &peer->cm.retry, now + pause);
+}
+
+static void do_fail(struct mdapl_dpeer *peer, const struct step *s)
+{
+    bool was_up = peer->cm.ep && peer->cm.ep->up;
+
+    drop_ep(peer);
+    if (was_up)
+        mdapl_dpeer_fail(peer, -ECONNRESET,
+                         "lost the connection to rank %d on %s over IA %s: %s, %llu frames not "
+                         "acknowledged. Check that the process and its host are alive",
+                         peer->base.rank, peer->cm.host, peer->d->ia->name, s->why,
+                         (unsigned long long)peer->n_retained);
+    else
+        mdapl_dpeer_fail(peer, -EHOSTUNREACH,
+                         "rank %d on %s could not be connected over IA %s within %lld ms: %s, %u "
+                         "tries. Check that the host is alive and that this IA reaches it, or "
+                         "raise MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS",
+                         peer->base.rank, peer->cm.host, peer->d->ia->name,
+                         (long long)cfg_of(peer)->connect_timeout_ms, s->why, peer->cm.tries);
+}
+
+static void do_close(struct mdapl_dpeer *peer, const struct step *s)
+{
+    (void)s;
+    drop_ep(peer);
+}
+
+static void (*const act[])(struct mdapl_dpeer *, const struct step *) = {
+    [MDAPL_CM_NOTHING] = NULL,
+    [MDAPL_CM_DO_CALL] = do_call,
+    [MDAPL_CM_DO_ANSWER] = do_answer,
+    [MDAPL_CM_DO_REFUSE] = do_refuse,
+    [MDAPL_CM_DO_UP] = do_up,
+    [MDAPL_CM_DO_PAUSE] = do_pause,
+    [MDAPL_CM_DO_FAIL] = do_fail,
+    [MDAPL_CM_DO_CLOSE] = do_close,
+};
+
+/* -- the one place that changes the state ------------------------------------------------------------- */
+
+static bool connecting(enum mdapl_cm_state s)
+{
+    return s == MDAPL_CM_CALLING || s == MDAPL_CM_PAUSING || s == MDAPL_CM_ANSWERING;
+}
+
+static void enter(struct mdapl_dpeer *peer, enum mdapl_cm_state next)
+{
+    struct mdapl_dapl *d = peer->d;
+    enum mdapl_cm_state was = peer->cm.state;
+
+    d->n_connecting += connecting(next) - connecting(was);
+    d->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
+    if (next != MDAPL_CM_PAUSING)
+        mdapl_timer_stop(&peer->cm.retry);
+    if (!connecting(was) && connecting(next))
+        peer->cm.since = mdapl_ctx_now(d->ctx);
+    peer->cm.state = next;
+}
+
+static void run(struct mdapl_dpeer *peer, enum mdapl_cm_event event, const struct step *s)
+{
+    struct mdapl_cm_move move = mdapl_cm_step(peer->cm.state, event);
+
+    if (move.next != peer->cm.state)
+        mdapl_log(log_of(peer), MDAPL_CONN, "rank %d: %s, %s -> %s", peer->base.rank,
+                  mdapl_cm_event_name(event), mdapl_cm_state_name(peer->cm.state),
+                  mdapl_cm_state_name(move.next));
+    enter(peer, move.next);
+    if (act[move.action])
+        act[move.action](peer, s);
+}
+
+/* -- requests that arrive --------------------------------------------------------------------------- */
+
+static void refuse_stranger(struct mdapl_dapl *d, DAT_CR_HANDLE cr, const char *why)
+{
+    mdapl_ctx_stats(d->ctx)->cr_refused++;
+    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO,
+              "IA %s: refused a connection request that %s; nothing needs to be done unless it "
+              "comes again and again", d->ia->name, why);
+    refuse(cr);
+}
+
+static void on_cr(void *arg, DAT_CR_HANDLE cr)
+{
+    struct mdapl_dapl *d = arg;
+    struct mdapl_peer *base;
+    struct mdapl_hello h;
+    DAT_CR_PARAM param;
+    enum mdapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
+
+    memset(&param, 0, sizeof(param));
+    if (dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
+        verdict = get_hello(d, param.private_data, (size_t)param.private_data_size, &h);
+    if (verdict == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER)
+        verdict = MDAPL_HELLO_NOT_OURS;
+    if (verdict != MDAPL_HELLO_OK || d->closing) {
+        refuse_stranger(d, cr, d->closing ? "came while the job ends"
+                                          : mdapl_hello_verdict_text(verdict));
+        return;
+    }
+    if (mdapl_peer_get(d->ctx, (int)h.src, &base) || base->channel != &mdapl_dapl_channel) {
+        refuse_stranger(d, cr, "comes from a rank that another channel reaches");
+        return;
+    }
+    run(mdapl_dpeer_of(base),
+        (int)h.src < mdapl_ctx_job(d->ctx)->rank ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
+        &(struct step){ .cr = cr });
+}
+
+/* -- connection events ------------------------------------------------------------------------------- */
+
+static const struct {
+    DAT_EVENT_NUMBER number;
+    enum mdapl_cm_event event;
+    const char *why;
+} conn_event[] = {
+    { DAT_CONNECTION_EVENT_ESTABLISHED, MDAPL_CM_ESTABLISHED, "established" },
+    { DAT_CONNECTION_EVENT_PEER_REJECTED, MDAPL_CM_REFUSED, "the peer refused" },
+    { DAT_CONNECTION_EVENT_NON_PEER_REJECTED, MDAPL_CM_REFUSED, "nobody listens there" },
+    { DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, MDAPL_CM_REFUSED, "the answer failed" },
+    { DAT_CONNECTION_EVENT_TIMED_OUT, MDAPL_CM_REFUSED, "no answer in time" },
+    { DAT_CONNECTION_EVENT_UNREACHABLE, MDAPL_CM_REFUSED, "unreachable" },
+    { DAT_CONNECTION_EVENT_DISCONNECTED, MDAPL_CM_LOST, "the peer disconnected" },
+    { DAT_CONNECTION_EVENT_BROKEN, MDAPL_CM_LOST, "the connection broke" },
+};
+
+/* The caller checks who has answered. */
+static bool answer_is_good(struct mdapl_dpeer *peer, const void *priv, size_t len)
+{
+    struct mdapl_hello h;
+
+    return get_hello(peer->d, priv, len, &h) == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER
+           && (int)h.src == peer->base.rank;
+}
+
+static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
+                    size_t len)
+{
+    struct mdapl_dapl *d = arg;
+    struct mdapl_dpeer *peer = ep->owner;
+
+    if (!peer || d->closing)
+        return;
+    for (size_t i = 0; i < sizeof(conn_event) / sizeof(conn_event[0]); i++) {
+        struct step s = { .why = conn_event[i].why };
+        enum mdapl_cm_event event = conn_event[i].event;
+
+        if (conn_event[i].number != number)
+            continue;
+        if (event == MDAPL_CM_ESTABLISHED && peer->cm.state == MDAPL_CM_CALLING
+            && !answer_is_good(peer, priv, len)) {
+            event = MDAPL_CM_REFUSED;
+            s.why = "somebody else answers there";
+        }
+        run(peer, event, &s);
+        return;
+    }
+}
+
+static const char *async_text(DAT_EVENT_NUMBER number)
+{
+    switch (number) {
+    case DAT_ASYNC_ERROR_EVD_OVERFLOW:
+        return "an event queue overflowed";
+    case DAT_ASYNC_ERROR_IA_CATASTROPHIC:
+        return "the adapter failed";
+    case DAT_ASYNC_ERROR_EP_BROKEN:
+        return "the endpoint broke";
+    case DAT_ASYNC_ERROR_TIMED_OUT:
+        return "an operation timed out";
+    case DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR:
+        return "the provider failed";
+    default:
+        return NULL;     /* providers deliver events with unset numbers (UDAPL.md A6.12) */
+    }
+}
+
+static void on_async(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number)
+{
+    struct mdapl_dapl *d = arg;
+    const char *text = async_text(number);
+
+    if (!text || d->closing)
+        return;
+    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", d->ia->name, text);
+    if (ep && ep->owner)
+        mdapl_cm_lost(ep->owner, text);
+}
+
+struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d)
+{
+    return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = on_async, .arg = d };
+}
+
+/* -- from inside the channel ---------------------------------------------------------------------------- */
+
+static void retry_fired(struct mdapl_timer *t)
+{
+    struct mdapl_cm *cm = MDAPL_OF(t, struct mdapl_cm, retry);
+
+    run(MDAPL_OF(cm, struct mdapl_dpeer, cm), MDAPL_CM_RETRY, &(struct step){ .why = "retry" });
+}
+
+void mdapl_cm_init(struct mdapl_dpeer *peer)
+{
+    peer->cm.epoch = 1;
+    peer->cm.last = "not tried yet";
+    mdapl_timer_init(&peer->cm.retry, retry_fired);
+}
+
+void mdapl_cm_want(struct mdapl_dpeer *peer)
+{
+    if (peer->cm.state == MDAPL_CM_IDLE)
+        run(peer, MDAPL_CM_WANT, &(struct step){ .why = "wanted" });
+}
+
+void mdapl_cm_lost(struct mdapl_dpeer *peer, const char *why)
+{
+    run(peer, MDAPL_CM_LOST, &(struct step){ .why = why });
+}
+
+void mdapl_cm_close(struct mdapl_dpeer *peer)
+{
+    run(peer, MDAPL_CM_CLOSE, &(struct step){ .why = "closed" });
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CM_H
+#define MDAPL_CM_H
+/*
+ * Connection management: turns DAT's events into the events of cm_fsm.h and carries out its
+ * actions. A connection request is verified (hello, MAC under the job's key) before anything is
+ * allocated for it.
+ */
+#include "ia.h"
+#include "transport.h"
+
+struct mdapl_dapl;
+struct mdapl_dpeer;
+
+/* The hooks that the adapter calls. */
+struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d);
+void mdapl_cm_init(struct mdapl_dpeer *peer);
+/* This peer is wanted: call it unless that has been done. */
+void mdapl_cm_want(struct mdapl_dpeer *peer);
+/* Its connection has failed (a transfer said so). */
+void mdapl_cm_lost(struct mdapl_dpeer *peer, const char *why);
+/* Gives the connection up, without a word to the owner. */
+void mdapl_cm_close(struct mdapl_dpeer *peer);
+
+#endif

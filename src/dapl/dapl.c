@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "dapl.h"
+
+#include "cfg.h"
+#include "cm.h"
+#include "ep.h"
+#include "err.h"
+#include "evd.h"
+#include "ia.h"
+#include "log.h"
+#include "peer.h"
+#include "rndv.h"
+#include "rx.h"
+#include "tx.h"
+#include "wire.h"
+#include "wireup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+enum {
+    LOOK_AT_CLOCK = 32,          /* rounds of progress between two looks at the time */
+    CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
+    CONNECTING_US = 100,         /* longest sleep while connections are being made */
+};
+
+/* -- opening ---------------------------------------------------------------------------------------- */
+
+static uint32_t least32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The knobs, as far as the provider goes along. */
+static int fit_limits(struct mdapl_dapl *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+    const struct mdapl_ia_limits *max = &d->ia->max;
+    uint32_t room = max->dtos > MDAPL_SR_RESERVE ? max->dtos - MDAPL_SR_RESERVE : 0;
+
+    d->sr_window = least32((uint32_t)cfg->sr_window, room);
+    d->ep_requests = least32((uint32_t)cfg->ep_requests, max->dtos);
+    d->frame_room = (size_t)(max->message < (uint64_t)cfg->vbuf_size ? max->message
+                                                                     : (uint64_t)cfg->vbuf_size);
+    if (max->priv < MDAPL_HELLO_BYTES)
+        return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
+                             "IA %s carries only %u bytes of private data with a connection "
+                             "request; %d are needed. Use another IA", d->ia->name, max->priv,
+                             MDAPL_HELLO_BYTES);
+    if (d->sr_window < 2 || d->ep_requests < 4 || d->frame_room < 512)
+        return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
+                             "IA %s is too small: it allows %u transfers per endpoint and messages "
+                             "of %llu bytes; 6 and 512 are needed. Use another IA", d->ia->name,
+                             max->dtos, (unsigned long long)max->message);
+    d->frame_room -= MDAPL_FRAME_HDR_BYTES;
+    return 0;
+}
+
+static void close_channel(void *state);
+
+static int make_room(struct mdapl_dapl *d)
+{
+    int rc = fit_limits(d);
+
+    mdapl_vbufs_init(&d->vbufs, d->ia, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
+    mdapl_rx_pools_init(d);
+    mdapl_rndv_init(d);
+    mdapl_list_init(&d->work);
+    mdapl_list_init(&d->owing);
+    mdapl_timers_init(&d->timers);
+    d->peers = calloc((size_t)mdapl_ctx_job(d->ctx)->size, sizeof(*d->peers));
+    if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
+        d->incarnation = (uint32_t)mdapl_ctx_now(d->ctx);
+    return rc || d->peers ? rc : mdapl_err_set(mdapl_ctx_err(d->ctx), -ENOMEM, "out of memory");
+}
+
+static int open_channel(struct mdapl_ctx *ctx, void **state_p)
+{
+    struct mdapl_dapl *d = calloc(1, sizeof(*d));
+    struct mdapl_ia_hooks hooks;
+    int rc;
+
+    if (!d)
+        return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
+    d->ctx = ctx;
+    hooks = mdapl_cm_hooks(d);
+    rc = mdapl_ia_open(ctx, &hooks, &d->ia);
+    if (rc) {
+        free(d);
+        return rc;
+    }
+    rc = make_room(d);
+    if (rc) {
+        close_channel(d);
+        return rc;
+    }
+    *state_p = d;
+    return 0;
+}
+
+static int card(void *state, char *buf, size_t len)
+{
+    return mdapl_card_put(state, buf, len);
+}
+
+static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
+{
+    struct mdapl_dpeer *peer;
+    int rc = mdapl_dpeer_make(state, rank, text, &peer);
+
+    if (!rc)
+        *peer_p = &peer->base;
+    return rc;
+}
+
+static int wire(void *state)
+{
+    return mdapl_wireup_run(state);
+}
+
+/* -- running ------------------------------------------------------------------------------------------ */
+
+static int work(struct mdapl_dapl *d)
+{
+    struct mdapl_list todo, *l;
+    int n = 0;
+
+    /* Those that wake while others work have their turn in the next round. */
+    if (mdapl_list_empty(&d->work))
+        return 0;
+    todo = d->work;
+    todo.next->prev = todo.prev->next = &todo;
+    mdapl_list_init(&d->work);
+    while ((l = mdapl_list_take(&todo)))
+        n += mdapl_dpeer_work(MDAPL_OF(l, struct mdapl_dpeer, work));
+    return n;
+}
+
+/* Everybody who waits for an acknowledgement that has become due gets it. */
+static void wake_owing(struct mdapl_dapl *d)
+{
+    MDAPL_LIST_EACH(pos, &d->owing) {
+        struct mdapl_dpeer *peer = MDAPL_OF(pos, struct mdapl_dpeer, owing);
+
+        if (mdapl_rx_ack_due(peer))
+            mdapl_dpeer_wake(peer);
+    }
+}
+
+/* What needs the time of day, or is looked at only now and then. */
+static int seldom(struct mdapl_dapl *d)
+{
+    d->now = mdapl_ctx_now(d->ctx);
+    wake_owing(d);
+    if (d->n_closing > 0)
+        d->n_closing = (int)mdapl_ep_reap(d->ia);
+    return mdapl_timers_run(&d->timers, d->now);
+}
+
+static int progress(void *state)
+{
+    struct mdapl_dapl *d = state;
+    bool busy = d->n_connecting > 0 || d->draining;
+    int n = mdapl_evd_poll(d->ia, busy);
+
+    if (busy || ++d->rounds % LOOK_AT_CLOCK == 0)
+        n += seldom(d);
+    return n + work(d);
+}
+
+static void wait(void *state, uint64_t ns)
+{
+    struct mdapl_dapl *d = state;
+    uint64_t next = mdapl_timers_next(&d->timers), now = mdapl_ctx_now(d->ctx);
+
+    d->rounds = LOOK_AT_CLOCK - 1;
+    if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
+        ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
+    if (d->n_connecting > 0 && ns > MDAPL_US(CONNECTING_US))
+        ns = MDAPL_US(CONNECTING_US);
+    if (next <= now || !mdapl_list_empty(&d->work))
+        return;
+    mdapl_evd_wait(d->ia, ns < next - now ? ns : next - now);
+}
+
+static size_t drain(void *state)
+{
+    struct mdapl_dapl *d = state;
+    int size = mdapl_ctx_job(d->ctx)->size;
+    size_t n = 0;
+
+    d->draining = true;
+    for (int i = 0; i < size; i++)
+        if (d->peers[i])
+            n += mdapl_dpeer_unfinished(d->peers[i]);
+    return n;
+}
+
+static bool idle(struct mdapl_peer *base)
+{
+    struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
+
+    return peer->dead
+           || (peer->n_retained == 0 && mdapl_list_empty(&peer->ctl)
+               && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
+}
+
+/* -- closing -------------------------------------------------------------------------------------------- */
+
+/* Waits until the adapter has given back all that was posted, in bounded time. */
+static void flush_closing(struct mdapl_dapl *d)
+{
+    uint64_t until = mdapl_ctx_now(d->ctx) + MDAPL_MS(CLOSE_MS);
+
+    while (mdapl_ep_reap(d->ia) > 0 && mdapl_ctx_now(d->ctx) < until)
+        if (mdapl_evd_poll(d->ia, true) == 0)
+            mdapl_evd_wait(d->ia, MDAPL_US(CONNECTING_US));
+}
+
+static void close_channel(void *state)
+{
+    struct mdapl_dapl *d = state;
+    int size = d->peers ? mdapl_ctx_job(d->ctx)->size : 0;
+
+    d->closing = true;
+    for (int i = 0; i < size; i++)
+        if (d->peers[i])
+            mdapl_cm_close(d->peers[i]);
+    flush_closing(d);
+    for (int i = 0; i < size; i++)
+        if (d->peers[i])
+            mdapl_dpeer_free(d->peers[i]);
+    mdapl_vbufs_fini(&d->vbufs);
+    mdapl_ia_close(d->ia);
+    mdapl_rndv_fini(d);
+    mdapl_pool_fini(&d->items);
+    mdapl_pool_fini(&d->eager);
+    mdapl_pool_fini(&d->held);
+    free(d->peers);
+    free(d);
+}
+
+static void describe(void *state, char *buf, size_t len)
+{
+    static const char *const rndv[] = { "rget", "copy" };
+    struct mdapl_dapl *d = state;
+
+    snprintf(buf, len, "channel dapl: IA %s, lane sr (%u frames of %zu bytes), rendezvous %s",
+             d->ia->name, d->sr_window, d->frame_room + MDAPL_FRAME_HDR_BYTES,
+             rndv[d->ia->max.reads ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
+}
+
+/* -- the channel's table of calls -------------------------------------------------------------------------- */
+
+const struct mdapl_channel mdapl_dapl_channel = {
+    .name = "dapl",
+    .open = open_channel,        /* ia.c: the adapter and its objects */
+    .card = card,                /* peer.c */
+    .reach = reach,              /* peer.c */
+    .wire = wire,                /* wireup.c, cm.c */
+    .send = mdapl_tx_send,       /* tx.c, sr.c, rndv.c */
+    .progress = progress,        /* evd.c, then sr.c, rx.c, rndv.c */
+    .wait = wait,
+    .drain = drain,
+    .idle = idle,
+    .close = close_channel,
+    .describe = describe,
+};

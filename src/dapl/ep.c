@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include "ep.h"
+
+#include "err.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max)
+{
+    DAT_EP_ATTR a;
+
+    memset(&a, 0, sizeof(a));
+    a.service_type = DAT_SERVICE_TYPE_RC;
+    a.max_message_size = ia->max.message;
+    a.max_rdma_size = ia->max.rdma;
+    a.qos = DAT_QOS_BEST_EFFORT;
+    a.recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
+    a.request_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
+    a.max_recv_dtos = (DAT_COUNT)recv_max;
+    a.max_request_dtos = (DAT_COUNT)req_max;
+    a.max_recv_iov = 1;
+    a.max_request_iov = 1;
+    a.max_rdma_read_in = (DAT_COUNT)ia->max.reads;
+    a.max_rdma_read_out = (DAT_COUNT)ia->max.reads;
+    a.max_rdma_read_iov = 1;
+    a.max_rdma_write_iov = 1;
+    return a;
+}
+
+int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_t req_max,
+                    struct mdapl_ep **ep_p)
+{
+    DAT_EP_ATTR attr = ep_attr(ia, recv_max, req_max);
+    struct mdapl_ep *ep = calloc(1, sizeof(*ep));
+    char text[96];
+    DAT_RETURN ret;
+
+    if (!ep || mdapl_ia_reserve(ia, recv_max + req_max)) {
+        free(ep);
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
+                             "IA %s has no room for the completions of one more endpoint (event "
+                             "queue of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
+                             "MPIR_CVAR_DAPL_EP_REQUESTS smaller", ia->name, ia->max.evd_qlen);
+    }
+    ret = dat_ep_create(ia->handle, ia->pz, ia->dto_evd, ia->dto_evd, ia->conn_evd, &attr,
+                        &ep->handle);
+    if (ret != DAT_SUCCESS) {
+        ia->dto_used -= recv_max + req_max;
+        free(ep);
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
+                             "IA %s refuses an endpoint with %u receives and %u requests: %s",
+                             ia->name, recv_max, req_max, mdapl_dat_text(ret, text));
+    }
+    ep->ia = ia;
+    ep->owner = owner;
+    ep->recv_max = recv_max;
+    ep->req_max = req_max;
+    ep->reads_max = ia->max.reads;
+    mdapl_list_append(&ia->eps, &ep->link);
+    *ep_p = ep;
+    return 0;
+}
+
+void mdapl_ep_close(struct mdapl_ep *ep)
+{
+    ep->owner = NULL;
+    ep->up = false;
+    ep->closing = true;
+    dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
+}
+
+void mdapl_ep_free(struct mdapl_ep *ep)
+{
+    dat_ep_free(ep->handle);
+    ep->ia->dto_used -= ep->recv_max + ep->req_max;
+    mdapl_list_remove(&ep->link);
+    free(ep);
+}
+
+/* Receives that were posted before the EP was ever connected complete only when it is reset. */
+static void flush_unconnected(struct mdapl_ep *ep)
+{
+    DAT_EP_STATE state;
+    DAT_BOOLEAN recv_idle, req_idle;
+
+    if (dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle) == DAT_SUCCESS
+        && (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED))
+        dat_ep_reset(ep->handle);
+}
+
+uint32_t mdapl_ep_reap(struct mdapl_ia *ia)
+{
+    uint32_t left = 0;
+
+    MDAPL_LIST_EACH_SAFE(pos, &ia->eps) {
+        struct mdapl_ep *ep = MDAPL_OF(pos, struct mdapl_ep, link);
+
+        if (!ep->closing)
+            continue;
+        if (ep->recv_posted + ep->req_posted > 0) {
+            flush_unconnected(ep);
+            left++;
+        } else {
+            mdapl_ep_free(ep);
+        }
+    }
+    return left;
+}
+
+int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len, uint64_t qual,
+                     uint64_t timeout_ns, const void *priv, size_t priv_len)
+{
+    struct sockaddr_in6 to;      /* room for either family: providers copy what they know */
+    DAT_RETURN ret;
+
+    memset(&to, 0, sizeof(to));
+    memcpy(&to, addr, addr_len < sizeof(to) ? addr_len : sizeof(to));
+    ret = dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
+                         (DAT_TIMEOUT)(timeout_ns / 1000), (DAT_COUNT)priv_len, (DAT_PVOID)priv,
+                         DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+    return ret == DAT_SUCCESS ? 0 : -EIO;
+}
+
+int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, size_t priv_len)
+{
+    return dat_cr_accept(cr, ep->handle, (DAT_COUNT)priv_len, (DAT_PVOID)priv) == DAT_SUCCESS
+               ? 0 : -EIO;
+}
+
+static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, bool recv)
+{
+    DAT_DTO_COOKIE c = { .as_64 = 0 };
+
+    dto->ep = ep;
+    dto->recv = recv;
+    c.as_ptr = dto;
+    return c;
+}
+
+int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
+{
+    if (dat_ep_post_send(ep->handle, 1, seg, cookie(ep, dto, false), DAT_COMPLETION_DEFAULT_FLAG)
+        != DAT_SUCCESS)
+        return -EIO;
+    ep->req_posted++;
+    return 0;
+}
+
+int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
+{
+    if (dat_ep_post_recv(ep->handle, 1, seg, cookie(ep, dto, true), DAT_COMPLETION_DEFAULT_FLAG)
+        != DAT_SUCCESS)
+        return -EIO;
+    ep->recv_posted++;
+    return 0;
+}
+
+int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
+                       struct mdapl_dto *dto)
+{
+    if (dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, false), from,
+                              DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+        return -EIO;
+    ep->req_posted++;
+    return 0;
+}
+
+void mdapl_ep_completed(struct mdapl_ep *ep, bool recv)
+{
+    if (recv)
+        ep->recv_posted--;
+    else
+        ep->req_posted--;
+}

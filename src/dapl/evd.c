@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "evd.h"
+
+#include "ep.h"
+#include "ia.h"
+#include "list.h"
+#include "stats.h"
+
+enum {
+    BURST = 32,              /* DTO events taken in one poll, so that other work gets its turn */
+    SELDOM = 64,             /* every so many polls the three slow EVDs are looked at */
+};
+
+static void handle_dto(struct mdapl_ia *ia, const DAT_DTO_COMPLETION_EVENT_DATA *d)
+{
+    struct mdapl_dto *dto = d->user_cookie.as_ptr;
+
+    mdapl_ctx_stats(ia->ctx)->dtos++;
+    mdapl_ep_completed(dto->ep, dto->recv);
+    dto->done(dto, d->status, (size_t)d->transfered_length);
+}
+
+/* The EP object of a handle: events may be late, so it must still be on the list. */
+static struct mdapl_ep *find_ep(struct mdapl_ia *ia, DAT_EP_HANDLE handle)
+{
+    MDAPL_LIST_EACH(pos, &ia->eps) {
+        struct mdapl_ep *ep = MDAPL_OF(pos, struct mdapl_ep, link);
+
+        if (ep->handle == handle)
+            return ep;
+    }
+    return NULL;
+}
+
+static void handle_cr(struct mdapl_ia *ia, const DAT_EVENT *e)
+{
+    ia->hooks.cr(ia->hooks.arg, e->event_data.cr_arrival_event_data.cr_handle);
+}
+
+static void handle_conn(struct mdapl_ia *ia, const DAT_EVENT *e)
+{
+    const DAT_CONNECTION_EVENT_DATA *d = &e->event_data.connect_event_data;
+    struct mdapl_ep *ep = find_ep(ia, d->ep_handle);
+
+    if (ep)
+        ia->hooks.conn(ia->hooks.arg, ep, e->event_number, d->private_data,
+                       d->private_data && d->private_data_size > 0 ? (size_t)d->private_data_size
+                                                                   : 0);
+}
+
+static void handle_async(struct mdapl_ia *ia, const DAT_EVENT *e)
+{
+    DAT_HANDLE h = e->event_data.asynch_error_event_data.dat_handle;
+
+    ia->hooks.async(ia->hooks.arg, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
+}
+
+static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
+                 void (*handle)(struct mdapl_ia *, const DAT_EVENT *))
+{
+    DAT_EVENT event;
+    int n = 0;
+
+    while (n < BURST && dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
+        handle(ia, &event);
+        n++;
+    }
+    return n;
+}
+
+static int poll_slow(struct mdapl_ia *ia)
+{
+    return drain(ia, ia->conn_evd, handle_conn) + drain(ia, ia->cr_evd, handle_cr)
+           + drain(ia, ia->async_evd, handle_async);
+}
+
+int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
+{
+    DAT_EVENT event;
+    int n = 0;
+
+    if (ia->has_slept_on) {
+        ia->has_slept_on = false;
+        handle_dto(ia, &ia->slept_on.event_data.dto_completion_event_data);
+        n++;
+    }
+    while (n < BURST && dat_evd_dequeue(ia->dto_evd, &event) == DAT_SUCCESS) {
+        handle_dto(ia, &event.event_data.dto_completion_event_data);
+        n++;
+    }
+    if (all || ++ia->rounds % SELDOM == 0)
+        n += poll_slow(ia);
+    return n;
+}
+
+void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
+{
+    DAT_COUNT more;
+    DAT_TIMEOUT us = (DAT_TIMEOUT)(ns / 1000);
+
+    ia->rounds = SELDOM - 1;     /* whatever woke us or did not: look at everything next */
+    if (ia->has_slept_on || us == 0)
+        return;
+    if (dat_evd_wait(ia->dto_evd, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
+        ia->has_slept_on = true;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+#include "ia.h"
+
+#include "ep.h"
+#include "cfg.h"
+#include "err.h"
+#include "list.h"
+#include "log.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    REGISTRY_MAX = 64,       /* adapters of dat.conf that are looked at */
+    EVD_SMALL = 256,         /* entries of the connection and CR EVDs */
+    EVD_DTO_START = 512,     /* entries of the DTO EVD, doubled as EPs are made */
+    QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
+    QUAL_LAST = 64535,
+};
+
+const char *mdapl_dat_text(DAT_RETURN ret, char buf[96])
+{
+    const char *major = NULL, *minor = NULL;
+
+    if (dat_strerror(ret, &major, &minor) != DAT_SUCCESS)
+        snprintf(buf, 96, "DAT status 0x%x", (unsigned)ret);
+    else if (minor && *minor)
+        snprintf(buf, 96, "%s, %s", major, minor);
+    else
+        snprintf(buf, 96, "%s", major);
+    return buf;
+}
+
+static const char *dat_conf(void)
+{
+    const char *file = getenv("DAT_OVERRIDE");
+
+    return file ? file : "/etc/dat.conf";
+}
+
+/* -- which adapter --------------------------------------------------------------------------- */
+
+/* The names in dat.conf, in its order. Returns how many. */
+static int registry_names(char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
+{
+    DAT_PROVIDER_INFO *info = calloc(REGISTRY_MAX, sizeof(*info));
+    DAT_PROVIDER_INFO *list[REGISTRY_MAX];
+    DAT_COUNT n = 0;
+
+    for (int i = 0; info && i < REGISTRY_MAX; i++)
+        list[i] = &info[i];
+    if (!info || dat_registry_list_providers(REGISTRY_MAX, &n, list) != DAT_SUCCESS)
+        n = 0;
+    for (int i = 0; i < n; i++)
+        snprintf(name[i], DAT_NAME_MAX_LENGTH, "%s", list[i]->ia_name);
+    free(info);
+    return n;
+}
+
+static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
+{
+    ia->async_evd = DAT_HANDLE_NULL;
+    snprintf(ia->name, sizeof(ia->name), "%s", name);
+    return dat_ia_open(ia->name, 8, &ia->async_evd, &ia->handle);
+}
+
+static int open_named(struct mdapl_ia *ia, const char *name)
+{
+    char text[96];
+    DAT_RETURN ret = open_name(ia, name);
+
+    if (ret == DAT_SUCCESS)
+        return 0;
+    if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_PROVIDER_NOT_FOUND))
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
+                             "IA %s does not open: %s. Check its line in %s and the adapter itself",
+                             name, mdapl_dat_text(ret, text), dat_conf());
+    return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
+                         "IA %s: no line of %s has this name, or the provider library in that "
+                         "line cannot be loaded. Set MPIR_CVAR_DAPL_IA to a name of that file, "
+                         "or DAT_OVERRIDE to the right file", name, dat_conf());
+}
+
+static int open_first(struct mdapl_ia *ia)
+{
+    char (*name)[DAT_NAME_MAX_LENGTH] = calloc(REGISTRY_MAX, DAT_NAME_MAX_LENGTH);
+    int n, found = -ENODEV;
+
+    if (!name)
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
+    n = registry_names(name);
+    for (int i = 0; i < n && found; i++)
+        if (open_name(ia, name[i]) == DAT_SUCCESS)
+            found = 0;
+    free(name);
+    if (found && access(dat_conf(), R_OK))
+        mdapl_err_set(mdapl_ctx_err(ia->ctx), found,
+                      "%s cannot be read (%s), so no interface adapter is known. Write one "
+                      "(docs/provider.md has a line to copy) or set DAT_OVERRIDE to it",
+                      dat_conf(), strerror(errno));
+    else if (found)
+        mdapl_err_set(mdapl_ctx_err(ia->ctx), found,
+                      "none of the %d interface adapters of %s opens. Check that file, the "
+                      "provider libraries in it and the adapters themselves", n, dat_conf());
+    return found;
+}
+
+/* -- what it can ------------------------------------------------------------------------------ */
+
+static uint64_t at_most(uint64_t value, uint64_t max)
+{
+    return value < max ? value : max;
+}
+
+static int query(struct mdapl_ia *ia)
+{
+    DAT_IA_ATTR attr;
+    DAT_PROVIDER_ATTR prov;
+    DAT_RETURN ret;
+    char text[96];
+
+    /* Providers leave fields alone that they do not know (UDAPL.md A4). */
+    memset(&attr, 0, sizeof(attr));
+    memset(&prov, 0, sizeof(prov));
+    ret = dat_ia_query(ia->handle, NULL, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &prov);
+    if (ret != DAT_SUCCESS || !attr.ia_address_ptr)
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EIO, "IA %s cannot be queried: %s", ia->name,
+                             mdapl_dat_text(ret, text));
+    ia->addr_len = ((struct sockaddr *)attr.ia_address_ptr)->sa_family == AF_INET6
+                       ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    memcpy(ia->addr, attr.ia_address_ptr, ia->addr_len);
+    ia->max = (struct mdapl_ia_limits){
+        .dtos = (uint32_t)at_most((uint64_t)attr.max_dto_per_ep, 1 << 14),
+        .reads = (uint32_t)at_most((uint64_t)attr.max_rdma_read_per_ep_out, 16),
+        .evd_qlen = (uint32_t)attr.max_evd_qlen,
+        .priv = (uint32_t)prov.max_private_data_size,
+        .message = attr.max_message_size,
+        .rdma = attr.max_rdma_size,
+        .lmr = attr.max_lmr_block_size,
+    };
+    return 0;
+}
+
+/* -- its objects ------------------------------------------------------------------------------- */
+
+static int psp_create(struct mdapl_ia *ia)
+{
+    DAT_RETURN ret = DAT_CONN_QUAL_IN_USE;
+    uint32_t span = QUAL_LAST - QUAL_FIRST + 1, at = (uint32_t)getpid() % span;
+    char text[96];
+
+    for (uint32_t i = 0; i < span; i++) {
+        ia->qual = QUAL_FIRST + (at + i) % span;
+        ret = dat_psp_create(ia->handle, ia->qual, ia->cr_evd, DAT_PSP_CONSUMER_FLAG, &ia->psp);
+        if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_CONN_QUAL_IN_USE))
+            break;
+    }
+    if (ret == DAT_SUCCESS)
+        return 0;
+    return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EADDRINUSE,
+                         "IA %s cannot listen on connection qualifier %llu: %s", ia->name,
+                         (unsigned long long)ia->qual, mdapl_dat_text(ret, text));
+}
+
+static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
+                      DAT_EVD_HANDLE *evd_p)
+{
+    char text[96];
+    DAT_RETURN ret = dat_evd_create(ia->handle, (DAT_COUNT)at_most(qlen, ia->max.evd_qlen),
+                                    DAT_HANDLE_NULL, flags, evd_p);
+
+    if (ret == DAT_SUCCESS)
+        return 0;
+    return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
+                         "IA %s refuses an event dispatcher of %u entries: %s", ia->name, qlen,
+                         mdapl_dat_text(ret, text));
+}
+
+static int make_objects(struct mdapl_ia *ia)
+{
+    char text[96];
+    DAT_RETURN ret = dat_pz_create(ia->handle, &ia->pz);
+    int rc;
+
+    if (ret != DAT_SUCCESS)
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
+                             ia->name, mdapl_dat_text(ret, text));
+    ia->dto_room = (uint32_t)at_most(EVD_DTO_START, ia->max.evd_qlen);
+    rc = evd_create(ia, ia->dto_room, DAT_EVD_DTO_FLAG, &ia->dto_evd);
+    if (!rc)
+        rc = evd_create(ia, EVD_SMALL, DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
+    if (!rc)
+        rc = evd_create(ia, EVD_SMALL, DAT_EVD_CR_FLAG, &ia->cr_evd);
+    return rc ? rc : psp_create(ia);
+}
+
+int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_ia_hooks *hooks,
+                  struct mdapl_ia **ia_p)
+{
+    const char *name = mdapl_ctx_cfg(ctx)->ia;
+    struct mdapl_ia *ia = calloc(1, sizeof(*ia));
+    int rc;
+
+    if (!ia)
+        return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
+    ia->ctx = ctx;
+    ia->hooks = *hooks;
+    mdapl_list_init(&ia->eps);
+    rc = *name ? open_named(ia, name) : open_first(ia);
+    if (rc) {
+        free(ia);
+        return rc;
+    }
+    rc = query(ia);
+    if (!rc)
+        rc = make_objects(ia);
+    if (rc) {
+        mdapl_ia_close(ia);
+        return rc;
+    }
+    *ia_p = ia;
+    return 0;
+}
+
+void mdapl_ia_close(struct mdapl_ia *ia)
+{
+    if (ia->psp)
+        dat_psp_free(ia->psp);
+    MDAPL_LIST_EACH_SAFE(pos, &ia->eps)
+        mdapl_ep_free(MDAPL_OF(pos, struct mdapl_ep, link));
+    if (ia->cr_evd)
+        dat_evd_free(ia->cr_evd);
+    if (ia->conn_evd)
+        dat_evd_free(ia->conn_evd);
+    if (ia->dto_evd)
+        dat_evd_free(ia->dto_evd);
+    if (ia->pz)
+        dat_pz_free(ia->pz);
+    /* ABRUPT: takes whatever is still there with it, the async EVD included. */
+    dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
+    free(ia);
+}
+
+int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
+{
+    uint32_t want = ia->dto_room;
+
+    while (want < ia->dto_used + n && want < ia->max.evd_qlen)
+        want = (uint32_t)at_most((uint64_t)want * 2, ia->max.evd_qlen);
+    if (want < ia->dto_used + n)
+        return -ENOMEM;
+    if (want > ia->dto_room && dat_evd_resize(ia->dto_evd, (DAT_COUNT)want) != DAT_SUCCESS)
+        return -ENOMEM;
+    ia->dto_room = want;
+    ia->dto_used += n;
+    return 0;
+}

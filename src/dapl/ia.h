@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_IA_H
+#define MDAPL_IA_H
+/*
+ * A rail: one interface adapter, opened, with its protection zone, its four event dispatchers and
+ * its listening point. dapl.c opens it; evd.c takes its events; ep.c, lmr.c and vbuf.c make
+ * things on it. Only these files call the DAT API.
+ */
+#include "list.h"
+#include "transport.h"
+
+#include <dat2/udat.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mdapl_ep;
+struct mdapl_vbufs;
+
+/*
+ * One posted transfer. It is embedded in what it moves (a vbuf, a rendezvous), its address is the
+ * DTO's cookie, and it stays where it is until done() has been called: providers owe exactly one
+ * completion for each post, flushed ones included. `ep` counts what is owed.
+ */
+struct mdapl_dto {
+    void (*done)(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+    struct mdapl_ep *ep;
+    bool recv;
+};
+
+/* Where connection management hears of events; set by cm.c. */
+struct mdapl_ia_hooks {
+    void (*cr)(void *arg, DAT_CR_HANDLE cr);
+    void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
+                 size_t priv_len);
+    /* An asynchronous error; ep is NULL when it concerns the whole adapter. */
+    void (*async)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event);
+    void *arg;
+};
+
+/* What the provider allows, cut to what we ask for. */
+struct mdapl_ia_limits {
+    uint32_t dtos;           /* per EP and direction */
+    uint32_t reads;          /* RDMA reads under way per EP; 0: no RDMA read */
+    uint32_t evd_qlen;
+    uint32_t priv;           /* bytes of private data in a request */
+    uint64_t message;        /* bytes of one send */
+    uint64_t rdma;           /* bytes of one RDMA transfer */
+    uint64_t lmr;            /* bytes of one registration */
+};
+
+struct mdapl_ia {
+    struct mdapl_ctx *ctx;
+    char name[DAT_NAME_MAX_LENGTH];
+    struct mdapl_ia_limits max;
+    struct mdapl_ia_hooks hooks;
+
+    DAT_IA_HANDLE handle;
+    DAT_PZ_HANDLE pz;
+    DAT_EVD_HANDLE dto_evd, conn_evd, cr_evd, async_evd;
+    DAT_PSP_HANDLE psp;
+    DAT_CONN_QUAL qual;      /* what the PSP listens on */
+    uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
+    uint8_t addr_len;
+
+    struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
+    struct mdapl_list eps;   /* every EP on this adapter */
+    uint32_t dto_room, dto_used;   /* length of the DTO EVD, entries promised to EPs */
+    DAT_EVENT slept_on;      /* an event that ended a sleep and is still to be handled */
+    bool has_slept_on;
+    unsigned rounds;         /* polls, for what is looked at less often */
+};
+
+/* Opens the adapter that the knob names, or the first of dat.conf that opens. 0 or -errno, with
+ * the one clear line in mdapl_ctx_err(). */
+int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_ia_hooks *hooks,
+                  struct mdapl_ia **ia_p);
+/* Closes it with everything that is left on it. */
+void mdapl_ia_close(struct mdapl_ia *ia);
+/* Room for n more completions on the DTO EVD (an overflow would kill it). 0 or -ENOMEM. */
+int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
+/* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
+const char *mdapl_dat_text(DAT_RETURN ret, char buf[96]);
+
+#endif

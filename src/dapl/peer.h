@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_PEER_H
+#define MDAPL_PEER_H
+/*
+ * The channel's state and its peers. A message goes down through
+ *
+ *      tx.c (one queue per peer) -> sr.c (the send/receive lane) -> ep.c -> DAT
+ *
+ * and comes up through
+ *
+ *      DAT -> evd.c -> sr.c -> rx.c (sequence, acknowledgement, announcement) -> the owner
+ *
+ * rndv.c stands beside them for long bodies, cm.c brings connections up, wireup.c says when.
+ * "No room" is known in one place, mdapl_tx_may_leave(): a frame leaves when the EP is up, the
+ * window is open and a request slot is free; nothing else queues.
+ */
+#include "cm_fsm.h"
+#include "idmap.h"
+#include "list.h"
+#include "pool.h"
+#include "timer.h"
+#include "transport.h"
+#include "vbuf.h"
+#include "window.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mdapl_ep;
+struct mdapl_ia;
+
+/* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
+enum { MDAPL_SR_RESERVE = 2 };
+
+/* The whole channel: one per context. */
+struct mdapl_dapl {
+    struct mdapl_ctx *ctx;
+    struct mdapl_ia *ia;
+    uint32_t incarnation;        /* random, of this process start */
+    uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
+    size_t frame_room;           /* bytes of envelope and body that one frame carries */
+
+    struct mdapl_vbufs vbufs;
+    struct mdapl_pool items, eager, held, reads;
+    struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
+
+    struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */
+    struct mdapl_list work;      /* peers that may have something to do */
+    struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
+    struct mdapl_timers timers;
+    uint64_t now;                /* ns, looked up every few rounds */
+    unsigned rounds;
+
+    int n_up, n_connecting, n_closing;
+    int failed;                  /* the first peer's negative errno, for the wiring */
+    int wire_step;               /* ring wiring: the next distance to call */
+    bool draining, closing;
+};
+
+/* Connection management of one peer; cm.c is the only one to change it. */
+struct mdapl_cm {
+    enum mdapl_cm_state state;
+    struct mdapl_ep *ep;         /* the connection, or the attempt at one */
+    struct mdapl_timer retry;
+    uint64_t since;              /* when it was first wanted, for the deadline */
+    uint32_t tries;
+    uint32_t epoch;
+    const char *last;            /* the last event, in words, for the line to the user */
+    uint8_t addr[28], addr_len;  /* where the peer listens */
+    uint64_t qual;
+    char host[64];
+};
+
+/* Another rank. */
+struct mdapl_dpeer {
+    struct mdapl_peer base;
+    struct mdapl_dapl *d;
+    struct mdapl_cm cm;
+    struct mdapl_list work;      /* on d->work while there may be something to do */
+    int dead;                    /* negative errno once it is lost */
+    const char *broken;          /* a fault noticed inside a verb: progress acts on it */
+
+    /* out */
+    struct mdapl_list ctl;       /* items that go first: CTS, DATA, FIN */
+    struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
+    struct mdapl_txwin txwin;
+    uint64_t tx_next;            /* psn of the next frame */
+    struct mdapl_list retained;  /* vbufs of frames not yet acknowledged, oldest first */
+    uint64_t n_retained;
+
+    /* in */
+    struct mdapl_rxwin rxwin;
+    uint64_t rx_next;            /* psn expected next; everything below has been taken */
+    uint64_t rx_acked;           /* what the peer has been told of it */
+    uint64_t rx_unacked_bytes;
+    struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
+    uint64_t owing_since;
+    struct mdapl_rx *hold;       /* announcements wait for the end of this one */
+    struct mdapl_list held;      /* announcements that wait */
+
+    /* long bodies */
+    struct mdapl_list rndv_tx, rndv_rx;
+    struct mdapl_list fetching;  /* bodies with RDMA reads still to post */
+};
+
+static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
+{
+    return MDAPL_OF(peer, struct mdapl_dpeer, base);
+}
+
+/* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
+int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p);
+/* Frees it: its connection is closed already. */
+void mdapl_dpeer_free(struct mdapl_dpeer *peer);
+/* The peer may have something to do: look at it in this or the next round of progress. */
+void mdapl_dpeer_wake(struct mdapl_dpeer *peer);
+/* Does it. Returns how many things moved. */
+int mdapl_dpeer_work(struct mdapl_dpeer *peer);
+/* A transfer failed: to be acted on by the next round, as verbs make no upcalls. why: static. */
+void mdapl_dpeer_broken(struct mdapl_dpeer *peer, const char *why);
+/* The peer is lost for good: everything queued fails with status and the owner hears why. */
+void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* How much is still to be delivered or acknowledged, either way. */
+size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer);
+/* My part of a business card, and a peer's. */
+int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len);
+
+#endif

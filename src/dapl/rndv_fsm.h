@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_RNDV_FSM_H
+#define MDAPL_RNDV_FSM_H
+/*
+ * The two ends of a rendezvous, as tables. rndv.c carries out; what is not in a table is a bad
+ * frame (an event of the wire) or a bug of ours (an event of our own).
+ *
+ *      sender      ANNOUNCED --CTS--> SENDING --SENT--> ANNOUNCED        --FIN--> OVER
+ *      receiver    IDLE --READ--> READING --DONE--> IDLE or OVER         (RDMA read)
+ *                  IDLE --ASK---> ASKED   --DONE--> IDLE or OVER         (DATA frames)
+ *                  IDLE --DROP--> OVER
+ */
+enum mdapl_rtx_state {
+    MDAPL_RTX_ANNOUNCED,     /* the body is where the RTS says; the receiver has the next word */
+    MDAPL_RTX_SENDING,       /* DATA frames that a CTS asked for are leaving */
+    MDAPL_RTX_OVER,
+    MDAPL_RTX_STATES
+};
+
+enum mdapl_rtx_event {
+    MDAPL_RTX_CTS,           /* wire: send me these bytes */
+    MDAPL_RTX_SENT,          /* the last of them has left */
+    MDAPL_RTX_FIN,           /* wire: read or dropped */
+    MDAPL_RTX_LOST,          /* the peer is lost */
+    MDAPL_RTX_EVENTS
+};
+
+enum mdapl_rrx_state {
+    MDAPL_RRX_IDLE,          /* the owner has the next word */
+    MDAPL_RRX_READING,       /* RDMA reads are under way or wait for room */
+    MDAPL_RRX_ASKED,         /* a CTS is out, DATA frames come */
+    MDAPL_RRX_FAILING,       /* the peer is lost; RDMA reads are still to be flushed */
+    MDAPL_RRX_OVER,
+    MDAPL_RRX_STATES
+};
+
+enum mdapl_rrx_event {
+    MDAPL_RRX_READ,          /* the owner reads, by RDMA */
+    MDAPL_RRX_ASK,           /* the owner reads, through frames */
+    MDAPL_RRX_DATA,          /* wire: a DATA frame */
+    MDAPL_RRX_MORE,          /* what the owner asked for is complete, the body is not */
+    MDAPL_RRX_LAST,          /* the body is complete */
+    MDAPL_RRX_DROP,          /* the owner wants no more of it */
+    MDAPL_RRX_LOST,          /* the peer is lost, nothing is under way */
+    MDAPL_RRX_LOST_BUSY,     /* the peer is lost while RDMA reads are posted */
+    MDAPL_RRX_FLUSHED,       /* the last of those has completed */
+    MDAPL_RRX_EVENTS
+};
+
+/* The next state, or -1: this event cannot happen in this state. */
+int mdapl_rtx_step(enum mdapl_rtx_state state, enum mdapl_rtx_event event);
+int mdapl_rrx_step(enum mdapl_rrx_state state, enum mdapl_rrx_event event);
+
+#endif

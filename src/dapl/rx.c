@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+#include "rx.h"
+
+#include "cfg.h"
+#include "log.h"
+#include "peer.h"
+#include "rndv.h"
+#include "seq.h"
+#include "stats.h"
+#include "tx.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- bodies that came inside their frame --------------------------------------------------------- */
+
+struct eager {
+    struct mdapl_rx rx;
+    struct mdapl_dpeer *peer;
+    char *copy;              /* the body's own memory once it has outlived its frame */
+    bool announcing;         /* up->msg is running: it is not freed under its feet */
+    bool over;
+};
+
+/* An announcement that waits for the end of an earlier body. */
+struct held {
+    struct mdapl_list link;
+    struct mdapl_rx *rx;
+    size_t hdr_len;
+    uint8_t hdr[MDAPL_HDR_MAX];
+};
+
+static void eager_free(struct eager *e)
+{
+    free(e->copy);
+    mdapl_pool_give(&e->peer->d->eager, e);
+}
+
+static void eager_finish(struct mdapl_rx *rx)
+{
+    struct eager *e = MDAPL_OF(rx, struct eager, rx);
+
+    mdapl_rx_over(e->peer, rx);
+    e->over = true;
+    if (!e->announcing)
+        eager_free(e);
+}
+
+/* All of the body is here: there is never anything to fetch. */
+static int eager_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
+{
+    (void)rx, (void)iov, (void)n, (void)op;
+    return -EINVAL;
+}
+
+static const struct mdapl_rx_ops eager_ops = {
+    .read = eager_read, .drop = eager_finish, .finish = eager_finish
+};
+
+static struct eager *eager_make(struct mdapl_dpeer *peer, const void *body, size_t len)
+{
+    struct eager *e = mdapl_pool_take(&peer->d->eager);
+
+    if (!e)
+        return NULL;
+    *e = (struct eager){ .rx = { &eager_ops, body, len, len }, .peer = peer };
+    return e;
+}
+
+/* Gives what is left of the body memory of its own. */
+static bool eager_outlive(struct eager *e)
+{
+    e->copy = malloc(e->rx.here);
+    if (!e->copy)
+        return false;
+    memcpy(e->copy, e->rx.data, e->rx.here);
+    e->rx.data = e->copy;
+    return true;
+}
+
+void mdapl_rx_pools_init(struct mdapl_dapl *d)
+{
+    mdapl_pool_init(&d->eager, sizeof(struct eager), sizeof(void *), 64, 0);
+    mdapl_pool_init(&d->held, sizeof(struct held), sizeof(void *), 64, 0);
+}
+
+/* -- announcing ------------------------------------------------------------------------------------ */
+
+static bool must_hold(const struct mdapl_dpeer *peer)
+{
+    return peer->hold || !mdapl_list_empty(&peer->held);
+}
+
+static bool hold_back(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
+                      struct mdapl_rx *rx)
+{
+    struct held *h = mdapl_pool_take(&peer->d->held);
+
+    if (!h)
+        return false;
+    h->rx = rx;
+    h->hdr_len = hdr_len;
+    memcpy(h->hdr, hdr, hdr_len);
+    mdapl_list_append(&peer->held, &h->link);
+    mdapl_ctx_stats(peer->d->ctx)->held++;
+    return true;
+}
+
+static void announce_now(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
+                         struct mdapl_rx *rx)
+{
+    struct eager *e = rx && rx->ops == &eager_ops ? MDAPL_OF(rx, struct eager, rx) : NULL;
+    enum mdapl_next next;
+
+    /* Set before the call: the owner may come to the body's end inside it. */
+    peer->hold = rx;
+    if (e)
+        e->announcing = true;
+    next = mdapl_up_msg(&peer->base, hdr, hdr_len, rx);
+    if (peer->hold == rx && (next == MDAPL_NEXT_GO || !rx))
+        peer->hold = NULL;
+    if (!e)
+        return;
+    e->announcing = false;
+    if (e->over)
+        eager_free(e);
+    else if (!e->copy && !eager_outlive(e))
+        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
+}
+
+void mdapl_rx_announce(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
+                       struct mdapl_rx *rx)
+{
+    if (!must_hold(peer))
+        announce_now(peer, hdr, hdr_len, rx);
+    else if (!hold_back(peer, hdr, hdr_len, rx))
+        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
+}
+
+int mdapl_rx_announce_held(struct mdapl_dpeer *peer)
+{
+    int n = 0;
+
+    while (!peer->hold && !peer->dead && !mdapl_list_empty(&peer->held)) {
+        struct held *h = MDAPL_OF(mdapl_list_take(&peer->held), struct held, link);
+
+        announce_now(peer, h->hdr, h->hdr_len, h->rx);
+        mdapl_pool_give(&peer->d->held, h);
+        n++;
+    }
+    return n;
+}
+
+void mdapl_rx_over(struct mdapl_dpeer *peer, struct mdapl_rx *rx)
+{
+    if (peer->hold != rx)
+        return;
+    peer->hold = NULL;
+    if (!mdapl_list_empty(&peer->held))
+        mdapl_dpeer_wake(peer);
+}
+
+/* -- acknowledgement --------------------------------------------------------------------------------- */
+
+bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
+    uint64_t frames = peer->rx_next - peer->rx_acked;
+
+    return mdapl_rxwin_owes(&peer->rxwin) || frames >= (uint64_t)cfg->ack_frames
+           || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes
+           || (frames > 0 && (peer->d->draining
+                              || peer->d->now >= peer->owing_since
+                                                     + MDAPL_US(cfg->ack_idle_us)));
+}
+
+void mdapl_rx_told(struct mdapl_dpeer *peer)
+{
+    peer->rx_acked = peer->rx_next;
+    peer->rx_unacked_bytes = 0;
+    mdapl_list_remove(&peer->owing);
+}
+
+static void owe(struct mdapl_dpeer *peer, size_t bytes)
+{
+    peer->rx_unacked_bytes += bytes;
+    if (!mdapl_list_empty(&peer->owing))
+        return;
+    peer->owing_since = peer->d->now;
+    mdapl_list_append(&peer->d->owing, &peer->owing);
+}
+
+/* -- frames: one function per type; false: the content is impossible ----------------------------------- */
+
+static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct eager *e = NULL;
+
+    if (f->len > 0) {
+        e = eager_make(peer, p + f->hdr_len, f->len);
+        if (!e || (must_hold(peer) && !eager_outlive(e))) {
+            mdapl_dpeer_broken(peer, "out of memory for a message that waits");
+            return true;
+        }
+    }
+    mdapl_rx_announce(peer, p, f->hdr_len, e ? &e->rx : NULL);
+    return true;
+}
+
+static bool on_rts(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_rts rts;
+
+    return mdapl_rts_get(&rts, p + f->hdr_len, f->len)
+           && mdapl_rndv_on_rts(peer, &rts, p, f->hdr_len);
+}
+
+static bool on_cts(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_cts cts;
+
+    return mdapl_cts_get(&cts, p, f->len) && mdapl_rndv_on_cts(peer, &cts);
+}
+
+static bool on_data(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_data data;
+
+    return mdapl_data_get(&data, p, f->len)
+           && mdapl_rndv_on_data(peer, &data, p + MDAPL_DATA_BYTES, f->len - MDAPL_DATA_BYTES);
+}
+
+static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_fin fin;
+
+    return mdapl_fin_get(&fin, p, f->len) && mdapl_rndv_on_fin(peer, &fin);
+}
+
+static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const struct mdapl_frame *,
+                                                 const uint8_t *) = {
+    [MDAPL_FRAME_MSG] = on_msg,
+    [MDAPL_FRAME_RTS] = on_rts,
+    [MDAPL_FRAME_CTS] = on_cts,
+    [MDAPL_FRAME_DATA] = on_data,
+    [MDAPL_FRAME_FIN] = on_fin,
+};
+
+static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
+{
+    mdapl_ctx_stats(peer->d->ctx)->bad_frames++;
+    mdapl_dpeer_fail(peer, -EPROTO,
+                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s). "
+                     "The two ranks may run different builds: use the same installation everywhere",
+                     peer->base.rank, peer->cm.host, len, what);
+}
+
+/* The frame that is expected next? An older one has been taken already (it was replayed). */
+static bool in_sequence(struct mdapl_dpeer *peer, const struct mdapl_frame *f, size_t len)
+{
+    uint64_t psn = mdapl_seq_widen(peer->rx_next, f->psn);
+
+    if (psn == peer->rx_next)
+        return true;
+    if (psn < peer->rx_next)
+        mdapl_ctx_stats(peer->d->ctx)->dup++;
+    else
+        bad_frame(peer, "a frame before it is missing", len);
+    return false;
+}
+
+void mdapl_rx_frame(struct mdapl_dpeer *peer, const void *frame, size_t len)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+    const uint8_t *p = frame;
+    struct mdapl_frame f;
+
+    stats->rx_frames++;
+    if (!mdapl_frame_get(&f, p, len)) {
+        bad_frame(peer, "its header is wrong", len);
+        return;
+    }
+    mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "<- rank %d type %d psn %u ack %u len %u",
+              peer->base.rank, f.type, f.psn, f.ack, f.len);
+    if (!mdapl_tx_acked(peer, f.ack)) {
+        bad_frame(peer, "it acknowledges what was never sent", len);
+        return;
+    }
+    mdapl_txwin_hear(&peer->txwin, f.sr_limit);
+    if (f.type == MDAPL_FRAME_ACK || !in_sequence(peer, &f, len))
+        return;
+    peer->rx_next++;
+    owe(peer, len);
+    if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
+        bad_frame(peer, "its content is wrong", len);
+}
+
+void mdapl_rx_fail(struct mdapl_dpeer *peer)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_take(&peer->held))) {
+        struct held *h = MDAPL_OF(l, struct held, link);
+
+        if (h->rx)
+            h->rx->ops->drop(h->rx);
+        mdapl_pool_give(&peer->d->held, h);
+    }
+    mdapl_list_remove(&peer->owing);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "sr.h"
+
+#include "ep.h"
+#include "peer.h"
+#include "rx.h"
+#include "stats.h"
+
+#include <errno.h>
+
+static struct mdapl_vbuf *vbuf_of(struct mdapl_dto *dto)
+{
+    return MDAPL_OF(dto, struct mdapl_vbuf, dto);
+}
+
+/* An EP without an owner still has vbufs to give back. */
+static struct mdapl_vbufs *pool_of(const struct mdapl_ep *ep)
+{
+    return ep->ia->vbufs;
+}
+
+static int post(struct mdapl_ep *ep, struct mdapl_vbuf *b);
+
+static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_vbuf *b = vbuf_of(dto);
+    struct mdapl_ep *ep = dto->ep;
+    struct mdapl_dpeer *peer = ep->owner;
+
+    if (peer && status == DAT_DTO_SUCCESS) {
+        mdapl_rx_frame(peer, b->data, len);
+        peer->rxwin.freed++;
+        mdapl_dpeer_wake(peer);
+        /* The frame may have been its last one: the EP has no owner then. */
+        if (ep->owner && post(ep, b) == 0)
+            return;
+    } else if (peer && status != DAT_DTO_ERR_FLUSHED) {
+        mdapl_dpeer_broken(peer, "a receive failed");
+    }
+    mdapl_vbuf_put(pool_of(ep), b);
+}
+
+static int post(struct mdapl_ep *ep, struct mdapl_vbuf *b)
+{
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, pool_of(ep)->size);
+
+    b->dto.done = received;
+    return mdapl_ep_post_recv(ep, &seg, &b->dto);
+}
+
+int mdapl_sr_arm(struct mdapl_dpeer *peer, struct mdapl_ep *ep)
+{
+    for (uint32_t i = 0; i < peer->d->sr_window + MDAPL_SR_RESERVE; i++) {
+        struct mdapl_vbuf *b = mdapl_vbuf_get(&peer->d->vbufs);
+
+        if (!b)
+            return -ENOMEM;
+        if (post(ep, b)) {
+            mdapl_vbuf_put(&peer->d->vbufs, b);
+            return -EIO;
+        }
+    }
+    return 0;
+}
+
+static void sent(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_dpeer *peer = dto->ep->owner;
+
+    (void)len;
+    mdapl_vbuf_put(pool_of(dto->ep), vbuf_of(dto));
+    if (!peer)
+        return;
+    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
+        mdapl_dpeer_broken(peer, "a send failed");
+    mdapl_dpeer_wake(peer);
+}
+
+void mdapl_sr_send(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
+{
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, b->len);
+
+    peer->txwin.sent++;
+    b->dto.done = sent;
+    if (mdapl_ep_post_send(peer->cm.ep, &seg, &b->dto)) {
+        mdapl_vbuf_put(&peer->d->vbufs, b);
+        mdapl_dpeer_broken(peer, "a send was refused");
+    }
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_SR_H
+#define MDAPL_SR_H
+/*
+ * The sr lane: frames by send and receive. Its window counts receives that are posted at the
+ * other end; every frame that arrives gives its receive back in the same round of progress,
+ * whatever the owner does with what was in it.
+ */
+struct mdapl_dpeer;
+struct mdapl_ep;
+struct mdapl_vbuf;
+
+/* Posts the receives of an EP, before it is connected. 0 or -ENOMEM. */
+int mdapl_sr_arm(struct mdapl_dpeer *peer, struct mdapl_ep *ep);
+/* Sends a filled frame; takes over the caller's hold on it. */
+void mdapl_sr_send(struct mdapl_dpeer *peer, struct mdapl_vbuf *b);
+
+#endif

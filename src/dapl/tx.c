@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+#include "tx.h"
+
+#include "cfg.h"
+#include "cm.h"
+#include "ep.h"
+#include "iov.h"
+#include "log.h"
+#include "peer.h"
+#include "rndv.h"
+#include "rx.h"
+#include "seq.h"
+#include "sr.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- one frame ------------------------------------------------------------------------------- */
+
+bool mdapl_tx_may_leave(struct mdapl_dpeer *peer)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+
+    if (peer->cm.state != MDAPL_CM_UP || peer->broken)
+        return false;
+    if (!mdapl_ep_has_slot(peer->cm.ep)) {
+        stats->dto_stalls++;
+        return false;
+    }
+    if (!mdapl_txwin_open(&peer->txwin, 0)) {
+        stats->window_stalls++;
+        return false;
+    }
+    return true;
+}
+
+/* Writes the header in front of a filled frame and hands it to the lane. */
+static void leave(struct mdapl_dpeer *peer, struct mdapl_vbuf *b, struct mdapl_frame *f)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+
+    f->psn = (uint32_t)peer->tx_next;
+    f->ack = (uint32_t)peer->rx_next;
+    f->sr_limit = mdapl_rxwin_tell(&peer->rxwin);
+    mdapl_frame_put(f, b->data);
+    b->psn = f->psn;
+    b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
+    mdapl_rx_told(peer);
+    if (f->type != MDAPL_FRAME_ACK) {
+        peer->tx_next++;
+        b->holds++;
+        mdapl_list_append(&peer->retained, &b->link);
+        mdapl_stats_max(&stats->retained_max, ++peer->n_retained);
+    }
+    stats->tx_frames++;
+    mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
+              peer->base.rank, f->type, f->psn, f->ack, f->len);
+    mdapl_sr_send(peer, b);
+}
+
+/* -- filling: one function per frame type ------------------------------------------------------ */
+
+static uint8_t *frame_envelope(struct mdapl_vbuf *b, const struct mdapl_item *it)
+{
+    uint8_t *p = b->data + MDAPL_FRAME_HDR_BYTES;
+
+    memcpy(p, it->hdr, it->hdr_len);
+    return p + it->hdr_len;
+}
+
+static bool fill_msg(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                     struct mdapl_frame *f)
+{
+    struct mdapl_iov cur = mdapl_iov_start(it->u.msg.v, it->u.msg.n);
+
+    (void)peer;
+    f->len = (uint32_t)mdapl_iov_gather(&cur, frame_envelope(b, it), it->u.msg.len);
+    return true;
+}
+
+static bool fill_rts(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                     struct mdapl_frame *f)
+{
+    (void)peer;
+    f->len = (uint32_t)mdapl_rndv_put_rts(it->u.rndv, frame_envelope(b, it));
+    return true;
+}
+
+static bool fill_cts(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                     struct mdapl_frame *f)
+{
+    (void)peer;
+    f->len = (uint32_t)mdapl_cts_put(&it->u.cts, b->data + MDAPL_FRAME_HDR_BYTES);
+    return true;
+}
+
+static bool fill_data(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                      struct mdapl_frame *f)
+{
+    bool last;
+
+    f->len = (uint32_t)mdapl_rndv_put_data(it->u.rndv, b->data + MDAPL_FRAME_HDR_BYTES,
+                                           peer->d->frame_room, &last);
+    return last;
+}
+
+static bool fill_fin(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                     struct mdapl_frame *f)
+{
+    (void)peer;
+    f->len = (uint32_t)mdapl_fin_put(&it->u.fin, b->data + MDAPL_FRAME_HDR_BYTES);
+    return true;
+}
+
+/* Fills one frame of the item; true when that was its last one. */
+static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_item *,
+                                             struct mdapl_vbuf *, struct mdapl_frame *) = {
+    [MDAPL_FRAME_MSG] = fill_msg,
+    [MDAPL_FRAME_RTS] = fill_rts,
+    [MDAPL_FRAME_CTS] = fill_cts,
+    [MDAPL_FRAME_DATA] = fill_data,
+    [MDAPL_FRAME_FIN] = fill_fin,
+};
+
+/* -- items ------------------------------------------------------------------------------------- */
+
+struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
+{
+    struct mdapl_item *it = mdapl_pool_take(&peer->d->items);
+
+    if (!it)
+        return NULL;
+    mdapl_list_init(&it->link);
+    it->type = type;
+    it->op = NULL;
+    it->hdr_len = 0;
+    return it;
+}
+
+static void item_put(struct mdapl_dpeer *peer, struct mdapl_item *it)
+{
+    mdapl_list_remove(&it->link);
+    if (it->type == MDAPL_FRAME_MSG && it->u.msg.v != it->u.msg.own)
+        free(it->u.msg.v);
+    mdapl_pool_give(&peer->d->items, it);
+}
+
+void mdapl_item_queue(struct mdapl_dpeer *peer, struct mdapl_item *it)
+{
+    bool message = it->type == MDAPL_FRAME_MSG || it->type == MDAPL_FRAME_RTS;
+
+    mdapl_list_append(message ? &peer->queue : &peer->ctl, &it->link);
+    mdapl_dpeer_wake(peer);
+}
+
+static struct mdapl_item *first_item(struct mdapl_dpeer *peer)
+{
+    struct mdapl_list *l = mdapl_list_first(&peer->ctl);
+
+    if (!l)
+        l = mdapl_list_first(&peer->queue);
+    return l ? MDAPL_OF(l, struct mdapl_item, link) : NULL;
+}
+
+/* -- sending ----------------------------------------------------------------------------------- */
+
+static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
+                     struct mdapl_op *op)
+{
+    struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_MSG);
+
+    if (!it)
+        return -ENOMEM;
+    it->op = op;
+    it->hdr_len = (uint16_t)msg->hdr_len;
+    memcpy(it->hdr, msg->hdr, msg->hdr_len);
+    it->u.msg.len = len;
+    it->u.msg.n = msg->n_body;
+    it->u.msg.v = it->u.msg.own;
+    if (msg->n_body > MDAPL_ITEM_IOV) {
+        it->u.msg.v = malloc(sizeof(struct iovec) * (size_t)msg->n_body);
+        if (!it->u.msg.v) {
+            mdapl_pool_give(&peer->d->items, it);
+            return -ENOMEM;
+        }
+    }
+    if (msg->n_body > 0)
+        memcpy(it->u.msg.v, msg->body, sizeof(struct iovec) * (size_t)msg->n_body);
+    mdapl_item_queue(peer, it);
+    return 0;
+}
+
+/* The short way: nothing waits and there is room, so the body goes straight into a frame. */
+static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len)
+{
+    struct mdapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
+                             .len = (uint32_t)len };
+    struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
+    struct mdapl_vbuf *b;
+
+    if (first_item(peer) || !mdapl_tx_may_leave(peer))
+        return false;
+    b = mdapl_vbuf_get(&peer->d->vbufs);
+    if (!b)
+        return false;
+    memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
+    mdapl_iov_gather(&cur, b->data + MDAPL_FRAME_HDR_BYTES + msg->hdr_len, len);
+    leave(peer, b, &f);
+    return true;
+}
+
+static void count_msg(struct mdapl_dpeer *peer, size_t len, bool eager)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+
+    stats->tx_msgs++;
+    stats->tx_bytes += len;
+    if (eager)
+        stats->tx_eager++;
+    else
+        stats->tx_rndv++;
+}
+
+int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
+{
+    struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
+    size_t len = mdapl_iov_len(msg->body, msg->n_body);
+    bool eager = msg->hdr_len + len <= peer->d->frame_room;
+    int rc;
+
+    if (peer->dead)
+        return peer->dead;
+    if (msg->hdr_len > MDAPL_HDR_MAX)
+        return -EMSGSIZE;
+    if (eager && send_now(peer, msg, len)) {
+        count_msg(peer, len, eager);
+        return MDAPL_DONE;
+    }
+    mdapl_cm_want(peer);
+    if (!op)
+        return -EAGAIN;
+    rc = eager ? queue_msg(peer, msg, len, op) : mdapl_rndv_send(peer, msg, len, op);
+    if (rc == 0)
+        count_msg(peer, len, eager);
+    return rc;
+}
+
+/* One frame of the first item, if there is one and it may leave. */
+static bool send_next(struct mdapl_dpeer *peer)
+{
+    struct mdapl_item *it = first_item(peer);
+    struct mdapl_frame f = { 0 };
+    struct mdapl_op *op;
+    struct mdapl_vbuf *b;
+
+    if (!it || !mdapl_tx_may_leave(peer))
+        return false;
+    b = mdapl_vbuf_get(&peer->d->vbufs);
+    if (!b)
+        return false;
+    f.type = (uint8_t)it->type;
+    f.hdr_len = it->hdr_len;
+    op = it->op;
+    if (fill[it->type](peer, it, b, &f))
+        item_put(peer, it);
+    else
+        op = NULL;
+    leave(peer, b, &f);
+    if (op)
+        op->done(op, 0);
+    return true;
+}
+
+/* An acknowledgement of its own: in the window, or in the reserve when the window must move. */
+static bool send_ack(struct mdapl_dpeer *peer)
+{
+    struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
+    bool essential = mdapl_rxwin_owes(&peer->rxwin);
+    struct mdapl_vbuf *b;
+
+    if (peer->cm.state != MDAPL_CM_UP || !mdapl_rx_ack_due(peer)
+        || !mdapl_ep_has_slot(peer->cm.ep)
+        || !mdapl_txwin_open(&peer->txwin, essential ? MDAPL_SR_RESERVE : 0))
+        return false;
+    b = mdapl_vbuf_get(&peer->d->vbufs);
+    if (!b)
+        return false;
+    mdapl_ctx_stats(peer->d->ctx)->tx_acks++;
+    leave(peer, b, &f);
+    return true;
+}
+
+int mdapl_tx_flush(struct mdapl_dpeer *peer)
+{
+    int n = 0;
+
+    while (send_next(peer))
+        n++;
+    if (send_ack(peer))
+        n++;
+    return n;
+}
+
+/* -- acknowledgement ----------------------------------------------------------------------------- */
+
+bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
+{
+    struct mdapl_list *l;
+
+    if (mdapl_seq_before((uint32_t)peer->tx_next, ack))
+        return false;
+    while ((l = mdapl_list_first(&peer->retained))) {
+        struct mdapl_vbuf *b = MDAPL_OF(l, struct mdapl_vbuf, link);
+
+        if (!mdapl_seq_before(b->psn, ack))
+            break;
+        mdapl_list_remove(&b->link);
+        peer->n_retained--;
+        mdapl_vbuf_put(&peer->d->vbufs, b);
+    }
+    return true;
+}
+
+static void fail_items(struct mdapl_dpeer *peer, struct mdapl_list *list, int status)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(list))) {
+        struct mdapl_item *it = MDAPL_OF(l, struct mdapl_item, link);
+        struct mdapl_op *op = it->op;
+
+        item_put(peer, it);
+        if (op)
+            op->done(op, status);
+    }
+}
+
+void mdapl_tx_fail(struct mdapl_dpeer *peer, int status)
+{
+    fail_items(peer, &peer->ctl, status);
+    fail_items(peer, &peer->queue, status);
+    mdapl_tx_acked(peer, (uint32_t)peer->tx_next);
+}

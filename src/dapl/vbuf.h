@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_VBUF_H
+#define MDAPL_VBUF_H
+/*
+ * Frame buffers: registered memory for one frame each, in chunks. A vbuf is in one of these hands
+ * at a time:
+ *
+ *      free list -> peer (being filled) -> posted and retained -> retained -> free list
+ *                                      \-> posted -------------------------/
+ *      free list -> posted for receiving -> being read -> posted again
+ *
+ * `posted` and `retained` are independent: the adapter may take longer than the peer's
+ * acknowledgement and the other way round. mdapl_vbuf_put() drops one of the two holds.
+ */
+#include "ia.h"
+#include "list.h"
+#include "lmr.h"
+
+#include <stdint.h>
+
+struct mdapl_vbuf {
+    struct mdapl_dto dto;    /* when posted */
+    struct mdapl_list link;  /* free, or retained by a peer */
+    uint8_t *data;
+    DAT_LMR_CONTEXT lmr;
+    uint32_t psn;            /* of the frame in it (low 32 bits), while retained */
+    uint32_t len;            /* bytes of the frame in it */
+    int holds;
+};
+
+struct mdapl_vbufs {
+    struct mdapl_ia *ia;
+    uint32_t size;           /* bytes of one frame */
+    struct mdapl_list free;
+    struct mdapl_list chunks;
+};
+
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, uint32_t size);
+void mdapl_vbufs_fini(struct mdapl_vbufs *v);
+/* A buffer with one hold; NULL when memory or registrations are out. */
+struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
+/* Drops one hold; the last one frees the buffer. */
+void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
+
+/* The DAT description of its first len bytes. */
+static inline DAT_LMR_TRIPLET mdapl_vbuf_seg(const struct mdapl_vbuf *b, uint32_t len)
+{
+    return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->data,
+                              .segment_length = len, .lmr_context = b->lmr };
+}
+
+#endif

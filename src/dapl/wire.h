@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_WIRE_H
+#define MDAPL_WIRE_H
+/*
+ * Every byte that the dapl channel puts on the wire: the hello in a connection request and in its
+ * answer, and the frames of an established connection. The prose, the pictures and the hex
+ * examples are in PROTOCOL beside this file; a test parses those examples with the functions
+ * below. All numbers are little-endian. Nothing here knows DAT.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* -- hello: private data of a connection request and of its acceptance -------------------------- */
+
+enum {
+    MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
+    MDAPL_HELLO_VERSION = 1,
+    MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
+    MDAPL_HELLO_BYTES = 48,        /* fits the 56 bytes of the providers that give least */
+};
+
+struct mdapl_hello {
+    uint8_t flags;
+    uint32_t job;
+    uint32_t src, dst;             /* ranks */
+    uint32_t epoch;                /* the how-manieth connection between these two, from 1 */
+    uint32_t incarnation;          /* random, one per process start */
+    uint64_t rx_next;              /* the psn that src expects next from dst */
+};
+
+/* Why a hello is not taken: an index into mdapl_hello_verdict_text(). */
+enum mdapl_hello_verdict {
+    MDAPL_HELLO_OK,
+    MDAPL_HELLO_SHORT,
+    MDAPL_HELLO_NOT_OURS,
+    MDAPL_HELLO_OTHER_VERSION,
+    MDAPL_HELLO_OTHER_JOB,
+    MDAPL_HELLO_BAD_MAC,
+    MDAPL_HELLO_BAD_RANK,
+};
+
+/* Writes the MDAPL_HELLO_BYTES of h with its MAC under the job's key. */
+void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
+                     uint8_t out[MDAPL_HELLO_BYTES]);
+/* Reads and verifies a hello of len bytes: version, job and MAC; ranks below size, dst is me. */
+enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, size_t len,
+                                         const uint8_t key[16], uint32_t job, uint32_t me,
+                                         uint32_t size);
+const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v);
+
+/* -- frames --------------------------------------------------------------------------------------- */
+
+enum mdapl_frame_type {
+    MDAPL_FRAME_MSG = 1,           /* a whole message: envelope and body */
+    MDAPL_FRAME_RTS,               /* a message whose body stays with the sender: envelope, where it is */
+    MDAPL_FRAME_CTS,               /* receiver to sender: send me these bytes in DATA frames */
+    MDAPL_FRAME_DATA,              /* a piece of a body */
+    MDAPL_FRAME_FIN,               /* receiver to sender: the body has been read, or is not wanted */
+    MDAPL_FRAME_ACK,               /* nothing but the header; has no psn of its own */
+    MDAPL_FRAME_TYPES
+};
+
+enum { MDAPL_FRAME_HDR_BYTES = 24 };
+
+/* The header of every frame. */
+struct mdapl_frame {
+    uint8_t type;
+    uint8_t flags;                 /* none yet: 0 */
+    uint16_t hdr_len;              /* bytes of envelope behind the header (MSG and RTS) */
+    uint32_t psn;                  /* low 32 bits; in an ACK: the psn of the next sequenced frame */
+    uint32_t ack;                  /* the psn that the sender of this frame expects next */
+    uint32_t sr_limit;             /* how many frames its peer may send ever on the sr lane */
+    uint32_t ring_limit;           /* the same for the ring lane */
+    uint32_t len;                  /* bytes behind the envelope */
+};
+
+void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
+/*
+ * Reads the header of a frame of which len bytes have arrived. False: it is not one: too short,
+ * unknown type or flags, or its lengths do not add up to len.
+ */
+bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len);
+
+/* -- what is behind the header -------------------------------------------------------------------- */
+
+enum {
+    MDAPL_RTS_BYTES = 16,          /* the fixed part */
+    MDAPL_SEG_BYTES = 20,          /* one piece */
+    MDAPL_RTS_SEGS = 8,            /* at most so many pieces */
+    MDAPL_CTS_BYTES = 24,
+    MDAPL_DATA_BYTES = 16,
+    MDAPL_FIN_BYTES = 8,
+};
+
+/* One registered piece of a body. */
+struct mdapl_seg {
+    uint64_t addr;
+    uint64_t len;
+    uint32_t key;                  /* the rmr_context */
+};
+
+struct mdapl_rts {
+    uint64_t body_len;
+    uint32_t tx_id;                /* the sender's name for this rendezvous */
+    uint32_t n_segs;               /* 0: not registered, ask for DATA frames */
+    struct mdapl_seg seg[MDAPL_RTS_SEGS];
+};
+
+struct mdapl_cts {
+    uint32_t tx_id, rx_id;
+    uint64_t off, len;             /* which bytes of the body */
+};
+
+/* followed by the bytes */
+struct mdapl_data {
+    uint32_t rx_id;
+    uint32_t tx_id;
+    uint64_t off;
+};
+
+enum mdapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
+
+struct mdapl_fin {
+    uint32_t tx_id;
+    uint32_t status;               /* enum mdapl_fin_status */
+};
+
+/* put: bytes written. get: false when len or a value is impossible. */
+size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out);
+bool mdapl_rts_get(struct mdapl_rts *r, const void *in, size_t len);
+size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out);
+bool mdapl_cts_get(struct mdapl_cts *c, const void *in, size_t len);
+size_t mdapl_data_put(const struct mdapl_data *d, uint8_t *out);
+bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len);
+size_t mdapl_fin_put(const struct mdapl_fin *f, uint8_t *out);
+bool mdapl_fin_get(struct mdapl_fin *f, const void *in, size_t len);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_WIREUP_H
+#define MDAPL_WIREUP_H
+/*
+ * Who connects when. Ring (paper mpi-over-udapl, 3.2): in step s a rank calls the rank s below it
+ * and is called by the rank s above it, so that every pair meets once and nobody is called by all
+ * at the same time. There is no thread and no barrier between steps: several calls are under way
+ * at once, and requests are served in whatever order they come. On demand: the first message
+ * calls. Either way cm.c makes the connection.
+ */
+struct mdapl_dapl;
+
+/* As mdapl_wire(). */
+int mdapl_wireup_run(struct mdapl_dapl *d);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CFG_H
+#define MDAPL_CFG_H
+/*
+ * The knobs, as a struct made from knobs.def. Inside MPI the values come from MPICH's control
+ * variables; standalone programs and tests read the same environment names through
+ * mdapl_cfg_env(). Either way a wrong value is refused with one line that names the knob, the
+ * value and what would be right.
+ */
+#include <stdint.h>
+
+struct mdapl_err;
+
+#define KNOB_INT(name, def, min, max, help) int64_t name;
+#define KNOB_STR(name, def, help) char name[256];
+#define KNOB_ENUM(name, def, words, help) int name;
+struct mdapl_cfg {
+#include "knobs.def"
+};
+#undef KNOB_INT
+#undef KNOB_STR
+#undef KNOB_ENUM
+
+/* Words of the enums that code asks for; kept in the order of their row (a test checks it). */
+enum mdapl_wiring { MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND };
+enum mdapl_rndv_mode { MDAPL_RNDV_RGET, MDAPL_RNDV_COPY };
+
+/* All knobs at their defaults. */
+void mdapl_cfg_init(struct mdapl_cfg *cfg);
+/* Sets one knob by its name ("vbuf_size") from text. 0, -ENOENT (no such knob), -EINVAL. */
+int mdapl_cfg_set(struct mdapl_cfg *cfg, const char *name, const char *value,
+                  struct mdapl_err *err);
+/* Defaults, then every MPIR_CVAR_DAPL_<NAME> of the environment. 0 or -EINVAL. */
+int mdapl_cfg_env(struct mdapl_cfg *cfg, struct mdapl_err *err);
+
+#endif

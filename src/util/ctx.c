@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+#include "transport.h"
+
+#include "cfg.h"
+#include "err.h"
+#include "iov.h"
+#include "log.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHANNELS_MAX = 4 };
+
+struct open_channel {
+    const struct mdapl_channel *table;
+    void *state;
+};
+
+struct mdapl_ctx {
+    struct open_channel channel[CHANNELS_MAX];
+    int n_channels;
+    const struct mdapl_up *up;
+    void *owner;
+    struct mdapl_job job;
+    struct mdapl_cfg cfg;
+    struct mdapl_clock clock;
+    struct mdapl_stats stats;
+    struct mdapl_log log;
+    struct mdapl_err err;
+    struct mdapl_peer **peers;   /* by rank; NULL until first asked for */
+};
+
+/* -- opening and closing ----------------------------------------------------------------------- */
+
+static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
+{
+    struct mdapl_ctx *ctx = calloc(1, sizeof(*ctx));
+
+    if (!ctx)
+        return NULL;
+    ctx->peers = calloc((size_t)args->job.size, sizeof(*ctx->peers));
+    if (!ctx->peers) {
+        free(ctx);
+        return NULL;
+    }
+    ctx->up = args->up;
+    ctx->owner = args->owner;
+    ctx->job = args->job;
+    ctx->cfg = *args->cfg;
+    ctx->clock = args->clock.now ? args->clock : mdapl_clock_system();
+    ctx->log.level = args->cfg->verbose;
+    ctx->log.rank = args->job.rank;
+    if (gethostname(ctx->log.host, sizeof(ctx->log.host) - 1))
+        snprintf(ctx->log.host, sizeof(ctx->log.host), "?");
+    return ctx;
+}
+
+int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
+                   struct mdapl_err *err)
+{
+    struct mdapl_ctx *ctx = ctx_make(args);
+    int rc = -ENODEV;
+
+    if (!ctx)
+        return mdapl_err_set(err, -ENOMEM, "out of memory");
+    for (int i = 0; args->channels[i] && ctx->n_channels < CHANNELS_MAX; i++) {
+        struct open_channel *c = &ctx->channel[ctx->n_channels];
+
+        c->table = args->channels[i];
+        rc = c->table->open(ctx, &c->state);
+        if (rc == 0)
+            ctx->n_channels++;
+    }
+    if (ctx->n_channels == 0) {
+        *err = ctx->err;
+        mdapl_ctx_close(ctx);
+        return rc;
+    }
+    *ctx_p = ctx;
+    return 0;
+}
+
+void mdapl_ctx_close(struct mdapl_ctx *ctx)
+{
+    for (int i = ctx->n_channels; i-- > 0;)
+        ctx->channel[i].table->close(ctx->channel[i].state);
+    free(ctx->peers);
+    free(ctx);
+}
+
+int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < ctx->n_channels; i++) {
+        int n = at + 1 < len ? ctx->channel[i].table->card(ctx->channel[i].state, buf + at + !!i,
+                                                           len - at - !!i) : -ENOSPC;
+
+        if (n < 0)
+            return n;
+        if (i)
+            buf[at++] = '!';
+        at += (size_t)n;
+    }
+    return (int)at;
+}
+
+int mdapl_wire(struct mdapl_ctx *ctx)
+{
+    int all = MDAPL_DONE;
+
+    for (int i = 0; i < ctx->n_channels; i++) {
+        int rc = ctx->channel[i].table->wire(ctx->channel[i].state);
+
+        if (rc < 0)
+            return rc;
+        if (rc != MDAPL_DONE)
+            all = 0;
+    }
+    return all;
+}
+
+int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p)
+{
+    char card[MDAPL_CARD_MAX];
+    int rc;
+
+    if (rank < 0 || rank >= ctx->job.size || rank == ctx->job.rank)
+        return -EINVAL;
+    if (!ctx->peers[rank]) {
+        rc = mdapl_ctx_job_card(ctx, rank, card, sizeof(card));
+        if (rc)
+            return rc;
+        rc = -EHOSTUNREACH;
+        for (int i = 0; rc && i < ctx->n_channels; i++)
+            rc = ctx->channel[i].table->reach(ctx->channel[i].state, rank, card,
+                                              &ctx->peers[rank]);
+        if (rc)
+            return rc;
+    }
+    *peer_p = ctx->peers[rank];
+    return 0;
+}
+
+size_t mdapl_drain(struct mdapl_ctx *ctx)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < ctx->n_channels; i++)
+        n += ctx->channel[i].table->drain(ctx->channel[i].state);
+    return n;
+}
+
+/* -- the verbs ----------------------------------------------------------------------------------- */
+
+int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op)
+{
+    return peer->channel->send(peer, msg, op);
+}
+
+bool mdapl_rx_skip(struct mdapl_rx *rx, size_t n)
+{
+    rx->data += n;
+    rx->here -= n;
+    rx->left -= n;
+    if (rx->left > 0)
+        return false;
+    rx->ops->finish(rx);
+    return true;
+}
+
+int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
+{
+    struct mdapl_iov cur = mdapl_iov_start(iov, n);
+    size_t room = mdapl_iov_len(iov, n), take = room < rx->here ? room : rx->here;
+
+    if (rx->here == 0)
+        return rx->ops->read(rx, iov, n, op);
+    mdapl_iov_scatter(&cur, rx->data, take);
+    /* A channel gives a body whole in its frame or not at all, so here == left. */
+    mdapl_rx_skip(rx, take);
+    return MDAPL_DONE;
+}
+
+void mdapl_rx_drop(struct mdapl_rx *rx)
+{
+    rx->ops->drop(rx);
+}
+
+/* -- running --------------------------------------------------------------------------------------- */
+
+int mdapl_progress(struct mdapl_ctx *ctx)
+{
+    int n = 0;
+
+    for (int i = 0; i < ctx->n_channels; i++)
+        n += ctx->channel[i].table->progress(ctx->channel[i].state);
+    return n;
+}
+
+void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
+{
+    /* With several channels each sleeps for its share, so that none is forgotten. */
+    for (int i = 0; i < ctx->n_channels; i++)
+        ctx->channel[i].table->wait(ctx->channel[i].state, ns / (uint64_t)ctx->n_channels);
+}
+
+bool mdapl_peer_idle(struct mdapl_peer *peer)
+{
+    return peer->channel->idle(peer);
+}
+
+void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < ctx->n_channels && at < len; i++) {
+        if (i)
+            at += (size_t)snprintf(buf + at, len - at, "; ");
+        ctx->channel[i].table->describe(ctx->channel[i].state, buf + at, len - at);
+        at += strlen(buf + at);
+    }
+}
+
+/* -- what channels and the owner may know ------------------------------------------------------------ */
+
+const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx)
+{
+    return &ctx->job;
+}
+
+const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx)
+{
+    return &ctx->cfg;
+}
+
+struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx)
+{
+    return &ctx->stats;
+}
+
+uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx)
+{
+    return mdapl_clock_now(&ctx->clock);
+}
+
+struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx)
+{
+    return &ctx->log;
+}
+
+struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx)
+{
+    return &ctx->err;
+}
+
+const char *mdapl_ctx_host(const struct mdapl_ctx *ctx)
+{
+    return ctx->log.host;
+}
+
+int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len)
+{
+    return ctx->job.card(ctx->owner, rank, buf, len);
+}
+
+enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                             struct mdapl_rx *rx)
+{
+    struct mdapl_ctx *ctx = peer->ctx;
+
+    ctx->stats.rx_msgs++;
+    ctx->stats.rx_bytes += rx ? rx->left : 0;
+    return ctx->up->msg(ctx->owner, peer, hdr, hdr_len, rx);
+}
+
+void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why)
+{
+    peer->ctx->up->fault(peer->ctx->owner, peer, status, why);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_IOV_H
+#define MDAPL_IOV_H
+/* A cursor over an iovec: takes bytes from, or puts bytes into, the pieces in their order. */
+#include <stddef.h>
+#include <sys/uio.h>
+
+struct mdapl_iov {
+    const struct iovec *v;   /* not owned */
+    int n;                   /* pieces left, the current one included */
+    size_t at;               /* offset in the current piece */
+};
+
+static inline struct mdapl_iov mdapl_iov_start(const struct iovec *v, int n)
+{
+    return (struct mdapl_iov){ .v = v, .n = n, .at = 0 };
+}
+
+/* Bytes in all of v. */
+size_t mdapl_iov_len(const struct iovec *v, int n);
+/* Copies at most len bytes out of the cursor's place (to buf) or into it (from buf) and moves on.
+ * Returns the bytes moved: less than len only at the end. */
+size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len);
+size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len);
+/* The next contiguous piece of at most max bytes; moves on over it. *ptr NULL and 0 at the end. */
+size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr);
+/* Moves on over len bytes. */
+void mdapl_iov_skip(struct mdapl_iov *c, size_t len);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_POOL_H
+#define MDAPL_POOL_H
+/*
+ * A slab of objects of one size: taken and given back in constant time, grown by chunks, never
+ * shrunk before mdapl_pool_fini(). Objects are not cleared.
+ */
+#include <stddef.h>
+
+struct mdapl_pool_chunk;
+
+struct mdapl_pool {
+    size_t size;             /* of one object, rounded up to the alignment */
+    size_t align;
+    size_t per_chunk;
+    size_t made;             /* objects made so far */
+    size_t taken;            /* objects out now */
+    size_t max;              /* never more than this; 0: no limit */
+    void *free_list;
+    struct mdapl_pool_chunk *chunks;
+};
+
+/* size and align in bytes; align a power of two, at least sizeof(void *). */
+void mdapl_pool_init(struct mdapl_pool *p, size_t size, size_t align, size_t per_chunk, size_t max);
+/* Frees all chunks; objects still out become invalid. */
+void mdapl_pool_fini(struct mdapl_pool *p);
+/* An object, or NULL when the limit is reached or memory is out. */
+void *mdapl_pool_take(struct mdapl_pool *p);
+void mdapl_pool_give(struct mdapl_pool *p, void *obj);
+
+#endif

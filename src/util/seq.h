@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_SEQ_H
+#define MDAPL_SEQ_H
+/*
+ * Serial numbers. Counters are 64 bits wide in memory and never wrap; the wire carries their low
+ * 32 bits, which is enough because old connections are fenced off before a new one speaks
+ * (RFC 1982 serial arithmetic; a window is far smaller than 2^31).
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The full number nearest to `near` whose low 32 bits are `low`. */
+static inline uint64_t mdapl_seq_widen(uint64_t near, uint32_t low)
+{
+    return near + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)near);
+}
+
+static inline bool mdapl_seq_before(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_STATS_H
+#define MDAPL_STATS_H
+/* Counters made from stats.def: plain 64-bit numbers, written by the one thread in the library. */
+#include <stddef.h>
+#include <stdint.h>
+
+#define COUNTER(name, unit, help) uint64_t name;
+struct mdapl_stats {
+#include "stats.def"
+};
+#undef COUNTER
+
+/* A row of the table, for whoever shows them. */
+struct mdapl_stats_row {
+    const char *name, *unit, *help;
+    size_t offset;           /* of the counter in struct mdapl_stats */
+};
+
+/* The table and its length. */
+const struct mdapl_stats_row *mdapl_stats_rows(size_t *n_p);
+/* "name value unit" lines of the counters that are not zero, into buf. */
+void mdapl_stats_print(const struct mdapl_stats *s, char *buf, size_t len);
+
+static inline void mdapl_stats_max(uint64_t *counter, uint64_t value)
+{
+    if (value > *counter)
+        *counter = value;
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#include "window.h"
+
+#include "seq.h"
+
+bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit)
+{
+    uint64_t full = mdapl_seq_widen(w->limit, limit);
+
+    if (full <= w->limit)
+        return false;
+    w->limit = full;
+    return true;
+}
+
+uint32_t mdapl_rxwin_tell(struct mdapl_rxwin *w)
+{
+    w->told = mdapl_rxwin_limit(w);
+    return (uint32_t)w->told;
+}
