@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { POLL_GAP_NS = 250 };      /* empty dequeues closer together than this share one look */
+
+static struct softdat_evd *evd_of(DAT_EVD_HANDLE handle)
+{
+    return softdat_get(handle, DAT_HANDLE_TYPE_EVD);
+}
+
+static struct softdat_cno *cno_of(DAT_CNO_HANDLE handle)
+{
+    return softdat_get(handle, DAT_HANDLE_TYPE_CNO);
+}
+
+static const DAT_RETURN bad_evd = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EVD_REQUEST;
+
+static void ring_bell(int fd)
+{
+    uint64_t one = 1;
+
+    if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
+        return;                  /* the counter is full: the sleeper wakes anyway */
+}
+
+static void silence_bell(int fd)
+{
+    uint64_t n;
+
+    if (fd >= 0 && read(fd, &n, sizeof(n)) < 0)
+        return;                  /* it had not rung */
+}
+
+/* -- posting ------------------------------------------------------------------------------------- */
+
+static void trigger_cno(struct softdat_evd *evd)
+{
+    struct softdat_cno *cno = evd->cno;
+
+    cno->fired = evd;
+    if (cno->agent.proxy_agent_func && !cno->agent_due) {
+        cno->agent_due = true;
+        cno->h.ia->n_agents_due++;
+    }
+    if (cno->waiters > 0)
+        ring_bell(cno->efd);
+}
+
+/* Agents are the consumer's code: they run when the lock is not held. */
+void softdat_run_agents(struct softdat_ia *ia)
+{
+    while (ia->n_agents_due > 0) {
+        struct softdat_list *l;
+        DAT_OS_WAIT_PROXY_AGENT agent = { NULL, NULL };
+        struct softdat_evd *evd = NULL;
+
+        for (l = ia->handles.next; l != &ia->handles && !evd; l = l->next) {
+            struct softdat_handle *h = SOFTDAT_OF(l, struct softdat_handle, link);
+            struct softdat_cno *cno = (struct softdat_cno *)h;
+
+            if (h->type != DAT_HANDLE_TYPE_CNO || !cno->agent_due)
+                continue;
+            cno->agent_due = false;
+            agent = cno->agent;
+            evd = cno->fired;
+        }
+        ia->n_agents_due--;
+        if (!evd || !agent.proxy_agent_func)
+            continue;
+        pthread_mutex_unlock(&ia->lock);
+        agent.proxy_agent_func(agent.instance_data, evd);
+        pthread_mutex_lock(&ia->lock);
+    }
+}
+
+static void overflow(struct softdat_evd *evd)
+{
+    struct softdat_ia *ia = evd->h.ia;
+    DAT_EVENT event;
+
+    if (evd->overflowed || evd == ia->async_evd)
+        return;
+    evd->overflowed = true;
+    memset(&event, 0, sizeof(event));
+    event.event_number = DAT_ASYNC_ERROR_EVD_OVERFLOW;
+    event.event_data.asynch_error_event_data.dat_handle = evd;
+    event.event_data.asynch_error_event_data.reason = 0;
+    softdat_evd_post(ia->async_evd, &event);
+}
+
+void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
+{
+    uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
+    DAT_EVENT *slot;
+
+    if (count == evd->qlen) {
+        overflow(evd);
+        return;
+    }
+    slot = &evd->ring[(evd->head + count) % evd->qlen];
+    *slot = *event;
+    slot->evd_handle = evd;
+    atomic_store_explicit(&evd->count, count + 1, memory_order_release);
+    if (evd->waiters > 0)
+        ring_bell(evd->efd);
+    if (evd->cno && evd->enabled)
+        trigger_cno(evd);
+}
+
+/* -- making and ending ------------------------------------------------------------------------------ */
+
+struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags)
+{
+    struct softdat_evd *evd = calloc(1, sizeof(*evd));
+
+    if (!evd)
+        return NULL;
+    evd->qlen = (uint32_t)(qlen > 0 ? qlen : 1);
+    evd->ring = calloc(evd->qlen, sizeof(*evd->ring));
+    if (!evd->ring) {
+        free(evd);
+        return NULL;
+    }
+    evd->flags = flags;
+    evd->efd = -1;
+    evd->enabled = evd->waitable = true;
+    softdat_handle_init(&evd->h, ia, DAT_HANDLE_TYPE_EVD);
+    return evd;
+}
+
+void softdat_evd_destroy(struct softdat_evd *evd)
+{
+    if (evd->cno)
+        evd->cno->users--;
+    softdat_handle_fini(&evd->h);
+    if (evd->efd >= 0)
+        close(evd->efd);
+    free(evd->ring);
+    free(evd);
+}
+
+DAT_RETURN softdat_evd_create(DAT_IA_HANDLE ia_handle, DAT_COUNT qlen, DAT_CNO_HANDLE cno_handle,
+                              DAT_EVD_FLAGS flags, DAT_EVD_HANDLE *evd_p)
+{
+    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
+    struct softdat_cno *cno = cno_handle ? cno_of(cno_handle) : NULL;
+    struct softdat_evd *evd;
+
+    if (!ia)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    if (cno_handle && !cno)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
+    if (qlen <= 0 || qlen > SOFTDAT_MAX_QLEN)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (!evd_p || flags == 0)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
+    softdat_lock(ia);
+    evd = softdat_evd_make(ia, qlen, flags);
+    if (evd && cno) {
+        evd->cno = cno;
+        cno->users++;
+    }
+    softdat_unlock(ia);
+    if (!evd)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    *evd_p = evd;
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_evd_free(DAT_EVD_HANDLE handle)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    struct softdat_ia *ia;
+    DAT_RETURN ret = DAT_SUCCESS;
+
+    if (!evd)
+        return bad_evd;
+    ia = evd->h.ia;
+    softdat_lock(ia);
+    if (evd->users > 0 || evd->waiters > 0 || evd == ia->async_evd)
+        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
+    else
+        softdat_evd_destroy(evd);
+    softdat_unlock(ia);
+    return ret;
+}
+
+DAT_RETURN softdat_evd_query(DAT_EVD_HANDLE handle, DAT_EVD_PARAM_MASK mask, DAT_EVD_PARAM *param)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    int state;
+
+    (void)mask;
+    if (!evd)
+        return bad_evd;
+    if (!param)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    state = (evd->enabled ? DAT_EVD_STATE_ENABLED : DAT_EVD_STATE_DISABLED)
+            | (evd->waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE);
+    *param = (DAT_EVD_PARAM){ .ia_handle = evd->h.ia, .evd_qlen = (DAT_COUNT)evd->qlen,
+                              .evd_state = (DAT_EVD_STATE)state, .cno_handle = evd->cno,
+                              .evd_flags = evd->flags };
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_evd_modify_cno(DAT_EVD_HANDLE handle, DAT_CNO_HANDLE cno_handle)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    struct softdat_cno *cno = cno_handle ? cno_of(cno_handle) : NULL;
+
+    if (!evd)
+        return bad_evd;
+    if (cno_handle && !cno)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
+    softdat_lock(evd->h.ia);
+    if (evd->cno)
+        evd->cno->users--;
+    evd->cno = cno;
+    if (cno)
+        cno->users++;
+    if (cno && evd->enabled && atomic_load(&evd->count) > 0)
+        trigger_cno(evd);
+    softdat_unlock(evd->h.ia);
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN set_flag(DAT_EVD_HANDLE handle, size_t offset, bool value)
+{
+    struct softdat_evd *evd = evd_of(handle);
+
+    if (!evd)
+        return bad_evd;
+    softdat_lock(evd->h.ia);
+    *(bool *)((char *)evd + offset) = value;
+    if (evd->waiters > 0)
+        ring_bell(evd->efd);
+    if (value && evd->cno && evd->enabled && atomic_load(&evd->count) > 0)
+        trigger_cno(evd);
+    softdat_unlock(evd->h.ia);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_evd_enable(DAT_EVD_HANDLE handle)
+{
+    return set_flag(handle, offsetof(struct softdat_evd, enabled), true);
+}
+
+DAT_RETURN softdat_evd_disable(DAT_EVD_HANDLE handle)
+{
+    return set_flag(handle, offsetof(struct softdat_evd, enabled), false);
+}
+
+DAT_RETURN softdat_evd_set_unwaitable(DAT_EVD_HANDLE handle)
+{
+    return set_flag(handle, offsetof(struct softdat_evd, waitable), false);
+}
+
+DAT_RETURN softdat_evd_clear_unwaitable(DAT_EVD_HANDLE handle)
+{
+    return set_flag(handle, offsetof(struct softdat_evd, waitable), true);
+}
+
+DAT_RETURN softdat_evd_resize(DAT_EVD_HANDLE handle, DAT_COUNT qlen)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    DAT_RETURN ret = DAT_SUCCESS;
+    DAT_EVENT *ring;
+    uint32_t count;
+
+    if (!evd)
+        return bad_evd;
+    if (qlen <= 0 || qlen > SOFTDAT_MAX_QLEN)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    softdat_lock(evd->h.ia);
+    count = atomic_load(&evd->count);
+    ring = calloc((size_t)qlen, sizeof(*ring));
+    if (!ring) {
+        ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    } else if (count > (uint32_t)qlen) {
+        free(ring);
+        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_NO_SUBTYPE);
+    } else {
+        for (uint32_t i = 0; i < count; i++)
+            ring[i] = evd->ring[(evd->head + i) % evd->qlen];
+        free(evd->ring);
+        evd->ring = ring;
+        evd->head = 0;
+        evd->qlen = (uint32_t)qlen;
+    }
+    softdat_unlock(evd->h.ia);
+    return ret;
+}
+
+DAT_RETURN softdat_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    DAT_RETURN ret = DAT_SUCCESS;
+
+    if (!evd)
+        return bad_evd;
+    if (!(evd->flags & DAT_EVD_SOFTWARE_FLAG) || !event
+        || event->event_number != DAT_SOFTWARE_EVENT)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    softdat_lock(evd->h.ia);
+    if (atomic_load(&evd->count) == evd->qlen)
+        ret = DAT_ERROR(DAT_QUEUE_FULL, DAT_NO_SUBTYPE);
+    else
+        softdat_evd_post(evd, event);
+    softdat_unlock(evd->h.ia);
+    return ret;
+}
+
+/* -- taking ------------------------------------------------------------------------------------------ */
+
+static void take(struct softdat_evd *evd, DAT_EVENT *event)
+{
+    *event = evd->ring[evd->head];
+    evd->head = (evd->head + 1) % evd->qlen;
+    atomic_fetch_sub_explicit(&evd->count, 1, memory_order_release);
+}
+
+/* Looks at the sockets, but not more often than is of use, nor when the helper does so now. */
+static void look(struct softdat_ia *ia)
+{
+    uint64_t now = softdat_now();
+
+    if (now - atomic_load_explicit(&ia->last_call, memory_order_relaxed) < POLL_GAP_NS)
+        return;
+    atomic_store_explicit(&ia->last_call, now, memory_order_relaxed);
+    if (pthread_mutex_trylock(&ia->lock))
+        return;
+    softdat_progress(ia);
+    softdat_unlock(ia);
+}
+
+DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    DAT_RETURN ret = DAT_SUCCESS;
+
+    if (!evd)
+        return bad_evd;
+    if (!event)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (atomic_load_explicit(&evd->count, memory_order_acquire) == 0) {
+        look(evd->h.ia);
+        if (atomic_load_explicit(&evd->count, memory_order_acquire) == 0)
+            return DAT_ERROR(DAT_QUEUE_EMPTY, DAT_NO_SUBTYPE);
+    }
+    softdat_lock(evd->h.ia);
+    if (atomic_load(&evd->count) > 0)
+        take(evd, event);
+    else
+        ret = DAT_ERROR(DAT_QUEUE_EMPTY, DAT_NO_SUBTYPE);
+    softdat_unlock(evd->h.ia);
+    return ret;
+}
+
+/* How long a wait that began at `start` may still last. */
+static uint64_t rest_of(uint64_t start, DAT_TIMEOUT us)
+{
+    uint64_t spent = softdat_now() - start, all = (uint64_t)us * 1000;
+
+    if (us == DAT_TIMEOUT_INFINITE)
+        return UINT64_MAX;
+    return spent >= all ? 0 : all - spent;
+}
+
+/* Sleeps with the lock given back; efd wakes it, and so does any socket. */
+static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns)
+{
+    ++*waiters;
+    atomic_fetch_add(&ia->waiters, 1);
+    softdat_unlock(ia);
+    softdat_sleep(ia, efd, ns);
+    softdat_lock(ia);
+    atomic_fetch_sub(&ia->waiters, 1);
+    --*waiters;
+    silence_bell(efd);
+}
+
+DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT threshold,
+                            DAT_EVENT *event, DAT_COUNT *more)
+{
+    struct softdat_evd *evd = evd_of(handle);
+    uint64_t start = softdat_now(), rest;
+    DAT_RETURN ret = DAT_SUCCESS;
+    struct softdat_ia *ia;
+
+    if (!evd)
+        return bad_evd;
+    if (!event || !more || threshold <= 0 || (uint32_t)threshold > evd->qlen)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    ia = evd->h.ia;
+    softdat_lock(ia);
+    if (evd->efd < 0)
+        evd->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (;;) {
+        softdat_progress(ia);
+        if (!evd->waitable)
+            ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+        if (ret != DAT_SUCCESS || atomic_load(&evd->count) >= (uint32_t)threshold)
+            break;
+        rest = rest_of(start, us);
+        if (rest == 0) {
+            ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
+            break;
+        }
+        softdat_tx_acks(ia);
+        sleep_unlocked(ia, evd->efd, &evd->waiters, rest);
+    }
+    if (ret == DAT_SUCCESS)
+        take(evd, event);
+    *more = (DAT_COUNT)atomic_load(&evd->count);
+    atomic_store(&ia->last_call, softdat_now());
+    softdat_unlock(ia);
+    return ret;
+}
+
+/* -- notification objects -------------------------------------------------------------------------------- */
+
+static const DAT_RETURN bad_cno = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_CNO;
+
+DAT_RETURN softdat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent,
+                              DAT_CNO_HANDLE *cno_p)
+{
+    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
+    struct softdat_cno *cno;
+
+    if (!ia)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    cno = calloc(1, sizeof(*cno));
+    if (!cno)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    cno->agent = agent;
+    cno->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (cno->efd < 0) {
+        free(cno);
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_NO_SUBTYPE);
+    }
+    softdat_lock(ia);
+    softdat_handle_init(&cno->h, ia, DAT_HANDLE_TYPE_CNO);
+    softdat_unlock(ia);
+    *cno_p = cno;
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_cno_modify_agent(DAT_CNO_HANDLE handle, DAT_OS_WAIT_PROXY_AGENT agent)
+{
+    struct softdat_cno *cno = cno_of(handle);
+
+    if (!cno)
+        return bad_cno;
+    softdat_lock(cno->h.ia);
+    cno->agent = agent;
+    softdat_unlock(cno->h.ia);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_cno_query(DAT_CNO_HANDLE handle, DAT_CNO_PARAM_MASK mask, DAT_CNO_PARAM *param)
+{
+    struct softdat_cno *cno = cno_of(handle);
+
+    (void)mask;
+    if (!cno)
+        return bad_cno;
+    if (!param)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    param->ia_handle = cno->h.ia;
+    param->proxy_type = cno->agent.proxy_agent_func ? DAT_PROXY_TYPE_AGENT : DAT_PROXY_TYPE_NONE;
+    param->proxy.agent = cno->agent;
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_cno_free(DAT_CNO_HANDLE handle)
+{
+    struct softdat_cno *cno = cno_of(handle);
+    struct softdat_ia *ia;
+
+    if (!cno)
+        return bad_cno;
+    ia = cno->h.ia;
+    softdat_lock(ia);
+    if (cno->users > 0 || cno->waiters > 0) {
+        softdat_unlock(ia);
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
+    }
+    softdat_handle_fini(&cno->h);
+    softdat_unlock(ia);
+    close(cno->efd);
+    free(cno);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDLE *evd_p)
+{
+    struct softdat_cno *cno = cno_of(handle);
+    uint64_t start = softdat_now(), rest;
+    DAT_RETURN ret = DAT_SUCCESS;
+    struct softdat_ia *ia;
+
+    if (!cno)
+        return bad_cno;
+    ia = cno->h.ia;
+    softdat_lock(ia);
+    for (;;) {
+        softdat_progress(ia);
+        if (cno->fired)
+            break;
+        rest = rest_of(start, us);
+        if (rest == 0) {
+            ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
+            break;
+        }
+        softdat_tx_acks(ia);
+        sleep_unlocked(ia, cno->efd, &cno->waiters, rest);
+    }
+    *evd_p = ret == DAT_SUCCESS ? (DAT_EVD_HANDLE)cno->fired : DAT_HANDLE_NULL;
+    cno->fired = NULL;
+    atomic_store(&ia->last_call, softdat_now());
+    softdat_unlock(ia);
+    return ret;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    BURST = 64,                          /* sockets served in one round */
+    HELPER_NAP_NS = 1000 * 1000,         /* the helper looks whether it is needed every so often */
+    CALLS_IN_NS = 500 * 1000,            /* an application that called so recently needs no helper */
+};
+
+uint64_t softdat_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* -- sockets --------------------------------------------------------------------------------------- */
+
+int softdat_sock_add(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    struct epoll_event e = { .events = events, .data.ptr = s };
+
+    s->events = events;
+    return epoll_ctl(ia->epfd, EPOLL_CTL_ADD, s->fd, &e);
+}
+
+void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    struct epoll_event e = { .events = events, .data.ptr = s };
+
+    if (s->fd < 0 || s->events == events)
+        return;
+    s->events = events;
+    epoll_ctl(ia->epfd, EPOLL_CTL_MOD, s->fd, &e);
+}
+
+void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
+{
+    if (s->fd < 0)
+        return;
+    epoll_ctl(ia->epfd, EPOLL_CTL_DEL, s->fd, NULL);
+    close(s->fd);
+    s->fd = -1;
+}
+
+/* -- the event loop --------------------------------------------------------------------------------- */
+
+static void expire(struct softdat_ia *ia)
+{
+    uint64_t now = softdat_now(), next = UINT64_MAX;
+    struct softdat_list *l = ia->conns.next;
+
+    while (l != &ia->conns) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        l = l->next;
+        if (c->deadline && c->deadline <= now)
+            softdat_conn_expire(c);
+        else if (c->deadline && c->deadline < next)
+            next = c->deadline;
+    }
+    ia->next_deadline = next;
+}
+
+/* Connections end while their sockets may still be among the events of this round. */
+static void bury(struct softdat_ia *ia)
+{
+    while (!softdat_list_empty(&ia->dead)) {
+        struct softdat_conn *c = SOFTDAT_OF(ia->dead.next, struct softdat_conn, link);
+
+        softdat_list_remove(&c->link);
+        free(c);
+    }
+}
+
+int softdat_progress(struct softdat_ia *ia)
+{
+    struct epoll_event e[BURST];
+    int n = epoll_wait(ia->epfd, e, BURST, 0);
+
+    for (int i = 0; i < n; i++) {
+        struct softdat_sock *s = e[i].data.ptr;
+
+        if (s->fd >= 0)
+            s->ready(ia, s, e[i].events);
+    }
+    /* Nothing came: whoever waits for an acknowledgement has waited for our answer in vain. */
+    if (n <= 0 && !softdat_list_empty(&ia->acks))
+        softdat_tx_acks(ia);
+    if (ia->next_deadline != UINT64_MAX && softdat_now() >= ia->next_deadline)
+        expire(ia);
+    if (!softdat_list_empty(&ia->dead))
+        bury(ia);
+    return n > 0 ? n : 0;
+}
+
+void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
+{
+    struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
+    uint64_t due = ia->next_deadline, now = softdat_now();
+    struct timespec t;
+
+    if (due != UINT64_MAX && (due <= now || due - now < ns))
+        ns = due > now ? due - now : 0;
+    t.tv_sec = (time_t)(ns / 1000000000u);
+    t.tv_nsec = (long)(ns % 1000000000u);
+    ppoll(fd, efd >= 0 ? 2 : 1, ns == UINT64_MAX ? NULL : &t, NULL);
+}
+
+/* -- the helper --------------------------------------------------------------------------------------- */
+
+static bool application_calls_in(struct softdat_ia *ia)
+{
+    return atomic_load(&ia->waiters) > 0
+           || softdat_now() - atomic_load(&ia->last_call) < CALLS_IN_NS;
+}
+
+static void nap(struct softdat_ia *ia)
+{
+    struct pollfd fd = { .fd = ia->stop_fd, .events = POLLIN };
+    struct timespec t = { 0, HELPER_NAP_NS };
+
+    ppoll(&fd, 1, &t, NULL);
+}
+
+/*
+ * Serves the sockets while the application computes: requests to connect, RDMA whose target we
+ * are, receives. Stated bound: such work begins at most CALLS_IN_NS + HELPER_NAP_NS after the
+ * application's last call, and at once from then on.
+ */
+static void *help(void *arg)
+{
+    struct softdat_ia *ia = arg;
+
+    while (!atomic_load(&ia->stopping)) {
+        if (application_calls_in(ia)) {
+            nap(ia);
+            continue;
+        }
+        softdat_sleep(ia, ia->stop_fd, HELPER_NAP_NS);
+        softdat_lock(ia);
+        if (!application_calls_in(ia))
+            softdat_progress(ia);
+        softdat_unlock(ia);
+    }
+    return NULL;
+}
+
+int softdat_net_start(struct softdat_ia *ia)
+{
+    ia->epfd = epoll_create1(EPOLL_CLOEXEC);
+    ia->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (ia->epfd >= 0 && ia->stop_fd >= 0
+        && pthread_create(&ia->helper, NULL, help, ia) == 0) {
+        ia->helper_runs = true;
+        return 0;
+    }
+    if (ia->epfd >= 0)
+        close(ia->epfd);
+    if (ia->stop_fd >= 0)
+        close(ia->stop_fd);
+    return -1;
+}
+
+void softdat_net_stop(struct softdat_ia *ia)
+{
+    uint64_t one = 1;
+
+    atomic_store(&ia->stopping, true);
+    if (write(ia->stop_fd, &one, sizeof(one)) < 0)
+        atomic_store(&ia->stopping, true);   /* it will see that after its nap */
+    if (ia->helper_runs)
+        pthread_join(ia->helper, NULL);
+    softdat_lock(ia);
+    while (!softdat_list_empty(&ia->conns))
+        softdat_conn_free(SOFTDAT_OF(ia->conns.next, struct softdat_conn, link));
+    bury(ia);
+    softdat_unlock(ia);
+    close(ia->epfd);
+    close(ia->stop_fd);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * What libdat2 does with us: it loads this library for a line of dat.conf, calls
+ * dat_provider_init() with the line's IA parameters, and gets a provider registered under the
+ * line's name. libdat2 passes no parameters when it opens the adapter, so the provider carries
+ * them: one provider object per line.
+ */
+struct line {
+    DAT_PROVIDER provider;       /* first: handles point here */
+    DAT_PROVIDER_INFO info;
+    struct line *next;
+};
+
+/* The lines that are registered now. libdat2 serialises init and fini. */
+static struct line *lines;
+
+/* -- calls that this provider does not have -------------------------------------------------------- */
+
+static DAT_RETURN not_implemented(void)
+{
+    return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+}
+
+/* The table wants each entry in its own type; none of these looks at its arguments. */
+#define NONE(type) ((type)(void (*)(void))not_implemented)
+
+static const DAT_PROVIDER table = {
+    .ia_open_func = softdat_ia_open,
+    .ia_query_func = softdat_ia_query,
+    .ia_close_func = softdat_ia_close,
+    .set_consumer_context_func = softdat_set_context,
+    .get_consumer_context_func = softdat_get_context,
+    .get_handle_type_func = softdat_get_type,
+
+    .cno_create_func = softdat_cno_create,
+    .cno_modify_agent_func = softdat_cno_modify_agent,
+    .cno_query_func = softdat_cno_query,
+    .cno_free_func = softdat_cno_free,
+    .cno_wait_func = softdat_cno_wait,
+    .cno_fd_create_func = NONE(DAT_CNO_FD_CREATE_FUNC),
+    .cno_trigger_func = NONE(DAT_CNO_TRIGGER_FUNC),
+
+    .evd_create_func = softdat_evd_create,
+    .evd_query_func = softdat_evd_query,
+    .evd_modify_cno_func = softdat_evd_modify_cno,
+    .evd_enable_func = softdat_evd_enable,
+    .evd_disable_func = softdat_evd_disable,
+    .evd_wait_func = softdat_evd_wait,
+    .evd_resize_func = softdat_evd_resize,
+    .evd_post_se_func = softdat_evd_post_se,
+    .evd_dequeue_func = softdat_evd_dequeue,
+    .evd_free_func = softdat_evd_free,
+    .evd_set_unwaitable_func = softdat_evd_set_unwaitable,
+    .evd_clear_unwaitable_func = softdat_evd_clear_unwaitable,
+
+    .pz_create_func = softdat_pz_create,
+    .pz_query_func = softdat_pz_query,
+    .pz_free_func = softdat_pz_free,
+    .lmr_create_func = softdat_lmr_create,
+    .lmr_query_func = softdat_lmr_query,
+    .lmr_free_func = softdat_lmr_free,
+    .lmr_sync_rdma_read_func = softdat_lmr_sync,
+    .lmr_sync_rdma_write_func = softdat_lmr_sync,
+    .rmr_create_func = NONE(DAT_RMR_CREATE_FUNC),
+    .rmr_query_func = NONE(DAT_RMR_QUERY_FUNC),
+    .rmr_bind_func = NONE(DAT_RMR_BIND_FUNC),
+    .rmr_free_func = NONE(DAT_RMR_FREE_FUNC),
+    .rmr_create_for_ep_func = NONE(DAT_RMR_CREATE_FOR_EP_FUNC),
+
+    .psp_create_func = softdat_psp_create,
+    .psp_create_any_func = softdat_psp_create_any,
+    .psp_query_func = softdat_psp_query,
+    .psp_free_func = softdat_psp_free,
+    .rsp_create_func = softdat_rsp_create,
+    .rsp_query_func = softdat_rsp_query,
+    .rsp_free_func = softdat_rsp_free,
+    .csp_create_func = NONE(DAT_CSP_CREATE_FUNC),
+    .csp_query_func = NONE(DAT_CSP_QUERY_FUNC),
+    .csp_free_func = NONE(DAT_CSP_FREE_FUNC),
+    .cr_query_func = softdat_cr_query,
+    .cr_accept_func = softdat_cr_accept,
+    .cr_reject_func = softdat_cr_reject,
+    .cr_handoff_func = NONE(DAT_CR_HANDOFF_FUNC),
+
+    .ep_create_func = softdat_ep_create,
+    .ep_query_func = softdat_ep_query,
+    .ep_modify_func = softdat_ep_modify,
+    .ep_connect_func = softdat_ep_connect,
+    .ep_dup_connect_func = softdat_ep_dup_connect,
+    .ep_common_connect_func = NONE(DAT_EP_COMMON_CONNECT_FUNC),
+    .ep_disconnect_func = softdat_ep_disconnect,
+    .ep_post_send_func = softdat_ep_post_send,
+    .ep_post_recv_func = softdat_ep_post_recv,
+    .ep_post_rdma_read_func = softdat_ep_post_rdma_read,
+    .ep_post_rdma_write_func = softdat_ep_post_rdma_write,
+    .ep_post_send_with_invalidate_func = NONE(DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC),
+    .ep_post_rdma_read_to_rmr_func = NONE(DAT_EP_POST_RDMA_READ_TO_RMR_FUNC),
+    .ep_get_status_func = softdat_ep_get_status,
+    .ep_recv_query_func = softdat_ep_recv_query,
+    .ep_set_watermark_func = NONE(DAT_EP_SET_WATERMARK_FUNC),
+    .ep_reset_func = softdat_ep_reset,
+    .ep_free_func = softdat_ep_free,
+
+    .ep_create_with_srq_func = NONE(DAT_EP_CREATE_WITH_SRQ_FUNC),
+    .srq_create_func = NONE(DAT_SRQ_CREATE_FUNC),
+    .srq_free_func = NONE(DAT_SRQ_FREE_FUNC),
+    .srq_post_recv_func = NONE(DAT_SRQ_POST_RECV_FUNC),
+    .srq_query_func = NONE(DAT_SRQ_QUERY_FUNC),
+    .srq_resize_func = NONE(DAT_SRQ_RESIZE_FUNC),
+    .srq_set_lw_func = NONE(DAT_SRQ_SET_LW_FUNC),
+
+    .ia_ha_related_func = NONE(DAT_IA_HA_RELATED_FUNC),
+    .handle_extendedop_func = NONE(DAT_HANDLE_EXTENDEDOP_FUNC),
+};
+
+/* -- what libdat2 calls ---------------------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) void DAT_API
+dat_provider_init(const DAT_PROVIDER_INFO *info, const char *ia_params)
+{
+    struct line *line = calloc(1, sizeof(*line));
+    char *params = line ? strdup(ia_params ? ia_params : "") : NULL;
+
+    if (!params) {
+        free(line);
+        return;
+    }
+    line->provider = table;
+    line->provider.device_name = line->info.ia_name;
+    line->provider.extension = params;
+    line->info = *info;
+    if (dat_registry_add_provider(&line->provider, &line->info) != DAT_SUCCESS) {
+        fprintf(stderr, "daplsoft: libdat2 does not register IA %s\n", info->ia_name);
+        free(params);
+        free(line);
+        return;
+    }
+    line->next = lines;
+    lines = line;
+}
+
+__attribute__((visibility("default"))) void DAT_API
+dat_provider_fini(const DAT_PROVIDER_INFO *info)
+{
+    for (struct line **at = &lines; *at; at = &(*at)->next) {
+        struct line *line = *at;
+
+        if (strcmp(line->info.ia_name, info->ia_name))
+            continue;
+        *at = line->next;
+        dat_registry_remove_provider(&line->provider, &line->info);
+        free(line->provider.extension);
+        free(line);
+        return;
+    }
+}
+
+/* The IA parameters of a name, NULL when no line has it; *provider_p gets its provider. */
+const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p)
+{
+    for (struct line *line = lines; line; line = line->next)
+        if (strcmp(line->info.ia_name, name) == 0) {
+            *provider_p = &line->provider;
+            return line->provider.extension;
+        }
+    return NULL;
+}

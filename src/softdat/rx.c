@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+enum {
+    SCRATCH = 1 << 16,           /* bytes of ia->scratch */
+    READ_SMALL = 1 << 14,        /* read so much while headers are expected */
+    HELD_MAX = 1 << 22,          /* bytes of sends that wait for receives; then we read no further */
+    ROUNDS = 16,                 /* reads from one socket before others get their turn */
+};
+
+/* -- where payload goes --------------------------------------------------------------------------------- */
+
+static void sink_start(struct softdat_sink *s, size_t len)
+{
+    *s = (struct softdat_sink){ .left = len };
+}
+
+static void sink_add(struct softdat_sink *s, void *base, size_t len)
+{
+    if (len > 0)
+        s->iov[s->n++] = (struct iovec){ base, len };
+}
+
+static void sink_advance(struct softdat_sink *s, size_t n)
+{
+    s->left -= n;
+    if (s->discard)
+        return;
+    while (n > 0) {
+        struct iovec *v = &s->iov[s->at];
+        size_t step = n < v->iov_len ? n : v->iov_len;
+
+        v->iov_base = (char *)v->iov_base + step;
+        v->iov_len -= step;
+        n -= step;
+        if (v->iov_len == 0)
+            s->at++;
+    }
+}
+
+static void sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
+{
+    while (n > 0 && s->left > 0) {
+        size_t step = n < s->left ? n : s->left;
+
+        if (!s->discard) {
+            if (step > s->iov[s->at].iov_len)
+                step = s->iov[s->at].iov_len;
+            memcpy(s->iov[s->at].iov_base, from, step);
+        }
+        sink_advance(s, step);
+        from += step;
+        n -= step;
+    }
+}
+
+/* -- the last word of an RDMA write ------------------------------------------------------------------------ */
+
+/*
+ * Whoever polls memory for an RDMA write looks at its last word, so that word must become visible
+ * last (UDAPL.md E1). The payload from the last 8-byte boundary on is kept aside and stored, in
+ * naturally aligned pieces, the last with release order, when everything before it has landed.
+ */
+static size_t tail_of(uint64_t addr, size_t len)
+{
+    uint64_t last = (addr + len - 1) & ~(uint64_t)7;
+
+    return len == 0 ? 0 : (size_t)(addr + len - (last > addr ? last : addr));
+}
+
+static void store_piece(uint8_t *to, const uint8_t *from, size_t size)
+{
+    uint64_t v8;
+    uint32_t v4;
+    uint16_t v2;
+
+    if (size == 8) {
+        memcpy(&v8, from, 8);
+        atomic_store_explicit((_Atomic uint64_t *)(void *)to, v8, memory_order_release);
+    } else if (size == 4) {
+        memcpy(&v4, from, 4);
+        atomic_store_explicit((_Atomic uint32_t *)(void *)to, v4, memory_order_release);
+    } else if (size == 2) {
+        memcpy(&v2, from, 2);
+        atomic_store_explicit((_Atomic uint16_t *)(void *)to, v2, memory_order_release);
+    } else {
+        atomic_store_explicit((_Atomic uint8_t *)to, *from, memory_order_release);
+    }
+}
+
+static void store_tail(uint64_t addr, const uint8_t *from, size_t len)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        uint64_t at = addr + done;
+        size_t size = 8;
+
+        while (size > len - done || at % size)
+            size /= 2;
+        store_piece((uint8_t *)(uintptr_t)at, from + done, size);
+        done += size;
+    }
+}
+
+/* -- frames: at the header ------------------------------------------------------------------------------------ */
+
+/* The receive that the next send goes to; a held send is before it. */
+static struct softdat_dto *next_recv(struct softdat_conn *c)
+{
+    return c->ep && c->ep->recv.count > 0 && softdat_list_empty(&c->held)
+               ? softdat_ring_at(&c->ep->recv, 0) : NULL;
+}
+
+static void sink_into(struct softdat_sink *s, const struct softdat_dto *d, size_t len)
+{
+    sink_start(s, len);
+    for (int i = 0; i < d->n_iov && len > 0; i++) {
+        size_t n = d->iov[i].iov_len < len ? d->iov[i].iov_len : len;
+
+        sink_add(s, d->iov[i].iov_base, n);
+        len -= n;
+    }
+}
+
+static void discard(struct softdat_conn *c)
+{
+    sink_start(&c->sink, c->hdr.len);
+    c->sink.discard = true;
+}
+
+/* Too long for its receive: both ends learn it. */
+static void too_long(struct softdat_conn *c)
+{
+    softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_RESPONDER);
+    if (c->ep)
+        softdat_ep_recv_done(c->ep, DAT_DTO_ERR_LOCAL_LENGTH, 0);
+}
+
+static bool head_send(struct softdat_conn *c)
+{
+    struct softdat_dto *d = next_recv(c);
+
+    c->holding = NULL;
+    if (d && c->hdr.len > d->len) {
+        discard(c);
+        too_long(c);
+        return true;
+    }
+    if (d) {
+        sink_into(&c->sink, d, c->hdr.len);
+        return true;
+    }
+    c->holding = malloc(sizeof(*c->holding) + c->hdr.len);
+    if (!c->holding)
+        return false;
+    c->holding->len = c->hdr.len;
+    sink_start(&c->sink, c->hdr.len);
+    sink_add(&c->sink, c->holding->data, c->hdr.len);
+    return true;
+}
+
+static bool head_write(struct softdat_conn *c)
+{
+    const struct softdat_frame *f = &c->hdr;
+    struct softdat_lmr *lmr = softdat_lmr_find(c->ia, f->key);
+
+    c->tail_len = 0;
+    if (!c->ep || !softdat_lmr_allows(lmr, c->ep->pz, f->addr, f->len,
+                                      DAT_MEM_PRIV_REMOTE_WRITE_FLAG)) {
+        discard(c);
+        return f->len == 0 || softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_ACCESS);
+    }
+    c->tail_len = tail_of(f->addr, f->len);
+    sink_start(&c->sink, f->len);
+    sink_add(&c->sink, (void *)(uintptr_t)f->addr, f->len - c->tail_len);
+    sink_add(&c->sink, c->tail, c->tail_len);
+    return true;
+}
+
+static bool head_read(struct softdat_conn *c)
+{
+    const struct softdat_frame *f = &c->hdr;
+    struct softdat_lmr *lmr = softdat_lmr_find(c->ia, f->key);
+
+    sink_start(&c->sink, 0);
+    if (f->want > 0 && (!c->ep || !softdat_lmr_allows(lmr, c->ep->pz, f->addr, f->want,
+                                                      DAT_MEM_PRIV_REMOTE_READ_FLAG)))
+        return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
+    return softdat_tx_read_data(c, f->addr, f->want);
+}
+
+/* The oldest READ that is under way. */
+static struct softdat_dto *first_read(struct softdat_ep *ep)
+{
+    for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+
+        if (d->op == DAT_DTO_RDMA_READ && d->state == SOFTDAT_DTO_SENT)
+            return d;
+    }
+    return NULL;
+}
+
+static bool head_read_data(struct softdat_conn *c)
+{
+    struct softdat_dto *d = first_read(c->ep);
+
+    if (!d || d->len != c->hdr.len)
+        return false;
+    sink_into(&c->sink, d, c->hdr.len);
+    return true;
+}
+
+static bool head_priv(struct softdat_conn *c)
+{
+    if (c->hdr.len > sizeof(c->priv))
+        return false;
+    sink_start(&c->sink, c->hdr.len);
+    sink_add(&c->sink, c->priv, c->hdr.len);
+    return true;
+}
+
+static bool head_bare(struct softdat_conn *c)
+{
+    sink_start(&c->sink, 0);
+    return c->hdr.len == 0;
+}
+
+/* -- frames: all of it is here ------------------------------------------------------------------------------------ */
+
+/* Everything up to request number `ack` has been executed by the peer. */
+static bool hear_ack(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    if (!ep)
+        return true;
+    if ((int32_t)(ep->next_seq - c->hdr.ack) < 0)
+        return false;
+    for (uint32_t i = 0; i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+
+        if (d->state == SOFTDAT_DTO_SENT && d->op != DAT_DTO_RDMA_READ
+            && (int32_t)(c->hdr.ack - d->seq) >= 0)
+            d->state = SOFTDAT_DTO_DONE;
+    }
+    softdat_ep_reap(ep);
+    return true;
+}
+
+static bool done_send(struct softdat_conn *c)
+{
+    if (c->holding) {
+        c->held_bytes += c->holding->len;
+        softdat_list_append(&c->held, &c->holding->link);
+        c->holding = NULL;
+        softdat_rx_posted(c);    /* a receive may have been posted meanwhile */
+        return true;
+    }
+    softdat_tx_owe_ack(c);
+    if (c->ep)
+        softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, c->hdr.len);
+    return true;
+}
+
+static bool done_write(struct softdat_conn *c)
+{
+    store_tail(c->hdr.addr + c->hdr.len - c->tail_len, c->tail, c->tail_len);
+    softdat_tx_owe_ack(c);
+    return true;
+}
+
+static bool done_read_data(struct softdat_conn *c)
+{
+    struct softdat_dto *d = first_read(c->ep);
+
+    if (!d)
+        return false;
+    d->state = SOFTDAT_DTO_DONE;
+    c->ep->reads--;
+    softdat_ep_reap(c->ep);
+    softdat_tx_pump(c);          /* a fenced request or a further read may have waited */
+    return true;
+}
+
+static bool done_nothing(struct softdat_conn *c)
+{
+    (void)c;
+    return true;
+}
+
+/* The peer refuses a request: it completes with the status, the connection is broken. */
+static bool done_nak(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+        bool read = d->op == DAT_DTO_RDMA_READ;
+
+        if (d->state != SOFTDAT_DTO_SENT || (c->hdr.id ? read || d->seq != c->hdr.id : !read))
+            continue;
+        d->state = SOFTDAT_DTO_DONE;
+        d->status = (DAT_DTO_COMPLETION_STATUS)c->hdr.status;
+        break;
+    }
+    if (ep) {
+        softdat_conn_leave(c, true);
+        softdat_ep_down(ep, DAT_CONNECTION_EVENT_BROKEN);
+    }
+    return true;
+}
+
+static bool done_bye(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    c->heard_bye = true;
+    if (ep) {
+        softdat_conn_leave(c, true);
+        softdat_ep_down(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+    return true;
+}
+
+/* What each type is allowed to do; phase: open connections only, or connection management's own. */
+static const struct {
+    bool open;
+    bool (*head)(struct softdat_conn *);
+    bool (*done)(struct softdat_conn *);
+} frame[SOFTDAT_FRAME_TYPES] = {
+    [SOFTDAT_CONNECT] = { false, head_priv, softdat_cm_frame },
+    [SOFTDAT_ACCEPT] = { false, head_priv, softdat_cm_frame },
+    [SOFTDAT_REJECT] = { false, head_priv, softdat_cm_frame },
+    [SOFTDAT_READY] = { false, head_bare, softdat_cm_frame },
+    [SOFTDAT_SEND] = { true, head_send, done_send },
+    [SOFTDAT_WRITE] = { true, head_write, done_write },
+    [SOFTDAT_READ] = { true, head_read, done_nothing },
+    [SOFTDAT_READ_DATA] = { true, head_read_data, done_read_data },
+    [SOFTDAT_ACK] = { true, head_bare, done_nothing },
+    [SOFTDAT_NAK] = { true, head_bare, done_nak },
+    [SOFTDAT_BYE] = { true, head_bare, done_bye },
+};
+
+/* The header is complete. False: this is not our protocol. */
+static bool on_head(struct softdat_conn *c)
+{
+    const struct softdat_frame *f = &c->hdr;
+
+    if (f->magic != SOFTDAT_WIRE_MAGIC || f->type == 0 || f->type >= SOFTDAT_FRAME_TYPES
+        || f->len > UINT32_C(1) << 31)
+        return false;
+    if (frame[f->type].open
+        && (c->phase < SOFTDAT_OPEN || (c->ep && !hear_ack(c))))
+        return false;
+    if (frame[f->type].open && (c->poisoned || !c->ep) && f->type != SOFTDAT_BYE) {
+        discard(c);
+        return true;
+    }
+    return frame[f->type].head(c);
+}
+
+static bool on_done(struct softdat_conn *c)
+{
+    c->hdr_have = 0;
+    if (c->sink.discard)
+        return true;
+    return frame[c->hdr.type].done(c);
+}
+
+/* -- the socket ------------------------------------------------------------------------------------------------------ */
+
+/* Takes n bytes that have been read. False: not our protocol. */
+static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
+{
+    for (;;) {
+        size_t step;
+
+        if (c->hdr_have < sizeof(c->hdr)) {
+            step = sizeof(c->hdr) - c->hdr_have < n ? sizeof(c->hdr) - c->hdr_have : n;
+            memcpy((uint8_t *)&c->hdr + c->hdr_have, p, step);
+            c->hdr_have += step;
+            p += step;
+            n -= step;
+            if (c->hdr_have < sizeof(c->hdr))
+                return true;
+            if (!on_head(c))
+                return false;
+        }
+        step = c->sink.left < n ? c->sink.left : n;
+        sink_copy(&c->sink, p, step);
+        p += step;
+        n -= step;
+        if (c->sink.left > 0)
+            return true;
+        if (!on_done(c))
+            return false;
+        if (c->sock.fd < 0)
+            return true;         /* it has ended with this frame */
+    }
+}
+
+/* Long payload goes straight to its place. */
+static ssize_t read_direct(struct softdat_conn *c)
+{
+    struct msghdr m = { .msg_iov = c->sink.iov + c->sink.at,
+                        .msg_iovlen = (size_t)(c->sink.n - c->sink.at) };
+    ssize_t n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT);
+
+    if (n > 0)
+        sink_advance(&c->sink, (size_t)n);
+    return n;
+}
+
+/* One read. 1: go on, 0: nothing more now, -1: the end. */
+static int read_some(struct softdat_conn *c)
+{
+    bool direct = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && c->sink.left >= READ_SMALL;
+    uint8_t *scratch = c->ia->scratch;
+    ssize_t n = direct ? read_direct(c)
+                       : recv(c->sock.fd, scratch, READ_SMALL, MSG_DONTWAIT);
+
+    if (n < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno == EINTR ? 1 : -1;
+    if (n == 0)
+        return -1;
+    if (!parse(c, scratch, direct ? 0 : (size_t)n))
+        return -1;
+    return !direct && n < READ_SMALL ? 0 : 1;
+}
+
+static void set_stalled(struct softdat_conn *c, bool stalled)
+{
+    uint32_t events = c->sock.events & ~(uint32_t)EPOLLIN;
+
+    c->stalled = stalled;
+    softdat_sock_watch(c->ia, &c->sock, stalled ? events : events | EPOLLIN);
+}
+
+void softdat_rx_ready(struct softdat_conn *c)
+{
+    int rc = 1;
+
+    for (int i = 0; rc > 0 && i < ROUNDS && c->sock.fd >= 0 && !c->stalled; i++) {
+        rc = read_some(c);
+        if (c->held_bytes > HELD_MAX)
+            set_stalled(c, true);
+    }
+    if (rc < 0 && c->sock.fd >= 0)
+        softdat_conn_lost(c, true);
+}
+
+/* -- held sends ---------------------------------------------------------------------------------------------------------- */
+
+void softdat_rx_posted(struct softdat_conn *c)
+{
+    while (!softdat_list_empty(&c->held) && c->ep && c->ep->recv.count > 0 && !c->poisoned) {
+        struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
+        struct softdat_dto *d = softdat_ring_at(&c->ep->recv, 0);
+        size_t len = h->len;
+
+        softdat_list_remove(&h->link);
+        c->held_bytes -= len;
+        if (len > d->len) {
+            too_long(c);
+        } else {
+            struct softdat_sink s;
+
+            sink_into(&s, d, len);
+            sink_copy(&s, h->data, len);
+            softdat_tx_owe_ack(c);
+            softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, len);
+        }
+        free(h);
+    }
+    if (c->stalled && c->held_bytes <= HELD_MAX)
+        set_stalled(c, false);
+}
+
+void softdat_rx_free(struct softdat_conn *c)
+{
+    while (!softdat_list_empty(&c->held)) {
+        struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
+
+        softdat_list_remove(&h->link);
+        free(h);
+    }
+    free(c->holding);
+    c->holding = NULL;
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTDAT_H
+#define SOFTDAT_H
+/*
+ * The inside of the software DAT provider. Files:
+ *
+ *      provider.c   what libdat2 loads: init, fini, the table of calls
+ *      ia.c         adapters: parameters, opening, attributes, closing
+ *      net.c        sockets, the event loop, the helper thread
+ *      cm.c         listening points, connection requests, connecting
+ *      ep.c ep_fsm  endpoints: life, posting, completing, flushing
+ *      tx.c rx.c    frames out and in (wire.h, PROTOCOL)
+ *      mem.c        protection zones and registered memory
+ *      evd.c        event dispatchers and notification objects
+ *
+ * One lock per adapter protects everything on it. It is taken by the API calls and by the
+ * adapter's helper thread, which serves the sockets only while the application does not call in:
+ * an application that polls or waits makes all progress itself.
+ */
+#include "ep_fsm.h"
+#include "wire.h"
+
+#include <dat2/udat.h>
+#include <dat2/dat_registry.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define SOFTDAT_OF(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+
+enum {
+    SOFTDAT_MAX_IOV = 16,        /* segments of one DTO */
+    SOFTDAT_MAX_DTO = 16384,     /* per EP and direction */
+    SOFTDAT_MAX_READS = 64,      /* RDMA reads under way per EP */
+    SOFTDAT_MAX_QLEN = 1 << 20,  /* entries of an EVD */
+};
+
+struct softdat_ia;
+struct softdat_ep;
+struct softdat_conn;
+
+/* Intrusive ring, as everywhere. */
+struct softdat_list {
+    struct softdat_list *next, *prev;
+};
+
+static inline void softdat_list_init(struct softdat_list *l)
+{
+    l->next = l->prev = l;
+}
+
+static inline bool softdat_list_empty(const struct softdat_list *l)
+{
+    return l->next == l;
+}
+
+static inline void softdat_list_append(struct softdat_list *head, struct softdat_list *item)
+{
+    item->prev = head->prev;
+    item->next = head;
+    head->prev->next = item;
+    head->prev = item;
+}
+
+static inline void softdat_list_remove(struct softdat_list *item)
+{
+    item->prev->next = item->next;
+    item->next->prev = item->prev;
+    softdat_list_init(item);
+}
+
+/* What every handle starts with: libdat2 finds the provider through the first word. */
+struct softdat_handle {
+    DAT_PROVIDER *provider;
+    DAT_CONTEXT context;         /* the consumer's */
+    DAT_HANDLE_TYPE type;
+    uint32_t alive;              /* SOFTDAT_ALIVE until it is freed */
+    struct softdat_ia *ia;
+    struct softdat_list link;    /* on ia->handles */
+};
+#define SOFTDAT_ALIVE 0x50f7da7au
+
+/* -- events ---------------------------------------------------------------------------------- */
+
+struct softdat_cno {
+    struct softdat_handle h;
+    DAT_OS_WAIT_PROXY_AGENT agent;
+    int efd;                     /* eventfd of the waiter */
+    struct softdat_evd *fired;   /* the EVD that has triggered it */
+    bool agent_due;
+    int waiters, users;
+};
+
+struct softdat_evd {
+    struct softdat_handle h;
+    struct softdat_cno *cno;
+    DAT_EVD_FLAGS flags;
+    DAT_EVENT *ring;
+    uint32_t qlen, head;
+    _Atomic uint32_t count;
+    int efd;                     /* eventfd of the waiter; -1 until somebody waits */
+    int waiters, users;
+    bool enabled, waitable, overflowed;
+};
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+struct softdat_pz {
+    struct softdat_handle h;
+    int users;
+};
+
+struct softdat_lmr {
+    struct softdat_handle h;
+    struct softdat_pz *pz;
+    uint64_t addr, len;
+    DAT_MEM_PRIV_FLAGS priv;
+    uint32_t key;                /* lmr_context and rmr_context */
+};
+
+struct softdat_mem_slot {
+    struct softdat_lmr *lmr;     /* NULL while free */
+    uint32_t gen;
+    uint32_t next_free;          /* index + 1 */
+};
+
+/* -- sockets ------------------------------------------------------------------------------------- */
+
+/* Something in the epoll set. */
+struct softdat_sock {
+    int fd;
+    uint32_t events;             /* what epoll watches for */
+    void (*ready)(struct softdat_ia *ia, struct softdat_sock *sock, uint32_t events);
+};
+
+struct softdat_sp {              /* a listening point: PSP or RSP */
+    struct softdat_handle h;
+    DAT_CONN_QUAL qual;
+    struct softdat_evd *evd;
+    DAT_PSP_FLAGS flags;
+    struct softdat_ep *ep;       /* RSP: the one EP */
+    struct softdat_sock tcp, local;
+};
+
+struct softdat_cr {
+    struct softdat_handle h;
+    struct softdat_conn *conn;
+    struct softdat_sp *sp;
+    struct sockaddr_in from;
+    uint32_t from_qual;
+};
+
+/* A frame that waits to be written, besides the EP's requests: small, or the answer to a READ. */
+struct softdat_out {
+    struct softdat_list link;
+    struct softdat_frame f;
+    const void *data;            /* NULL, priv, or registered memory */
+    uint8_t priv[];
+};
+
+/* Where the payload of the frame being received goes. */
+struct softdat_sink {
+    struct iovec iov[SOFTDAT_MAX_IOV + 1];
+    int n, at;                   /* pieces, the current one */
+    size_t left;                 /* bytes of payload still to come */
+    bool discard;
+};
+
+enum softdat_conn_phase {
+    SOFTDAT_CALLING,             /* active: the socket is connecting */
+    SOFTDAT_CALLED,              /* active: CONNECT is out */
+    SOFTDAT_INCOMING,            /* passive: accepted socket, CONNECT is to come */
+    SOFTDAT_ASKED,               /* passive: a CR exists */
+    SOFTDAT_ANSWERED,            /* passive: ACCEPT is out, READY is to come */
+    SOFTDAT_OPEN,
+    SOFTDAT_LEAVING,             /* no EP any more: write out what is queued, wait for the end */
+};
+
+struct softdat_conn {
+    struct softdat_sock sock;
+    struct softdat_list link;    /* on ia->conns */
+    struct softdat_list acks;    /* on ia->acks while an acknowledgement is owed */
+    struct softdat_ia *ia;
+    struct softdat_ep *ep;
+    struct softdat_cr *cr;
+    struct softdat_sp *sp;       /* INCOMING: whom it has called */
+    enum softdat_conn_phase phase;
+    struct sockaddr_in peer;
+    uint64_t deadline;           /* ns; 0: none */
+    bool local;                  /* same host: an abstract unix socket */
+
+    /* out */
+    struct softdat_list outs;
+    struct iovec cur[SOFTDAT_MAX_IOV + 2];   /* the frame being written */
+    int cur_n, cur_at;
+    struct softdat_frame cur_hdr;
+    struct softdat_out *cur_out; /* what it is: one of outs, else a request of the EP */
+    bool said_bye;
+
+    /* in */
+    struct softdat_frame hdr;
+    size_t hdr_have;
+    struct softdat_sink sink;
+    uint8_t tail[8];             /* the last word of an RDMA write, to be stored last */
+    size_t tail_len;
+    uint8_t priv[SOFTDAT_PRIV_MAX];
+    struct softdat_list held;    /* sends that wait for a receive */
+    struct softdat_held *holding;/* the one being received */
+    size_t held_bytes;
+    bool stalled;                /* too much is held: do not read on */
+    bool poisoned;               /* a NAK is out: ignore what comes */
+    bool heard_bye;
+    uint32_t executed, acked;    /* SENDs and WRITEs of the peer: done, told */
+};
+
+struct softdat_held {
+    struct softdat_list link;
+    size_t len;
+    uint8_t data[];
+};
+
+/* -- endpoints -------------------------------------------------------------------------------------- */
+
+enum softdat_dto_state { SOFTDAT_DTO_QUEUED, SOFTDAT_DTO_SENT, SOFTDAT_DTO_DONE };
+
+struct softdat_dto {
+    DAT_DTO_COOKIE cookie;
+    DAT_DTOS op;
+    DAT_COMPLETION_FLAGS flags;
+    enum softdat_dto_state state;
+    DAT_DTO_COMPLETION_STATUS status;
+    uint32_t seq;                /* SEND and WRITE: its number, for the acknowledgement */
+    uint64_t len;                /* bytes asked for; for a receive, after the end, bytes received */
+    uint64_t raddr;
+    uint32_t rkey;
+    int n_iov;
+    struct iovec *iov;           /* its place in the ring's iov array */
+};
+
+/* A ring of posted DTOs, oldest first. */
+struct softdat_ring {
+    struct softdat_dto *dto;
+    struct iovec *iov;
+    uint32_t size, head, count;
+    uint32_t sent;               /* requests: how many from head on have been started */
+};
+
+struct softdat_ep {
+    struct softdat_handle h;
+    DAT_EP_STATE state;          /* changed by softdat_ep_step() only */
+    DAT_EP_ATTR attr;
+    struct softdat_pz *pz;
+    struct softdat_evd *recv_evd, *req_evd, *conn_evd;
+    struct softdat_conn *conn;
+    struct softdat_ring recv, req;
+    uint32_t next_seq;           /* of the next SEND or WRITE */
+    uint32_t reads;              /* RDMA reads under way */
+    struct sockaddr_in remote;
+    DAT_CONN_QUAL remote_qual;
+    uint8_t priv[SOFTDAT_PRIV_MAX];   /* private data of the answer, for the event */
+};
+
+/* -- adapters ------------------------------------------------------------------------------------------ */
+
+struct softdat_config {
+    struct sockaddr_in addr;
+    uint32_t max_priv;
+};
+
+struct softdat_ia {
+    struct softdat_handle h;
+    char name[DAT_NAME_MAX_LENGTH];
+    struct softdat_config cfg;
+    pthread_mutex_t lock;
+    struct softdat_list handles; /* everything on this adapter, for closing it */
+    struct softdat_list conns, acks, dead;
+    struct softdat_evd *async_evd;
+    bool own_async;
+    struct softdat_mem_slot *mem;
+    uint32_t n_mem, free_mem;
+    uint8_t *scratch;            /* where sockets are read into */
+    int n_agents_due;
+
+    int epfd;
+    int stop_fd;
+    pthread_t helper;
+    bool helper_runs;
+    _Atomic bool stopping;
+    _Atomic uint64_t last_call;  /* when the application last polled, ns */
+    _Atomic int waiters;         /* threads that sleep in a wait: they make progress themselves */
+    uint64_t next_deadline;
+};
+
+/* provider.c */
+/* The IA parameters of the dat.conf line of this name and its provider; NULL: no such line. */
+const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p);
+
+/* ia.c */
+int softdat_config_parse(const char *ia_name, const char *params, struct softdat_config *cfg);
+void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HANDLE_TYPE type);
+void softdat_handle_fini(struct softdat_handle *h);
+/* The object of a handle if it is alive and of this type, else NULL. */
+void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type);
+void softdat_lock(struct softdat_ia *ia);
+void softdat_unlock(struct softdat_ia *ia);
+DAT_RETURN softdat_ia_open(const DAT_NAME_PTR, DAT_COUNT, DAT_EVD_HANDLE *, DAT_IA_HANDLE *);
+DAT_RETURN softdat_ia_query(DAT_IA_HANDLE, DAT_EVD_HANDLE *, DAT_IA_ATTR_MASK, DAT_IA_ATTR *,
+                            DAT_PROVIDER_ATTR_MASK, DAT_PROVIDER_ATTR *);
+DAT_RETURN softdat_ia_close(DAT_IA_HANDLE, DAT_CLOSE_FLAGS);
+
+/* evd.c */
+struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags);
+void softdat_evd_destroy(struct softdat_evd *evd);
+void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event);
+void softdat_run_agents(struct softdat_ia *ia);
+
+/* mem.c */
+struct softdat_lmr *softdat_lmr_find(struct softdat_ia *ia, uint32_t key);
+bool softdat_lmr_allows(const struct softdat_lmr *lmr, const struct softdat_pz *pz, uint64_t addr,
+                        uint64_t len, DAT_MEM_PRIV_FLAGS priv);
+
+/* net.c */
+uint64_t softdat_now(void);
+int softdat_net_start(struct softdat_ia *ia);
+void softdat_net_stop(struct softdat_ia *ia);
+int softdat_sock_add(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
+void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
+void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
+/* One round over the sockets (lock held). Returns how many were ready. */
+int softdat_progress(struct softdat_ia *ia);
+/* Sleeps until a socket is ready, efd is written, or ns have passed (lock not held). */
+void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns);
+
+/* cm.c */
+struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softdat_conn_phase phase);
+/* Ends it; what is queued may still be written when `linger`. */
+void softdat_conn_leave(struct softdat_conn *c, bool linger);
+void softdat_conn_free(struct softdat_conn *c);
+/* A frame of connection management has arrived whole. False: not possible now. */
+bool softdat_cm_frame(struct softdat_conn *c);
+/* The socket has ended or broken. */
+void softdat_conn_lost(struct softdat_conn *c, bool by_error);
+void softdat_conn_expire(struct softdat_conn *c);
+
+/* ep.c */
+void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
+                      size_t priv_len);
+/* Takes the completed requests off the head of the ring and tells of them. */
+void softdat_ep_reap(struct softdat_ep *ep);
+void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len);
+/* The connection is over: flush everything, one event. */
+void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number);
+void softdat_ep_destroy(struct softdat_ep *ep);
+struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i);
+
+/* tx.c */
+void softdat_tx_pump(struct softdat_conn *c);
+bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
+                      size_t len);
+bool softdat_tx_read_data(struct softdat_conn *c, uint64_t addr, uint32_t len);
+bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status);
+void softdat_tx_acks(struct softdat_ia *ia);
+void softdat_tx_owe_ack(struct softdat_conn *c);
+bool softdat_tx_idle(const struct softdat_conn *c);
+
+/* rx.c */
+void softdat_rx_ready(struct softdat_conn *c);
+/* A receive has been posted: held sends may go on. */
+void softdat_rx_posted(struct softdat_conn *c);
+void softdat_rx_free(struct softdat_conn *c);
+
+#endif

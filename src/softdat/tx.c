@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+enum { ACK_EVERY = 32 };         /* executed requests after which an ACK leaves at once */
+
+/* -- frames that are not requests ---------------------------------------------------------------------- */
+
+static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
+                  const void *priv, size_t len)
+{
+    struct softdat_out *out = malloc(sizeof(*out) + (priv ? len : 0));
+
+    if (!out)
+        return false;
+    out->f = *f;
+    out->f.magic = SOFTDAT_WIRE_MAGIC;
+    out->f.len = (uint32_t)len;
+    out->data = data;
+    if (priv) {
+        memcpy(out->priv, priv, len);
+        out->data = out->priv;
+    }
+    softdat_list_append(&c->outs, &out->link);
+    softdat_tx_pump(c);
+    return true;
+}
+
+bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
+                      size_t len)
+{
+    struct softdat_frame f = { .type = (uint8_t)type };
+
+    if (type == SOFTDAT_CONNECT)
+        f.addr = c->ia->cfg.addr.sin_addr.s_addr;    /* a local socket would not tell */
+    if (type == SOFTDAT_BYE)
+        c->said_bye = true;
+    return queue(c, &f, NULL, len > 0 ? priv : NULL, len);
+}
+
+bool softdat_tx_read_data(struct softdat_conn *c, uint64_t addr, uint32_t len)
+{
+    struct softdat_frame f = { .type = SOFTDAT_READ_DATA };
+
+    return queue(c, &f, (const void *)(uintptr_t)addr, NULL, len);
+}
+
+bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status)
+{
+    struct softdat_frame f = { .type = SOFTDAT_NAK, .status = (uint16_t)status, .id = id };
+
+    c->poisoned = true;
+    return queue(c, &f, NULL, NULL, 0);
+}
+
+/* Tells all who wait for it how far we are. */
+void softdat_tx_acks(struct softdat_ia *ia)
+{
+    while (!softdat_list_empty(&ia->acks)) {
+        struct softdat_conn *c = SOFTDAT_OF(ia->acks.next, struct softdat_conn, acks);
+        struct softdat_frame f = { .type = SOFTDAT_ACK };
+
+        softdat_list_remove(&c->acks);
+        queue(c, &f, NULL, NULL, 0);
+    }
+}
+
+/* -- the frame that is being written ------------------------------------------------------------------------ */
+
+static void begin(struct softdat_conn *c, const struct softdat_frame *f)
+{
+    c->cur_hdr = *f;
+    c->cur_hdr.ack = c->executed;
+    c->acked = c->executed;
+    softdat_list_remove(&c->acks);
+    c->cur[0] = (struct iovec){ &c->cur_hdr, sizeof(c->cur_hdr) };
+    c->cur_n = 1;
+    c->cur_at = 0;
+}
+
+static bool begin_out(struct softdat_conn *c)
+{
+    struct softdat_out *out;
+
+    if (softdat_list_empty(&c->outs))
+        return false;
+    out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
+    softdat_list_remove(&out->link);
+    begin(c, &out->f);
+    c->cur_out = out;
+    if (out->f.len > 0)
+        c->cur[c->cur_n++] = (struct iovec){ (void *)(uintptr_t)out->data, out->f.len };
+    return true;
+}
+
+static const uint8_t frame_of[] = {
+    [DAT_DTO_SEND] = SOFTDAT_SEND,
+    [DAT_DTO_RDMA_WRITE] = SOFTDAT_WRITE,
+    [DAT_DTO_RDMA_READ] = SOFTDAT_READ,
+};
+
+/* May this request start? A fenced one waits for the reads before it, a read for its turn. */
+static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
+{
+    if (d->flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0)
+        return false;
+    return d->op != DAT_DTO_RDMA_READ || ep->reads < (uint32_t)ep->attr.max_rdma_read_out;
+}
+
+static bool begin_request(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+    struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC };
+    struct softdat_dto *d;
+
+    if (!ep || c->phase != SOFTDAT_OPEN || ep->req.sent == ep->req.count)
+        return false;
+    d = softdat_ring_at(&ep->req, ep->req.sent);
+    if (!may_start(ep, d))
+        return false;
+    ep->req.sent++;
+    d->state = SOFTDAT_DTO_SENT;
+    f.type = frame_of[d->op];
+    f.addr = d->raddr;
+    f.key = d->rkey;
+    if (d->op == DAT_DTO_RDMA_READ) {
+        ep->reads++;
+        f.want = (uint32_t)d->len;
+    } else {
+        d->seq = ++ep->next_seq;
+        f.len = (uint32_t)d->len;
+    }
+    begin(c, &f);
+    c->cur_out = NULL;
+    for (int i = 0; f.len > 0 && i < d->n_iov; i++)
+        if (d->iov[i].iov_len > 0)
+            c->cur[c->cur_n++] = d->iov[i];
+    return true;
+}
+
+static void written(struct softdat_conn *c, size_t n)
+{
+    while (c->cur_at < c->cur_n && n >= c->cur[c->cur_at].iov_len)
+        n -= c->cur[c->cur_at++].iov_len;
+    if (n > 0) {
+        c->cur[c->cur_at].iov_base = (char *)c->cur[c->cur_at].iov_base + n;
+        c->cur[c->cur_at].iov_len -= n;
+    }
+    if (c->cur_at < c->cur_n)
+        return;
+    c->cur_n = c->cur_at = 0;
+    free(c->cur_out);
+    c->cur_out = NULL;
+}
+
+/* Writes what it can of the current frame. False: the socket takes no more now. */
+static bool write_some(struct softdat_conn *c)
+{
+    struct msghdr m = { .msg_iov = c->cur + c->cur_at, .msg_iovlen = (size_t)(c->cur_n - c->cur_at) };
+    ssize_t n = sendmsg(c->sock.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n >= 0) {
+        written(c, (size_t)n);
+        return true;
+    }
+    if (errno == EINTR)
+        return true;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        softdat_sock_watch(c->ia, &c->sock, c->sock.events | EPOLLOUT);
+        return false;
+    }
+    /* The reading side will see the end; what has been received before it is still good. */
+    shutdown(c->sock.fd, SHUT_WR);
+    return false;
+}
+
+bool softdat_tx_idle(const struct softdat_conn *c)
+{
+    return c->cur_n == 0 && softdat_list_empty(&c->outs);
+}
+
+void softdat_tx_pump(struct softdat_conn *c)
+{
+    if (c->sock.fd < 0 || c->phase == SOFTDAT_CALLING)
+        return;
+    for (;;) {
+        if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
+            break;
+        if (!write_some(c))
+            return;
+    }
+    softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
+    if (c->said_bye && softdat_tx_idle(c))
+        shutdown(c->sock.fd, SHUT_WR);
+}
+
+/* A request of the peer has been executed: it will hear of it. */
+void softdat_tx_owe_ack(struct softdat_conn *c)
+{
+    c->executed++;
+    if (softdat_list_empty(&c->acks))
+        softdat_list_append(&c->ia->acks, &c->acks);
+    if (c->executed - c->acked >= ACK_EVERY) {
+        struct softdat_frame f = { .type = SOFTDAT_ACK };
+
+        queue(c, &f, NULL, NULL, 0);
+    }
+}
