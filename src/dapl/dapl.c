@@ -116,6 +116,11 @@ static int reach(void *state, int rank, const char *text, struct mdapl_peer **pe
     return rc;
 }
 
+static size_t eager_max(void *state)
+{
+    return ((struct mdapl_dapl *)state)->frame_room;
+}
+
 static int wire(void *state)
 {
     return mdapl_wireup_run(state);
@@ -261,6 +266,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .card = card,                /* peer.c */
     .reach = reach,              /* peer.c */
     .wire = wire,                /* wireup.c, cm.c */
+    .eager_max = eager_max,
     .send = mdapl_tx_send,       /* tx.c, sr.c, rndv.c */
     .progress = progress,        /* evd.c, then sr.c, rx.c, rndv.c */
     .wait = wait,

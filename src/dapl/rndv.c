@@ -209,7 +209,7 @@ bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin)
         return false;
     op = tx->op;
     tx_free(tx);
-    op->done(op, 0);
+    op->done(op, fin->status == MDAPL_FIN_DROPPED ? -ECANCELED : 0);
     return true;
 }
 
@@ -477,7 +477,7 @@ static void rndv_drop(struct mdapl_rx *rx)
 
     rx_step(r, MDAPL_RRX_DROP);
     if (!r->peer->dead)
-        send_fin(r, MDAPL_FIN_DROPPED);
+        send_fin(r, r->at > 0 ? MDAPL_FIN_READ : MDAPL_FIN_DROPPED);
     rx_free(r);
 }
 

@@ -227,7 +227,7 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 {
     struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
-    bool eager = msg->hdr_len + len <= peer->d->frame_room;
+    bool eager = msg->hdr_len + len <= peer->d->frame_room && !(msg->synchronous && len > 0);
     int rc;
 
     if (peer->dead)

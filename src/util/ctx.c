@@ -109,6 +109,25 @@ int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len)
     return (int)at;
 }
 
+void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES])
+{
+    ctx->job.id = id;
+    memcpy(ctx->job.key, key, MDAPL_KEY_BYTES);
+}
+
+size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx)
+{
+    size_t least = SIZE_MAX;
+
+    for (int i = 0; i < ctx->n_channels; i++) {
+        size_t n = ctx->channel[i].table->eager_max(ctx->channel[i].state);
+
+        if (n < least)
+            least = n;
+    }
+    return least;
+}
+
 int mdapl_wire(struct mdapl_ctx *ctx)
 {
     int all = MDAPL_DONE;

@@ -43,7 +43,8 @@ enum {
 
 /*
  * An operation in progress. The owner embeds it in its own request and keeps it until done() has
- * been called, exactly once. status is 0 or a negative errno value.
+ * been called, exactly once. status is 0 or a negative errno value; -ECANCELED for a send whose
+ * body the receiver has dropped without reading any of it.
  */
 struct mdapl_op {
     void (*done)(struct mdapl_op *op, int status);
@@ -56,6 +57,7 @@ struct mdapl_msg {
     size_t hdr_len;          /* at most MDAPL_HDR_MAX */
     const struct iovec *body;
     int n_body;
+    bool synchronous;        /* done means: the receiver has read the body (or dropped it) */
 };
 
 /*
@@ -104,7 +106,7 @@ struct mdapl_job {
     int rank;                /* mine */
     int size;
     uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
-    uint8_t key[MDAPL_KEY_BYTES];
+    uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
     /* Copies the card of rank into buf (zero terminated). 0 or -errno. */
     int (*card)(void *owner, int rank, char *buf, size_t len);
 };
@@ -121,6 +123,8 @@ struct mdapl_channel {
     /* Connects to whom the wiring policy says: as mdapl_wire(). */
     int (*wire)(void *state);
     int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
+    /* Bytes of header and body that one frame carries. */
+    size_t (*eager_max)(void *state);
     /* Moves whatever can move. Returns how many things moved (0: nothing to do). */
     int (*progress)(void *state);
     /* Sleeps until something may have happened, at most ns nanoseconds. */
@@ -158,6 +162,10 @@ int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
                    struct mdapl_err *err);
 /* My business card: printable, no ';' '#' ' ' '$' (launchers use them). Bytes written or -errno. */
 int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
+/* What the launcher has told about the job after the cards were published; before mdapl_wire(). */
+void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES]);
+/* Bytes of header and body together that surely travel in one frame, whichever the channel. */
+size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx);
 /*
  * Connects as the policy (knob) says. To be called first when every rank's card can be asked for,
  * then again between rounds of mdapl_progress() as long as it answers 0 (under way). MDAPL_DONE:
@@ -181,7 +189,7 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx);
  * Sends a message. Messages to one peer are announced there in the order of these calls.
  * op == NULL: all or nothing, now: MDAPL_DONE, or -EAGAIN and nothing has happened.
  * op != NULL: MDAPL_DONE, or 0 and op->done() later; body must stay as it is until then.
- * Done means: the body may be reused. Any other negative value: refused (a lost peer, a header
+ * Done means: the body may be reused (msg->synchronous: and has been read). Any other negative value: refused (a lost peer, a header
  * too long); op->done is not called.
  */
 int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
