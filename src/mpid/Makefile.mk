@@ -1,0 +1,39 @@
+## SPDX-License-Identifier: MIT
+## The channel ch3:dapl in MPICH's build. sources.mk (written by our autogen.sh when it laid the
+## channel in) has the lists of files. Only the glue sees MPICH's headers.
+
+include $(top_srcdir)/src/mpid/ch3/channels/dapl/sources.mk
+
+## outside the condition: the error strings do not depend on what is configured
+errnames_txt_files += src/mpid/ch3/channels/dapl/src/errnames.txt
+
+if BUILD_CH3_DAPL
+
+mdapl_dir = $(top_srcdir)/src/mpid/ch3/channels/dapl
+
+## all of CH3 includes mpidi_ch3_pre.h, and that includes the contract
+AM_CPPFLAGS += -I$(mdapl_dir)/src -I$(mdapl_dir)/util
+
+noinst_HEADERS += $(mdapl_headers)
+
+noinst_LTLIBRARIES += \
+    src/mpid/ch3/channels/dapl/libmdapl_util.la \
+    src/mpid/ch3/channels/dapl/libmdapl_dapl.la \
+    src/mpid/ch3/channels/dapl/libmdapl_glue.la
+
+src_mpid_ch3_channels_dapl_libmdapl_util_la_SOURCES = $(mdapl_util_sources)
+src_mpid_ch3_channels_dapl_libmdapl_util_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/util
+
+src_mpid_ch3_channels_dapl_libmdapl_dapl_la_SOURCES = $(mdapl_dapl_sources)
+src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/dapl -I$(mdapl_dir)/util
+
+src_mpid_ch3_channels_dapl_libmdapl_glue_la_SOURCES = $(mdapl_glue_sources)
+src_mpid_ch3_channels_dapl_libmdapl_glue_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(mdapl_dir)/dapl \
+    -DMDAPL_DAT_CONF=\"$(sysconfdir)/dat.conf\"
+
+pmpi_convenience_libs += \
+    src/mpid/ch3/channels/dapl/libmdapl_glue.la \
+    src/mpid/ch3/channels/dapl/libmdapl_dapl.la \
+    src/mpid/ch3/channels/dapl/libmdapl_util.la
+
+endif BUILD_CH3_DAPL

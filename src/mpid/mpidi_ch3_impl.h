@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MPIDI_CH3_IMPL_H_INCLUDED
+#define MPIDI_CH3_IMPL_H_INCLUDED
+/*
+ * The inside of the glue. Files, in the way of a message:
+ *
+ *      init.c       MPI_Init and MPI_Finalize: opens the context, wires, drains, closes
+ *      vc.c         VCs and their peers; a lost peer
+ *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
+ *      recv.c       a message has been announced: CH3's packet handlers
+ *      rndv.c       MPI messages too long for a frame; cancelling them
+ *      progress.c   polling and waiting
+ *      win.c        MPI RMA: CH3's own, over messages
+ */
+#include "mpidimpl.h"
+#include "cfg.h"
+#include "err.h"
+#include "transport.h"
+
+/* No windows in shared memory yet: nothing to lock. */
+#define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr)
+#define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr)
+#define MPIDI_CH3I_SHM_MUTEX_INIT(win_ptr)
+#define MPIDI_CH3I_SHM_MUTEX_DESTROY(win_ptr)
+
+/* A rendezvous that was announced and not yet matched. CH3 frees such a request without telling
+ * the channel, so the body is remembered here and not in the request alone. */
+struct mdapl_unmatched {
+    struct mdapl_unmatched *next, *prev;
+    struct mdapl_rx *rx;
+};
+
+/* The process's one instance, in init.c: MPICH gives its channels no other place to stand. */
+struct mdapl_glue {
+    struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
+    MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
+    struct mdapl_cfg cfg;
+    MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
+    struct mdapl_unmatched unmatched;    /* list head */
+    MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
+};
+extern struct mdapl_glue mdapl_glue;
+
+/* vc.c */
+int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p);
+MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer);
+void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
+int mdapl_vc_error(const MPIDI_VC_t *vc);
+int mdapl_vc_terminate_idle(void);
+
+/* send.c */
+int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
+                    int n_body, bool synchronous);
+int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
+                         struct iovec *hdr_iov, int n_hdr_iov);
+int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p);
+
+/* recv.c */
+enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void *hdr,
+                               size_t hdr_len, struct mdapl_rx *rx);
+int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx);
+
+/* rndv.c */
+int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
+                     MPI_Datatype datatype, int dt_contig, intptr_t data_sz, MPI_Aint dt_true_lb,
+                     int rank, int tag, MPIR_Comm *comm, int context_offset);
+int mdapl_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq);
+int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, struct mdapl_rx *rx);
+int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
+                      MPIR_Request **rreq_p);
+void mdapl_rndv_forget_unmatched(void);
+
+#endif

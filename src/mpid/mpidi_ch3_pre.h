@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MPIDI_CH3_PRE_H_INCLUDED
+#define MPIDI_CH3_PRE_H_INCLUDED
+/*
+ * What CH3's own structures need to know of this channel before they are declared (mpidpre.h
+ * includes this). The channel is thin: a VC knows its peer, a request knows its operation.
+ */
+#include "transport.h"
+
+/* The process group's string form is CH3's own business-card text. */
+#define MPIDI_DEV_IMPLEMENTS_KVS
+
+/* Processes that are not of MPI_COMM_WORLD cannot be reached yet: no MPI_Comm_spawn, no ports. */
+#define MPIDI_CH3_HAS_NO_DYNAMIC_PROCESS
+
+/* Our one packet: the envelope of a message whose body is fetched when it is matched. */
+#define MPIDI_CH3_PKT_ENUM MPIDI_CH3I_PKT_DAPL_RNDV
+
+typedef struct {
+    int dummy;                   /* C has no empty structures */
+} MPIDI_CH3I_CH_comm_t;
+
+struct MPIDI_VC;
+struct mdapl_unmatched;
+
+struct mdapl_vc {
+    struct mdapl_peer *peer;     /* NULL until first needed */
+    struct MPIDI_VC *next;       /* among the VCs that wait to be terminated */
+};
+#define MPIDI_CH3_VC_DECL struct mdapl_vc ch;
+
+struct mdapl_req {
+    struct mdapl_op op;          /* what the channel has in its hands */
+    struct MPIDI_VC *vc;
+    struct mdapl_rx *rx;         /* receiving: the body */
+    size_t left;                 /* receiving: bytes of it still to be read */
+    struct mdapl_unmatched *unmatched;   /* receiving: our note of an unmatched rendezvous */
+    void *pack;                  /* sending: a packed body, freed when it has been sent */
+};
+#define MPIDI_CH3_REQUEST_DECL struct mdapl_req ch;
+
+typedef struct MPIDI_CH3I_Progress_state {
+    unsigned int completion_count;
+} MPIDI_CH3I_Progress_state;
+#define MPIDI_CH3_PROGRESS_STATE_DECL MPIDI_CH3I_Progress_state ch;
+
+/* Counts the completions; CH3's macros and MPICH's progress calls use it. */
+extern volatile unsigned int MPIDI_CH3I_progress_completion_count;
+#define MPIDI_CH3I_INCR_PROGRESS_COMPLETION_COUNT (++MPIDI_CH3I_progress_completion_count)
+
+#endif

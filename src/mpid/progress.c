@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+#include <sched.h>
+#include <time.h>
+
+volatile unsigned int MPIDI_CH3I_progress_completion_count;
+
+enum { THREADED_SLEEP_NS = 50000 };
+
+/* One round. *moved_p: whether anything moved. */
+static int poll_once(bool *moved_p)
+{
+    int by_hooks = 0, mpi_errno = MPIR_Progress_hook_exec_all(&by_hooks);
+
+    if (mpi_errno != MPI_SUCCESS)
+        return mpi_errno;
+    if (by_hooks)
+        MPIDI_CH3_Progress_signal_completion();
+    *moved_p = by_hooks || (mdapl_glue.ctx && mdapl_progress(mdapl_glue.ctx) > 0);
+    return mdapl_vc_terminate_idle();
+}
+
+/* With threads about, nobody may sleep inside the channel: another thread could enter it. */
+static void sleep_threaded(void)
+{
+    struct timespec t = { 0, THREADED_SLEEP_NS };
+
+    MPID_THREAD_CS_EXIT(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
+    nanosleep(&t, NULL);
+    MPID_THREAD_CS_ENTER(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
+}
+
+static bool threaded(void)
+{
+#ifdef MPICH_IS_THREADED
+    return MPIR_ThreadInfo.isThreaded;
+#else
+    return false;
+#endif
+}
+
+/* After `polls` empty rounds: spin, then yield the core, then sleep. */
+static void idle(int64_t polls)
+{
+    const struct mdapl_cfg *cfg = &mdapl_glue.cfg;
+
+    if (polls < cfg->spin_polls)
+        return;
+    if (polls < cfg->spin_polls + cfg->yield_polls)
+        sched_yield();
+    else if (threaded())
+        sleep_threaded();
+    else if (mdapl_glue.ctx)
+        mdapl_wait(mdapl_glue.ctx, MDAPL_US(cfg->sleep_us));
+    else
+        sched_yield();
+}
+
+int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
+{
+    int64_t polls = 0;
+    int mpi_errno;
+    bool moved;
+
+    if (!blocking)
+        return poll_once(&moved);
+    do {
+        mpi_errno = poll_once(&moved);
+        if (mpi_errno != MPI_SUCCESS)
+            break;
+        if (state->ch.completion_count != MPIDI_CH3I_progress_completion_count)
+            break;
+        /* Other threads get their turn; what they complete counts. */
+        MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
+        polls = moved ? 0 : polls + 1;
+        idle(polls);
+    } while (state->ch.completion_count == MPIDI_CH3I_progress_completion_count);
+    state->ch.completion_count = MPIDI_CH3I_progress_completion_count;
+    return mpi_errno;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+#include "log.h"
+
+static MPIR_Request *request_of(struct mdapl_op *op)
+{
+    return MPL_container_of(op, MPIR_Request, ch.op);
+}
+
+/* The peer is lost while its body was being read. */
+static void fail_read(MPIR_Request *rreq)
+{
+    mdapl_rx_drop(rreq->ch.rx);
+    rreq->status.MPI_ERROR = mdapl_vc_error(rreq->ch.vc);
+    MPID_Request_complete(rreq);
+}
+
+/* The current batch of the request's iov has been filled: CH3 says whether there is another one. */
+static int batch_done(MPIR_Request *rreq, int *complete)
+{
+    if (rreq->dev.OnDataAvail)
+        return rreq->dev.OnDataAvail(rreq->ch.vc, rreq, complete);
+    *complete = TRUE;
+    return MPID_Request_complete(rreq);
+}
+
+static size_t batch_len(const MPIR_Request *rreq)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < rreq->dev.iov_count; i++)
+        len += rreq->dev.iov[rreq->dev.iov_offset + (size_t)i].iov_len;
+    return len;
+}
+
+/* Reads one batch. MDAPL_DONE, 0 (op->done comes), or a negative errno. */
+static int read_batch(MPIR_Request *rreq, size_t len)
+{
+    struct mdapl_req *ch = &rreq->ch;
+    int rc;
+
+    if (rreq->dev.drop_data) {
+        /* Nobody wants the bytes: they are not even fetched. */
+        if (ch->left > 0 && ch->rx)
+            mdapl_rx_drop(ch->rx);
+        ch->rx = NULL;
+        ch->left -= len;
+        return MDAPL_DONE;
+    }
+    /* Before the call: with its last byte the rx is gone, and op->done may come at any time. */
+    ch->left -= len;
+    rc = mdapl_rx_read(ch->rx, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count, &ch->op);
+    if (rc >= 0 && ch->left == 0)
+        ch->rx = NULL;
+    return rc;
+}
+
+/* Reads on until CH3 has enough or the rest has to be waited for. *pending_p: it has. */
+static int read_on(MPIR_Request *rreq, bool *pending_p)
+{
+    int complete = FALSE, mpi_errno = MPI_SUCCESS;
+
+    *pending_p = false;
+    while (!complete && mpi_errno == MPI_SUCCESS) {
+        size_t len = batch_len(rreq);
+        struct mdapl_req *ch = &rreq->ch;
+        int rc;
+
+        MPIR_Assert(len > 0 && len <= ch->left);
+        rc = read_batch(rreq, len);
+        if (rc == 0) {
+            *pending_p = true;
+            return MPI_SUCCESS;
+        }
+        if (rc < 0) {
+            fail_read(rreq);
+            return MPI_SUCCESS;
+        }
+        rreq->dev.iov_offset = 0;
+        mpi_errno = batch_done(rreq, &complete);
+    }
+    return mpi_errno;
+}
+
+/* op->done of a read. */
+static void read_done(struct mdapl_op *op, int status)
+{
+    MPIR_Request *rreq = request_of(op);
+    int complete = FALSE, mpi_errno;
+    bool pending;
+
+    if (status < 0) {
+        fail_read(rreq);
+        return;
+    }
+    rreq->dev.iov_offset = 0;
+    mpi_errno = batch_done(rreq, &complete);
+    if (mpi_errno == MPI_SUCCESS && !complete)
+        mpi_errno = read_on(rreq, &pending);
+    MPIR_Assert(mpi_errno == MPI_SUCCESS);
+}
+
+/* Starts to read a body into a request whose iov is loaded. */
+static int read_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx, bool *pending_p)
+{
+    rreq->dev.iov_offset = 0;
+    rreq->ch.vc = vc;
+    rreq->ch.rx = rx;
+    rreq->ch.left = rx->left;
+    rreq->ch.op.done = read_done;
+    return read_on(rreq, pending_p);
+}
+
+int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
+{
+    bool pending;
+
+    return read_body(vc, rreq, rx, &pending);
+}
+
+static bool is_packet(const void *hdr, size_t hdr_len)
+{
+    const MPIDI_CH3_Pkt_t *pkt = hdr;
+
+    return hdr_len == sizeof(*pkt) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
+           && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV || mdapl_glue.handler[pkt->type]);
+}
+
+/* A packet of CH3's own: its handler takes what is here or says where it should go. */
+static int handle_packet(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, struct mdapl_rx *rx, bool *pending_p)
+{
+    intptr_t len = rx ? (intptr_t)rx->here : 0;
+    MPIR_Request *rreq = NULL;
+    int mpi_errno = mdapl_glue.handler[pkt->type](vc, pkt, rx ? (void *)rx->data : NULL, &len,
+                                                  &rreq);
+
+    if (mpi_errno != MPI_SUCCESS || !rx)
+        return mpi_errno;
+    if (len > 0 && mdapl_rx_skip(rx, (size_t)len))
+        return mpi_errno;
+    if (!rreq) {
+        mdapl_rx_drop(rx);
+        return mpi_errno;
+    }
+    return read_body(vc, rreq, rx, pending_p);
+}
+
+/* up->msg. */
+enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void *hdr,
+                               size_t hdr_len, struct mdapl_rx *rx)
+{
+    MPIDI_VC_t *vc = mdapl_vc_of(peer);
+    MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)hdr;
+    bool pending = false;
+    int mpi_errno;
+
+    (void)owner;
+    if (!is_packet(hdr, hdr_len)) {
+        mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN,
+                  "dropped a message of rank %d that is no MPI packet; use the same installation "
+                  "everywhere", peer->rank);
+        if (rx)
+            mdapl_rx_drop(rx);
+        return MDAPL_NEXT_GO;
+    }
+    if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV)
+        mpi_errno = mdapl_rndv_announced(vc, pkt, rx);
+    else
+        mpi_errno = handle_packet(vc, pkt, rx, &pending);
+    MPIR_Assert(mpi_errno == MPI_SUCCESS);
+    /* CH3 takes the packets of a VC in order, their data included. */
+    return pending ? MDAPL_NEXT_HOLD : MDAPL_NEXT_GO;
+}

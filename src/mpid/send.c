@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+/*
+ * A CH3 packet is the header of one message, its data the body. CH3 would feed a long
+ * non-contiguous message in batches (SendReloadIOV); the channel wants to know the length at once,
+ * so that all bodies go out whole: as pieces where they are few, else packed.
+ */
+enum { PIECES = MPL_IOV_LIMIT };
+
+static MPIR_Request *request_of(struct mdapl_op *op)
+{
+    return MPL_container_of(op, MPIR_Request, ch.op);
+}
+
+/* The body has been sent, or will not be: what CH3 wants done with the request. */
+static void complete(MPIR_Request *sreq, int status)
+{
+    int done = 0, mpi_errno;
+
+    MPL_free(sreq->ch.pack);
+    sreq->ch.pack = NULL;
+    if (status < 0) {
+        sreq->status.MPI_ERROR = mdapl_vc_error(sreq->ch.vc);
+        MPID_Request_complete(sreq);
+        return;
+    }
+    mpi_errno = MPIDI_CH3U_Handle_send_req(sreq->ch.vc, sreq, &done);
+    MPIR_Assert(mpi_errno == MPI_SUCCESS);
+}
+
+static void send_done(struct mdapl_op *op, int status)
+{
+    MPIR_Request *sreq = request_of(op);
+
+    /* A cancelled rendezvous: the answer to the cancel request completes it (mpid_cancel_send). */
+    if (status != -ECANCELED || !sreq->dev.cancel_pending)
+        complete(sreq, status == -ECANCELED ? 0 : status);
+    MPIR_Request_free(sreq);
+}
+
+static struct mdapl_msg message(const void *hdr, const struct iovec *body, int n, bool synchronous)
+{
+    return (struct mdapl_msg){ .hdr = hdr, .hdr_len = sizeof(MPIDI_CH3_Pkt_t), .body = body,
+                               .n_body = n, .synchronous = synchronous };
+}
+
+/* Sends with a request that the caller has made; completes it now or later. */
+int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
+                    int n_body, bool synchronous)
+{
+    struct mdapl_msg msg = message(hdr, body, n_body, synchronous);
+    struct mdapl_peer *peer;
+    int rc = mdapl_vc_peer(vc, &peer);
+
+    sreq->ch.vc = vc;
+    sreq->ch.op.done = send_done;
+    /* The channel's hold on the request: the user may free his. */
+    MPIR_Request_add_ref(sreq);
+    if (rc == 0)
+        rc = mdapl_send(peer, &msg, &sreq->ch.op);
+    if (rc == 0)
+        return MPI_SUCCESS;
+    complete(sreq, rc);
+    MPIR_Request_free(sreq);
+    return MPI_SUCCESS;
+}
+
+/* Sends without a request as long as that is possible; else *sreq_p is one that stands for it. */
+static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int n_body,
+                 MPIR_Request **sreq_p)
+{
+    struct mdapl_msg msg = message(hdr, body, n_body, false);
+    struct mdapl_peer *peer;
+    MPIR_Request *sreq;
+    int rc = mdapl_vc_peer(vc, &peer);
+
+    *sreq_p = NULL;
+    if (rc == 0)
+        rc = mdapl_send(peer, &msg, NULL);
+    if (rc == MDAPL_DONE)
+        return MPI_SUCCESS;
+    if (rc != -EAGAIN)
+        return mdapl_vc_error(vc);
+    sreq = MPIR_Request_create(MPIR_REQUEST_KIND__SEND);
+    if (!sreq)
+        return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
+                                    MPI_ERR_OTHER, "**nomem", 0);
+    MPIR_Object_set_ref(sreq, 2);
+    sreq->dev.OnDataAvail = NULL;
+    sreq->ch.pack = NULL;
+    *sreq_p = sreq;
+    return mdapl_send_body(vc, sreq, hdr, body, n_body, false);
+}
+
+int MPIDI_CH3_iStartMsg(MPIDI_VC_t *vc, void *hdr, intptr_t hdr_sz, MPIR_Request **sreq_p)
+{
+    (void)hdr_sz;                /* always the whole packet: its type says what counts */
+    return start(vc, hdr, NULL, 0, sreq_p);
+}
+
+int MPIDI_CH3_iStartMsgv(MPIDI_VC_t *vc, struct iovec *iov, int n_iov, MPIR_Request **sreq_p)
+{
+    return start(vc, iov[0].iov_base, iov + 1, n_iov - 1, sreq_p);
+}
+
+int MPIDI_CH3_iSend(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz)
+{
+    (void)hdr_sz;
+    sreq->ch.pack = NULL;
+    return mdapl_send_body(vc, sreq, hdr, NULL, 0, false);
+}
+
+int MPIDI_CH3_iSendv(MPIDI_VC_t *vc, MPIR_Request *sreq, struct iovec *iov, int n_iov)
+{
+    /* Non-contiguous bodies come through mdapl_send_noncontig(): nothing is left to reload. */
+    MPIR_Assert(sreq->dev.OnDataAvail != MPIDI_CH3_ReqHandler_SendReloadIOV);
+    sreq->ch.pack = NULL;
+    return mdapl_send_body(vc, sreq, iov[0].iov_base, iov + 1, n_iov - 1, false);
+}
+
+/* -- non-contiguous bodies ------------------------------------------------------------------------- */
+
+static int pack_body(MPIR_Request *sreq, MPI_Aint len, struct iovec *iov)
+{
+    MPI_Aint packed = 0;
+
+    sreq->ch.pack = MPL_malloc((size_t)len, MPL_MEM_BUFFER);
+    if (!sreq->ch.pack)
+        return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
+                                    MPI_ERR_OTHER, "**nomem", 0);
+    MPIR_Typerep_pack(sreq->dev.user_buf, sreq->dev.user_count, sreq->dev.datatype,
+                      sreq->dev.msg_offset, sreq->ch.pack, len, &packed);
+    MPIR_Assert(packed == len);
+    iov[0] = (struct iovec){ sreq->ch.pack, (size_t)len };
+    return MPI_SUCCESS;
+}
+
+/*
+ * The pieces of the request's typed buffer, from dev.msg_offset to dev.msgsize: at most *n_p of
+ * them, else one packed piece that the request owns until it is complete.
+ */
+int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p)
+{
+    MPI_Aint len = sreq->dev.msgsize - sreq->dev.msg_offset, bytes = 0, pieces = 0;
+
+    sreq->ch.pack = NULL;
+    MPIR_Typerep_to_iov(sreq->dev.user_buf, sreq->dev.user_count, sreq->dev.datatype,
+                        sreq->dev.msg_offset, iov, *n_p, len, &pieces, &bytes);
+    *n_p = (int)pieces;
+    if (bytes == len)
+        return MPI_SUCCESS;
+    *n_p = 1;
+    return pack_body(sreq, len, iov);
+}
+
+/* CH3's hook for sends of derived datatypes; hdr_iov is an extended header in front of the data. */
+int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
+                         struct iovec *hdr_iov, int n_hdr_iov)
+{
+    struct iovec iov[PIECES];
+    int n = PIECES - n_hdr_iov, mpi_errno;
+
+    (void)hdr_sz;
+    for (int i = 0; i < n_hdr_iov; i++)
+        iov[i] = hdr_iov[i];
+    mpi_errno = mdapl_send_typed_body(sreq, iov + n_hdr_iov, &n);
+    if (mpi_errno != MPI_SUCCESS)
+        return mpi_errno;
+    sreq->dev.OnDataAvail = sreq->dev.OnFinal;
+    return mdapl_send_body(vc, sreq, hdr, iov, n_hdr_iov + n, false);
+}

@@ -1,0 +1,37 @@
+[#] SPDX-License-Identifier: MIT
+dnl The channel ch3:dapl in MPICH's configure. MPICH finds this file by its name; PREREQ runs
+dnl before the device is configured, BODY in its turn.
+
+AC_DEFUN([PAC_SUBCFG_PREREQ_]PAC_SUBCFG_AUTO_SUFFIX,[
+    AM_CONDITIONAL([BUILD_CH3_DAPL],[test "X$device_name" = "Xch3" && test "X$channel_name" = "Xdapl"])
+    AM_COND_IF([BUILD_CH3_DAPL],[
+        AC_MSG_NOTICE([RUNNING PREREQ FOR ch3:dapl])
+        MPID_MAX_THREAD_LEVEL=MPI_THREAD_MULTIPLE
+
+        dnl --enable-mpit-pvars=dapl (or all): our counters as MPI_T performance variables
+        pac_pvar_dapl=0
+        for pac_pvar in `echo "$enable_mpit_pvars" | tr ',' ' '` ; do
+            AS_CASE([$pac_pvar],[dapl|all|yes],[pac_pvar_dapl=1])
+        done
+        AC_DEFINE_UNQUOTED([ENABLE_PVAR_DAPL],[$pac_pvar_dapl],
+            [Define to 1 to enable the MPI_T performance variables of ch3:dapl])
+    ])
+])
+
+AC_DEFUN([PAC_SUBCFG_BODY_]PAC_SUBCFG_AUTO_SUFFIX,[
+AM_COND_IF([BUILD_CH3_DAPL],[
+    AC_MSG_NOTICE([RUNNING CONFIGURE FOR ch3:dapl])
+
+    AC_ARG_WITH([dapl],[AS_HELP_STRING([--with-dapl=DIR],[where uDAPL is installed (same as --with-dat)])],
+        [AS_IF([test -z "$with_dat"],[with_dat=$withval])])
+    PAC_SET_HEADER_LIB_PATH([dat])
+    PAC_CHECK_HEADER_LIB([dat2/udat.h],[dat2],[dat_ia_openv],[pac_have_dat=yes],[pac_have_dat=no])
+    AS_IF([test "$pac_have_dat" = no],[
+        AC_MSG_ERROR([ch3:dapl needs uDAPL 2: dat2/udat.h and libdat2 were not found. Install the package libdapl-dev (Debian; dapl-devel elsewhere), or say where it is: --with-dapl=DIR, or --with-dat-include=DIR with --with-dat-lib=DIR])
+    ])
+    MDAPL_LINK_DAT
+])
+])
+
+[#] MDAPL_LINK_DAT: how libmpi comes to libdat2
+AC_DEFUN([MDAPL_LINK_DAT],[PAC_LIBS_ADD([-ldat2])])

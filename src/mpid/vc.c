@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+#include "log.h"
+
+/* Called before and after the context is open; what depends on the context is set the second time. */
+int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
+{
+    vc->sendNoncontig_fn = mdapl_send_noncontig;
+    vc->rndvSend_fn = mdapl_rndv_start;
+    vc->rndvRecv_fn = mdapl_rndv_match;
+    if (!mdapl_glue.ctx) {
+        vc->ch = (struct mdapl_vc){ 0 };
+        return MPI_SUCCESS;
+    }
+    vc->eager_max_msg_sz = (intptr_t)(mdapl_ctx_eager_max(mdapl_glue.ctx)
+                                      - sizeof(MPIDI_CH3_Pkt_t));
+    vc->ready_eager_max_msg_sz = vc->eager_max_msg_sz;
+    return MPI_SUCCESS;
+}
+
+int MPIDI_CH3_VC_Destroy(MPIDI_VC_t *vc)
+{
+    if (vc->ch.peer)
+        vc->ch.peer->owner = NULL;
+    vc->ch.peer = NULL;
+    return MPI_SUCCESS;
+}
+
+/* The error of an operation on a VC whose peer is lost. */
+int mdapl_vc_error(const MPIDI_VC_t *vc)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    MPIR_ERR_SET1(mpi_errno, MPIX_ERR_PROC_FAILED, "**comm_fail", "**comm_fail %d", vc->pg_rank);
+    return mpi_errno;
+}
+
+/* The peer of a VC, made at the first call. 0, or a negative errno with the line printed. */
+int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
+{
+    struct mdapl_ctx *ctx = mdapl_glue.ctx;
+    int rc = 0;
+
+    if (vc->state == MPIDI_VC_STATE_MORIBUND)
+        return -ECONNRESET;
+    if (!vc->ch.peer) {
+        rc = mdapl_peer_get(ctx, vc->pg_rank, &vc->ch.peer);
+        if (rc)
+            mdapl_log(mdapl_ctx_log(ctx), MDAPL_WARN,
+                      "rank %d cannot be reached: its business card names no adapter that ours "
+                      "reaches. Use the same installation and kind of adapter everywhere",
+                      vc->pg_rank);
+        else
+            vc->ch.peer->owner = vc;
+    }
+    *peer_p = vc->ch.peer;
+    return rc;
+}
+
+/* The VC of a peer that speaks to us, perhaps for the first time. */
+MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
+{
+    MPIDI_VC_t *vc = peer->owner;
+
+    if (vc)
+        return vc;
+    vc = &mdapl_glue.pg->vct[peer->rank];
+    vc->ch.peer = peer;
+    peer->owner = vc;
+    return vc;
+}
+
+/* -- the end of a VC ------------------------------------------------------------------------------- */
+
+int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
+{
+    vc->ch.next = mdapl_glue.terminating;
+    mdapl_glue.terminating = vc;
+    return MPI_SUCCESS;
+}
+
+/* CH3 hears TERMINATED once the peer has all that was sent. An MPI error code. */
+int mdapl_vc_terminate_idle(void)
+{
+    MPIDI_VC_t **at = &mdapl_glue.terminating;
+    int mpi_errno = MPI_SUCCESS;
+
+    while (mpi_errno == MPI_SUCCESS && *at) {
+        MPIDI_VC_t *vc = *at;
+
+        if (vc->ch.peer && !mdapl_peer_idle(vc->ch.peer)) {
+            at = &vc->ch.next;
+            continue;
+        }
+        *at = vc->ch.next;
+        if (vc->state != MPIDI_VC_STATE_MORIBUND)
+            mpi_errno = MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
+    }
+    return mpi_errno;
+}
+
+/* up->fault: a peer is lost. Its sends have failed already; now its receives do. */
+void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+{
+    MPIDI_VC_t *vc = mdapl_vc_of(peer);
+
+    (void)owner, (void)status;
+    mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN, "%s", why);
+    if (vc->state != MPIDI_VC_STATE_MORIBUND)
+        MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
+    MPIDI_CH3_Progress_signal_completion();
+}
