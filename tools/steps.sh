@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+# Sourced by quickstart and check (bash): progress lines, one log per step, Debian packages, and
+# the builds that both need. The caller sets top.
+
+started=$SECONDS
+logs=$top/build/logs
+jobs=$(nproc 2>/dev/null || echo 2)
+mkdir -p "$logs"
+
+say() { printf '[%4ds] %s\n' $((SECONDS - started)) "$*"; }
+die() {
+    printf '[%4ds] FAILED: %s\n' $((SECONDS - started)) "$*" >&2
+    exit 1
+}
+
+# A line every half minute while a step runs, so that nobody takes it for stuck.
+heartbeat() {
+    local what=$1 log=$2
+    while sleep 30 >/dev/null 2>&1; do
+        say "  ... $what ($(wc -l < "$log") lines of log)"
+    done
+}
+
+# step NAME COMMAND...: runs it, output into build/logs/NAME.log; on failure shows the end of it.
+step() {
+    local name=$1 t=$SECONDS beat rc=0
+    shift
+    say "$name ..."
+    : > "$logs/$name.log"
+    heartbeat "$name" "$logs/$name.log" &
+    beat=$!
+    "$@" > "$logs/$name.log" 2>&1 < /dev/null || rc=$?
+    kill $beat 2>/dev/null || true
+    wait $beat 2>/dev/null || true
+    if [ $rc -ne 0 ]; then
+        tail -25 "$logs/$name.log" >&2
+        die "$name (exit $rc); the whole log: build/logs/$name.log"
+    fi
+    say "$name done ($((SECONDS - t)) s)"
+}
+
+# -- packages --------------------------------------------------------------------------------------
+
+build_packages="gcc libc6-dev make autoconf automake libtool perl python3 dpkg-dev xz-utils
+    libdapl-dev libdapl2 libhwloc-dev"
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install_packages() {
+    as_root apt-get -q update &&
+        as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get -q -y --no-install-recommends install "$@"
+}
+
+# need PACKAGE...: installs those that are missing.
+need() {
+    local p missing=()
+    if ! command -v dpkg-query >/dev/null; then
+        say "not a Debian system: taking it that the build tools and uDAPL are installed"
+        return
+    fi
+    for p in "$@"; do installed "$p" || missing+=("$p"); done
+    if [ ${#missing[@]} -eq 0 ]; then return; fi
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        die "packages are missing and neither root nor sudo is at hand: ${missing[*]}"
+    fi
+    say "packages: ${missing[*]}"
+    step packages install_packages "${missing[@]}"
+}
+
+# -- builds ----------------------------------------------------------------------------------------
+
+# A compiler cache shortens repeated builds; as a folder in PATH it leaves no trace in mpicc.
+if [ -d /usr/lib/ccache ]; then PATH=/usr/lib/ccache:$PATH; fi
+
+# configured DIR COMMAND...: runs configure in DIR unless it was run there with the same command,
+# the same configure script, and succeeded.
+configured() {
+    local dir=$1 want
+    shift
+    want="$* $(cksum < "$1")"
+    if [ "$(cat "$dir/.configured" 2>/dev/null)" = "$want" ]; then return; fi
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    (cd "$dir" && "$@") && echo "$want" > "$dir/.configured"
+}
+
+# build_mpich PREFIX: configures, builds and installs MPICH with ch3:dapl: what MPI programs need,
+# optimised, under the names of Debian's libraries. Static libraries would double the compile time;
+# the older datatype engine (Debian's choice too) saves compiling the newer one's generated files.
+build_mpich() {
+    local prefix=$1 dir=$top/build/mpich-obj fortran=()
+    export MPILIBNAME=mpich
+    if command -v gfortran >/dev/null; then
+        fortran=("FFLAGS=-O2 -fallow-argument-mismatch" "FCFLAGS=-O2 -fallow-argument-mismatch")
+    else
+        fortran=(--disable-fortran)
+    fi
+    step mpich-configure configured "$dir" "$(cat "$top/build/mpich.dir")/configure" \
+        --prefix="$prefix" --with-device=ch3:dapl --enable-shared --disable-static --disable-cxx \
+        --disable-doc --without-yaksa --enable-fast=O3,ndebug "${fortran[@]}"
+    step mpich-build make -C "$dir" -j"$jobs" V=0
+    step mpich-install make -C "$dir" install
+}
+
+# build_ours NAME [OPTION...]: configures and builds our own libraries in build/NAME.
+build_ours() {
+    local dir=$top/build/$1
+    shift
+    step "$(basename "$dir")-configure" configured "$dir" "$top/configure" "$@"
+    step "$(basename "$dir")-build" make -C "$dir" -j"$jobs"
+}
+
+# dat_conf_line PREFIX [PARAMS]: the registry line of the software provider.
+dat_conf_line() {
+    echo "soft0 u2.0 nonthreadsafe default $1/lib/libdaplsoft.so daplsoft.1.0 \"${2-}\" \"\""
+}
+
+# write_dat_conf PREFIX: the registry of the installation, unless the user has put one there.
+write_dat_conf() {
+    if [ -s "$1/etc/dat.conf" ]; then return; fi
+    mkdir -p "$1/etc"
+    {
+        echo "# uDAPL providers for ch3:dapl. soft0 is the software provider, over TCP on the first"
+        echo "# interface that is up. To choose another, write \"if=NAME\" or \"addr=ADDRESS\" in"
+        echo "# place of the first \"\"."
+        dat_conf_line "$1"
+    } > "$1/etc/dat.conf"
+}
