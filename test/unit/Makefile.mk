@@ -1,0 +1,21 @@
+## SPDX-License-Identifier: MIT
+## Parts of src/util and src/dapl by themselves.
+if HAVE_CMOCKA
+unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm
+check_PROGRAMS += $(unit_programs)
+unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
+unit_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
+
+test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
+test_unit_test_util_CPPFLAGS = $(unit_cppflags)
+test_unit_test_util_LDADD = $(unit_ldadd)
+test_unit_test_cfg_SOURCES = test/unit/test_cfg.c test/unit/unit.h
+test_unit_test_cfg_CPPFLAGS = $(unit_cppflags)
+test_unit_test_cfg_LDADD = $(unit_ldadd)
+test_unit_test_wire_SOURCES = test/unit/test_wire.c test/unit/unit.h
+test_unit_test_wire_CPPFLAGS = $(unit_cppflags)
+test_unit_test_wire_LDADD = $(unit_ldadd)
+test_unit_test_fsm_SOURCES = test/unit/test_fsm.c test/unit/unit.h
+test_unit_test_fsm_CPPFLAGS = $(unit_cppflags)
+test_unit_test_fsm_LDADD = $(unit_ldadd)
+endif

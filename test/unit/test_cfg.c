@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Knobs and counters: every row, and what a wrong value is answered with. */
+#include "unit.h"
+
+#include "cfg.h"
+#include "err.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The rows once more, to be walked at run time. */
+static const struct { const char *name; int64_t def, min, max; } ints[] = {
+#define KNOB_INT(name, def, min, max, help) { #name, def, min, max },
+#define KNOB_STR(name, def, help)
+#define KNOB_ENUM(name, def, words, help)
+#include "knobs.def"
+#undef KNOB_INT
+#undef KNOB_STR
+#undef KNOB_ENUM
+};
+
+static const char *const helps[] = {
+#define KNOB_INT(name, def, min, max, help) help,
+#define KNOB_STR(name, def, help) help,
+#define KNOB_ENUM(name, def, words, help) help,
+#include "knobs.def"
+#undef KNOB_INT
+#undef KNOB_STR
+#undef KNOB_ENUM
+};
+
+static void bounds_of_every_number(void **state)
+{
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+    char text[32];
+
+    (void)state;
+    mdapl_cfg_init(&cfg);
+    for (size_t i = 0; i < sizeof(ints) / sizeof(ints[0]); i++) {
+        assert_in_range(ints[i].def - ints[i].min, 0, ints[i].max - ints[i].min);
+        snprintf(text, sizeof(text), "%" PRId64, ints[i].min);
+        assert_int_equal(mdapl_cfg_set(&cfg, ints[i].name, text, &err), 0);
+        snprintf(text, sizeof(text), "%" PRId64, ints[i].max);
+        assert_int_equal(mdapl_cfg_set(&cfg, ints[i].name, text, &err), 0);
+        snprintf(text, sizeof(text), "%" PRId64, ints[i].min - 1);
+        assert_int_equal(mdapl_cfg_set(&cfg, ints[i].name, text, &err), -EINVAL);
+        snprintf(text, sizeof(text), "%" PRId64, ints[i].max + 1);
+        assert_int_equal(mdapl_cfg_set(&cfg, ints[i].name, text, &err), -EINVAL);
+    }
+}
+
+static void wrong_values(void **state)
+{
+    static const struct { const char *name, *value, *line; } row[] = {
+        { "sr_window", "1", "MPIR_CVAR_DAPL_SR_WINDOW=1 is not possible: it must be a number from 2 to 4096" },
+        { "vbuf_size", "", "MPIR_CVAR_DAPL_VBUF_SIZE= is not possible: it must be a number from 512 to 1048576" },
+        { "vbuf_size", "8x", "MPIR_CVAR_DAPL_VBUF_SIZE=8x is not possible: it must be a number from 512 to 1048576" },
+        { "vbuf_size", "99999999999999999999", "MPIR_CVAR_DAPL_VBUF_SIZE=99999999999999999999 is not possible: it must be a number from 512 to 1048576" },
+        { "wiring", "thread ", "MPIR_CVAR_DAPL_WIRING=thread  is not possible: it must be one of auto|ring|ondemand" },
+        { "wiring", "rin", "MPIR_CVAR_DAPL_WIRING=rin is not possible: it must be one of auto|ring|ondemand" },
+        { "rndv", "", "MPIR_CVAR_DAPL_RNDV= is not possible: it must be one of rget|copy" },
+    };
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+
+    (void)state;
+    mdapl_cfg_init(&cfg);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        assert_int_equal(mdapl_cfg_set(&cfg, row[i].name, row[i].value, &err), -EINVAL);
+        assert_string_equal(err.text, row[i].line);
+    }
+    assert_int_equal(mdapl_cfg_set(&cfg, "nonsense", "1", &err), -ENOENT);
+}
+
+static void right_values(void **state)
+{
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+    char word[300];
+
+    (void)state;
+    mdapl_cfg_init(&cfg);
+    assert_int_equal(cfg.wiring, MDAPL_WIRING_AUTO);
+    assert_int_equal(cfg.vbuf_size, 8192);
+    assert_string_equal(cfg.ia, "");
+    assert_int_equal(mdapl_cfg_set(&cfg, "vbuf_size", "64k", &err), 0);
+    assert_int_equal(cfg.vbuf_size, 65536);
+    assert_int_equal(mdapl_cfg_set(&cfg, "rndv_segment", "1M", &err), 0);
+    assert_int_equal(cfg.rndv_segment, 1 << 20);
+    assert_int_equal(mdapl_cfg_set(&cfg, "ia", "ofa-v2-mlx4_0-1", &err), 0);
+    assert_string_equal(cfg.ia, "ofa-v2-mlx4_0-1");
+    memset(word, 'x', sizeof(word));
+    word[255] = '\0';
+    assert_int_equal(mdapl_cfg_set(&cfg, "ia", word, &err), 0);
+    word[255] = 'x';
+    word[256] = '\0';
+    assert_int_equal(mdapl_cfg_set(&cfg, "ia", word, &err), -EINVAL);
+}
+
+/* The enums of cfg.h are the words of their row, in their order. */
+static void words_are_enums(void **state)
+{
+    static const struct { const char *name, *word; int value; size_t at; } row[] = {
+        { "wiring", "auto", MDAPL_WIRING_AUTO, offsetof(struct mdapl_cfg, wiring) },
+        { "wiring", "ring", MDAPL_WIRING_RING, offsetof(struct mdapl_cfg, wiring) },
+        { "wiring", "ondemand", MDAPL_WIRING_ONDEMAND, offsetof(struct mdapl_cfg, wiring) },
+        { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },
+        { "rndv", "copy", MDAPL_RNDV_COPY, offsetof(struct mdapl_cfg, rndv) },
+    };
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+
+    (void)state;
+    mdapl_cfg_init(&cfg);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        assert_int_equal(mdapl_cfg_set(&cfg, row[i].name, row[i].word, &err), 0);
+        assert_int_equal(*(int *)(void *)((char *)&cfg + row[i].at), row[i].value);
+    }
+}
+
+static void environment(void **state)
+{
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+
+    (void)state;
+    setenv("MPIR_CVAR_DAPL_SR_WINDOW", "7", 1);
+    assert_int_equal(mdapl_cfg_env(&cfg, &err), 0);
+    assert_int_equal(cfg.sr_window, 7);
+    setenv("MPIR_CVAR_DAPL_SR_WINDOW", "0", 1);
+    assert_int_equal(mdapl_cfg_env(&cfg, &err), -EINVAL);
+    unsetenv("MPIR_CVAR_DAPL_SR_WINDOW");
+}
+
+static void every_knob_has_help(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(helps) / sizeof(helps[0]); i++)
+        assert_true(strlen(helps[i]) > 20);
+}
+
+static void counters(void **state)
+{
+    struct mdapl_stats s = { .tx_msgs = 3, .bad_frames = 1 };
+    const struct mdapl_stats_row *row;
+    char text[4096];
+    size_t n;
+
+    (void)state;
+    row = mdapl_stats_rows(&n);
+    assert_int_equal(n * sizeof(uint64_t), sizeof(s));
+    assert_string_equal(row[0].name, "tx_msgs");
+    mdapl_stats_print(&s, text, sizeof(text));
+    assert_string_equal(text, "tx_msgs          3 messages\nbad_frames       1 frames\n");
+    mdapl_stats_max(&s.retained_max, 5);
+    mdapl_stats_max(&s.retained_max, 4);
+    assert_int_equal(s.retained_max, 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_of_every_number),
+        cmocka_unit_test(wrong_values),
+        cmocka_unit_test(right_values),
+        cmocka_unit_test(words_are_enums),
+        cmocka_unit_test(environment),
+        cmocka_unit_test(every_knob_has_help),
+        cmocka_unit_test(counters),
+    };
+
+    return RUN(tests);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* The connection's and the rendezvous' tables: every cell, and two machines against each other. */
+#include "unit.h"
+
+#include "cm_fsm.h"
+#include "rndv_fsm.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* -- one connection ------------------------------------------------------------------------------- */
+
+static void every_cell_is_possible(void **state)
+{
+    (void)state;
+    for (int s = 0; s < MDAPL_CM_STATES; s++)
+        for (int e = 0; e < MDAPL_CM_EVENTS; e++) {
+            struct mdapl_cm_move m = mdapl_cm_step(s, e);
+
+            assert_in_range(m.next, 0, MDAPL_CM_STATES - 1);
+            /* A request is always answered or refused, never left alone. */
+            if (e == MDAPL_CM_CR_WINS || e == MDAPL_CM_CR_LOSES)
+                assert_true(m.action == MDAPL_CM_DO_ANSWER || m.action == MDAPL_CM_DO_REFUSE);
+            /* Where nothing is done nothing changes. */
+            if (m.action == MDAPL_CM_NOTHING)
+                assert_int_equal(m.next, s);
+            assert_non_null(mdapl_cm_state_name(s));
+            assert_non_null(mdapl_cm_event_name(e));
+        }
+}
+
+static void dead_stays_dead(void **state)
+{
+    (void)state;
+    for (int e = 0; e < MDAPL_CM_EVENTS; e++)
+        assert_int_equal(mdapl_cm_step(MDAPL_CM_DEAD, e).next, MDAPL_CM_DEAD);
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_FAIL);
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_CALLING, MDAPL_CM_GIVE_UP).action, MDAPL_CM_DO_FAIL);
+}
+
+/* -- two ends and the network between them ----------------------------------------------------------- */
+
+/*
+ * Two ends that both call. What is under way is a multiset of messages; a seeded choice says what
+ * arrives next. Each connection attempt is (caller, number); an end forgets an attempt that it
+ * has given up, so that a late answer to it is ignored, as cm.c does with EPs without owner.
+ */
+enum kind { REQUEST, ACCEPTED, REJECTED, READY, PAUSE_OVER };
+
+struct flying {
+    enum kind kind;
+    int to, attempt;
+};
+
+struct end {
+    enum mdapl_cm_state state;
+    int attempt;                 /* the one it is part of: (caller << 16) | number; 0: none */
+    int tries;
+};
+
+struct net {
+    struct end end[2];
+    struct flying fly[64];
+    int n;
+    unsigned seed;
+    bool strange;                /* something that may not happen has happened */
+};
+
+static unsigned next_random(struct net *w, unsigned n)
+{
+    w->seed = w->seed * 1103515245u + 12345u;
+    return (w->seed >> 16) % n;
+}
+
+static void send_to(struct net *w, enum kind kind, int to, int attempt)
+{
+    if (w->n < 64)
+        w->fly[w->n++] = (struct flying){ kind, to, attempt };
+    else
+        w->strange = true;
+}
+
+static void feed(struct net *w, int me, enum mdapl_cm_event event, int attempt)
+{
+    struct end *e = &w->end[me];
+    struct mdapl_cm_move m = mdapl_cm_step(e->state, event);
+
+    e->state = m.next;
+    switch (m.action) {
+    case MDAPL_CM_DO_CALL:
+        e->attempt = (me + 1) << 16 | ++e->tries;
+        send_to(w, REQUEST, !me, e->attempt);
+        break;
+    case MDAPL_CM_DO_ANSWER:
+        e->attempt = attempt;
+        send_to(w, ACCEPTED, !me, attempt);
+        break;
+    case MDAPL_CM_DO_REFUSE:
+        send_to(w, REJECTED, !me, attempt);
+        break;
+    case MDAPL_CM_DO_PAUSE:
+        e->attempt = 0;
+        send_to(w, PAUSE_OVER, me, 0);
+        break;
+    case MDAPL_CM_DO_FAIL:
+        w->strange = true;
+        break;
+    default:
+        break;
+    }
+}
+
+static void arrive(struct net *w, struct flying f)
+{
+    struct end *e = &w->end[f.to];
+
+    switch (f.kind) {
+    case REQUEST:
+        feed(w, f.to, f.to == 1 ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES, f.attempt);
+        break;
+    case ACCEPTED:
+        if (e->attempt != f.attempt) {       /* given up: the other end sees it end */
+            send_to(w, REJECTED, !f.to, f.attempt);
+            break;
+        }
+        feed(w, f.to, MDAPL_CM_ESTABLISHED, f.attempt);
+        send_to(w, READY, !f.to, f.attempt);
+        break;
+    case READY:
+        if (e->attempt == f.attempt)
+            feed(w, f.to, MDAPL_CM_ESTABLISHED, f.attempt);
+        break;
+    case REJECTED:
+        if (e->attempt == f.attempt)
+            feed(w, f.to, MDAPL_CM_REFUSED, f.attempt);
+        break;
+    case PAUSE_OVER:
+        if (e->state == MDAPL_CM_PAUSING)
+            feed(w, f.to, MDAPL_CM_RETRY, 0);
+        break;
+    }
+}
+
+static void crossing_connects(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 20000; seed++) {
+        struct net w = { .seed = seed };
+        bool wanted[2] = { false, false };
+        int steps = 0;
+
+        /* Either end wants the connection at some time; then messages arrive in any order. */
+        while ((w.n > 0 || !wanted[0] || !wanted[1]) && steps++ < 200) {
+            unsigned what = next_random(&w, (unsigned)w.n + 2);
+
+            if (what < 2) {
+                feed(&w, (int)what, MDAPL_CM_WANT, 0);
+                wanted[what] = true;
+            } else {
+                struct flying f = w.fly[what - 2];
+
+                w.fly[what - 2] = w.fly[--w.n];
+                arrive(&w, f);
+            }
+        }
+        if (w.strange || w.end[0].state != MDAPL_CM_UP || w.end[1].state != MDAPL_CM_UP
+            || w.end[0].attempt != w.end[1].attempt)
+            fail_msg("seed %u: %s on attempt %x, %s on attempt %x after %d steps", seed,
+                     mdapl_cm_state_name(w.end[0].state), (unsigned)w.end[0].attempt,
+                     mdapl_cm_state_name(w.end[1].state), (unsigned)w.end[1].attempt, steps);
+    }
+}
+
+/* -- rendezvous ------------------------------------------------------------------------------------- */
+
+static void sender_table(void **state)
+{
+    static const struct { int from, event, to; } row[] = {
+        { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_CTS, MDAPL_RTX_SENDING },
+        { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_FIN, MDAPL_RTX_OVER },
+        { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_LOST, MDAPL_RTX_OVER },
+        { MDAPL_RTX_SENDING, MDAPL_RTX_SENT, MDAPL_RTX_ANNOUNCED },
+        { MDAPL_RTX_SENDING, MDAPL_RTX_LOST, MDAPL_RTX_OVER },
+    };
+    int possible = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        assert_int_equal(mdapl_rtx_step(row[i].from, row[i].event), row[i].to);
+    for (int s = 0; s < MDAPL_RTX_STATES; s++)
+        for (int e = 0; e < MDAPL_RTX_EVENTS; e++)
+            possible += mdapl_rtx_step(s, e) >= 0;
+    assert_int_equal(possible, sizeof(row) / sizeof(row[0]));
+}
+
+static void receiver_table(void **state)
+{
+    int possible = 0;
+
+    (void)state;
+    /* Nothing is written to a buffer that the owner has back. */
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_IDLE, MDAPL_RRX_DATA), -1);
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DATA), -1);
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_DATA), -1);
+    /* One read at a time, and no drop while one is under way. */
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_READ), -1);
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DROP), -1);
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_ASKED, MDAPL_RRX_DROP), -1);
+    /* A lost peer's reads are waited for. */
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_LOST_BUSY), MDAPL_RRX_FAILING);
+    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_FLUSHED), MDAPL_RRX_IDLE);
+    for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
+        assert_int_equal(mdapl_rrx_step(MDAPL_RRX_OVER, e), -1);
+    for (int s = 0; s < MDAPL_RRX_STATES; s++)
+        for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
+            possible += mdapl_rrx_step(s, e) >= 0;
+    assert_int_equal(possible, 13);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cell_is_possible),
+        cmocka_unit_test(dead_stays_dead),
+        cmocka_unit_test(crossing_connects),
+        cmocka_unit_test(sender_table),
+        cmocka_unit_test(receiver_table),
+    };
+
+    return RUN(tests);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* list, seq, window, iov, pool, idmap, timer, clock: small things, at their edges. */
+#include "unit.h"
+
+#include "clock.h"
+#include "idmap.h"
+#include "iov.h"
+#include "list.h"
+#include "pool.h"
+#include "seq.h"
+#include "timer.h"
+#include "window.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void list_keeps_order(void **state)
+{
+    struct mdapl_list head, item[3];
+
+    (void)state;
+    mdapl_list_init(&head);
+    assert_null(mdapl_list_take(&head));
+    for (int i = 0; i < 3; i++)
+        mdapl_list_append(&head, &item[i]);
+    mdapl_list_remove(&item[1]);
+    assert_true(mdapl_list_empty(&item[1]));
+    mdapl_list_remove(&item[1]);             /* twice does no harm */
+    assert_ptr_equal(mdapl_list_take(&head), &item[0]);
+    mdapl_list_before(head.next, &item[1]);
+    assert_ptr_equal(mdapl_list_take(&head), &item[1]);
+    assert_ptr_equal(mdapl_list_take(&head), &item[2]);
+    assert_true(mdapl_list_empty(&head));
+}
+
+static void list_survives_removal_in_loop(void **state)
+{
+    struct mdapl_list head, item[4];
+    int n = 0;
+
+    (void)state;
+    mdapl_list_init(&head);
+    for (int i = 0; i < 4; i++)
+        mdapl_list_append(&head, &item[i]);
+    MDAPL_LIST_EACH_SAFE(pos, &head) {
+        mdapl_list_remove(pos);
+        n++;
+    }
+    assert_int_equal(n, 4);
+    assert_true(mdapl_list_empty(&head));
+}
+
+static void seq_widens_to_nearest(void **state)
+{
+    static const struct { uint64_t near; uint32_t low; uint64_t full; } row[] = {
+        { 0, 0, 0 },
+        { 5, 7, 7 },
+        { 0xffffffff, 0, 0x100000000 },
+        { 0x100000000, 0xffffffff, 0xffffffff },
+        { 0x1fffffffe, 3, 0x200000003 },
+        { 0x500000010, 0x8, 0x500000008 },
+        { 0x500000000, 0x7fffffff, 0x57fffffff },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        assert_int_equal(mdapl_seq_widen(row[i].near, row[i].low), row[i].full);
+    assert_true(mdapl_seq_before(0xffffffff, 0));
+    assert_false(mdapl_seq_before(0, 0xffffffff));
+    assert_false(mdapl_seq_before(7, 7));
+}
+
+static void window_is_absolute(void **state)
+{
+    struct mdapl_txwin tx = { 0xfffffffe, 0xfffffffe };
+
+    (void)state;
+    assert_false(mdapl_txwin_open(&tx, 0));
+    assert_true(mdapl_txwin_open(&tx, 1));
+    assert_false(mdapl_txwin_hear(&tx, 0xfffffffe));     /* told again */
+    assert_false(mdapl_txwin_hear(&tx, 0xfffffff0));     /* an older one */
+    assert_true(mdapl_txwin_hear(&tx, 2));               /* over the wrap */
+    assert_int_equal(tx.limit, 0x100000002);
+    tx.sent = 0x100000002;
+    assert_false(mdapl_txwin_open(&tx, 0));
+}
+
+static void window_owes_from_half(void **state)
+{
+    struct mdapl_rxwin rx = { .freed = 0, .told = 4, .size = 4 };
+
+    (void)state;
+    assert_false(mdapl_rxwin_owes(&rx));
+    rx.freed = 1;
+    assert_false(mdapl_rxwin_owes(&rx));
+    rx.freed = 2;
+    assert_true(mdapl_rxwin_owes(&rx));
+    assert_int_equal(mdapl_rxwin_tell(&rx), 6);
+    assert_false(mdapl_rxwin_owes(&rx));
+}
+
+static void iov_walks_pieces(void **state)
+{
+    char a[3] = "abc", b[4] = "defg", out[8] = { 0 };
+    struct iovec v[] = { { a, 3 }, { NULL, 0 }, { b, 4 } };
+    struct mdapl_iov c = mdapl_iov_start(v, 3);
+    void *p;
+
+    (void)state;
+    assert_int_equal(mdapl_iov_len(v, 3), 7);
+    assert_int_equal(mdapl_iov_gather(&c, out, 5), 5);
+    assert_memory_equal(out, "abcde", 5);
+    assert_int_equal(mdapl_iov_piece(&c, 1, &p), 1);
+    assert_ptr_equal(p, b + 2);
+    assert_int_equal(mdapl_iov_gather(&c, out, 5), 1);   /* the end */
+    assert_int_equal(mdapl_iov_piece(&c, 9, &p), 0);
+    assert_null(p);
+    c = mdapl_iov_start(v, 3);
+    mdapl_iov_skip(&c, 2);
+    assert_int_equal(mdapl_iov_scatter(&c, "XYZ", 3), 3);
+    assert_memory_equal(a, "abX", 3);
+    assert_memory_equal(b, "YZfg", 4);
+}
+
+static void pool_reuses_and_stops(void **state)
+{
+    struct mdapl_pool p;
+    void *a, *b;
+
+    (void)state;
+    mdapl_pool_init(&p, 3, 64, 2, 3);
+    a = mdapl_pool_take(&p);
+    b = mdapl_pool_take(&p);
+    assert_int_equal((uintptr_t)a % 64, 0);
+    assert_ptr_not_equal(a, b);
+    memset(a, 0xff, p.size);
+    assert_non_null(mdapl_pool_take(&p));
+    assert_null(mdapl_pool_take(&p));                    /* the limit */
+    mdapl_pool_give(&p, a);
+    assert_ptr_equal(mdapl_pool_take(&p), a);
+    assert_int_equal(p.taken, 3);
+    mdapl_pool_fini(&p);
+}
+
+static void idmap_knows_generations(void **state)
+{
+    struct mdapl_idmap m;
+    uint32_t id[200], again;
+    int obj[200];
+
+    (void)state;
+    mdapl_idmap_init(&m);
+    assert_null(mdapl_idmap_find(&m, 0));
+    assert_null(mdapl_idmap_find(&m, 0xffffffff));
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(mdapl_idmap_add(&m, &obj[i], &id[i]), 0);
+    for (int i = 0; i < 200; i++)
+        assert_ptr_equal(mdapl_idmap_find(&m, id[i]), &obj[i]);
+    mdapl_idmap_remove(&m, id[5]);
+    mdapl_idmap_remove(&m, id[5]);                       /* of something gone: nothing */
+    assert_null(mdapl_idmap_find(&m, id[5]));
+    mdapl_idmap_add(&m, &obj[5], &again);
+    assert_int_not_equal(again, id[5]);
+    assert_null(mdapl_idmap_find(&m, id[5]));
+    assert_int_equal(m.used, 200);
+    mdapl_idmap_fini(&m);
+}
+
+static int fired[3], n_fired;
+static struct mdapl_timer timer[3];
+
+static void fire(struct mdapl_timer *t)
+{
+    fired[n_fired++] = (int)(t - timer);
+}
+
+static void timers_fire_in_order(void **state)
+{
+    uint64_t ns = 0;
+    struct mdapl_clock clock = mdapl_clock_manual(&ns);
+    struct mdapl_timers s;
+
+    (void)state;
+    mdapl_timers_init(&s);
+    assert_int_equal(mdapl_timers_next(&s), UINT64_MAX);
+    for (int i = 0; i < 3; i++)
+        mdapl_timer_init(&timer[i], fire);
+    mdapl_timer_set(&s, &timer[0], 30);
+    mdapl_timer_set(&s, &timer[1], 10);
+    mdapl_timer_set(&s, &timer[2], 20);
+    mdapl_timer_set(&s, &timer[1], 25);                  /* moved */
+    mdapl_timer_stop(&timer[0]);
+    assert_int_equal(mdapl_timers_next(&s), 20);
+    ns = 19;
+    assert_int_equal(mdapl_timers_run(&s, mdapl_clock_now(&clock)), 0);
+    ns = 40;
+    assert_int_equal(mdapl_timers_run(&s, mdapl_clock_now(&clock)), 2);
+    assert_int_equal(fired[0], 2);
+    assert_int_equal(fired[1], 1);
+    assert_int_equal(mdapl_timers_run(&s, 1000), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(list_keeps_order),
+        cmocka_unit_test(list_survives_removal_in_loop),
+        cmocka_unit_test(seq_widens_to_nearest),
+        cmocka_unit_test(window_is_absolute),
+        cmocka_unit_test(window_owes_from_half),
+        cmocka_unit_test(iov_walks_pieces),
+        cmocka_unit_test(pool_reuses_and_stops),
+        cmocka_unit_test(idmap_knows_generations),
+        cmocka_unit_test(timers_fire_in_order),
+    };
+
+    return RUN(tests);
+}

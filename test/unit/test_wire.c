@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* Every byte on the wire: round trips, what is refused, and the examples of src/dapl/PROTOCOL. */
+#include "unit.h"
+
+#include "siphash.h"
+#include "wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint8_t key[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+
+/* Vectors of the reference implementation: key 00..0f, input 00 01 .. of the given length. */
+static void siphash_vectors(void **state)
+{
+    static const struct { size_t len; uint8_t mac[16]; } row[] = {
+        { 0, { 0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 } },
+        { 1, { 0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 } },
+    };
+    uint8_t in[16], mac[16];
+
+    (void)state;
+    for (int i = 0; i < 16; i++)
+        in[i] = (uint8_t)i;
+    for (size_t i = 0; i < 2; i++) {
+        mdapl_siphash(key, in, row[i].len, mac);
+        assert_memory_equal(mac, row[i].mac, 16);
+    }
+    assert_true(mdapl_mac_equal(mac, mac));
+    assert_false(mdapl_mac_equal(mac, key));
+}
+
+static struct mdapl_hello hello(void)
+{
+    return (struct mdapl_hello){ .job = 0x01020304, .src = 2, .dst = 7, .epoch = 1,
+                                 .incarnation = 0xaabbccdd, .rx_next = 0x1122334455667788 };
+}
+
+static enum mdapl_hello_verdict get(const uint8_t *raw, size_t len)
+{
+    struct mdapl_hello h;
+
+    return mdapl_hello_get(&h, raw, len, key, 0x01020304, 7, 8);
+}
+
+static void hello_round_trip(void **state)
+{
+    struct mdapl_hello in = hello(), out;
+    uint8_t raw[MDAPL_HELLO_BYTES + 8] = { 0 };
+
+    (void)state;
+    mdapl_hello_put(&in, key, raw);
+    memset(&out, 0, sizeof(out));
+    assert_int_equal(mdapl_hello_get(&out, raw, sizeof(raw), key, in.job, 7, 8), MDAPL_HELLO_OK);
+    assert_int_equal(out.src, 2);
+    assert_int_equal(out.dst, 7);
+    assert_int_equal(out.epoch, 1);
+    assert_int_equal(out.incarnation, 0xaabbccdd);
+    assert_int_equal(out.rx_next, in.rx_next);
+}
+
+static void hello_verdicts(void **state)
+{
+    struct mdapl_hello h = hello();
+    uint8_t raw[MDAPL_HELLO_BYTES], bad[MDAPL_HELLO_BYTES];
+    const struct { size_t at; enum mdapl_hello_verdict verdict; } flip[] = {
+        { 0, MDAPL_HELLO_NOT_OURS }, { 2, MDAPL_HELLO_OTHER_VERSION }, { 3, MDAPL_HELLO_BAD_MAC },
+        { 4, MDAPL_HELLO_OTHER_JOB }, { 8, MDAPL_HELLO_BAD_MAC }, { 31, MDAPL_HELLO_BAD_MAC },
+        { 32, MDAPL_HELLO_BAD_MAC }, { 47, MDAPL_HELLO_BAD_MAC },
+    };
+
+    (void)state;
+    mdapl_hello_put(&h, key, raw);
+    assert_int_equal(get(raw, 47), MDAPL_HELLO_SHORT);
+    assert_int_equal(get(raw, 0), MDAPL_HELLO_SHORT);
+    for (size_t i = 0; i < sizeof(flip) / sizeof(flip[0]); i++) {
+        memcpy(bad, raw, sizeof(bad));
+        bad[flip[i].at] ^= 0x40;
+        assert_int_equal(get(bad, sizeof(bad)), flip[i].verdict);
+    }
+    h.src = 8;                               /* no such rank */
+    mdapl_hello_put(&h, key, raw);
+    assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
+    h.src = 7;                               /* myself */
+    mdapl_hello_put(&h, key, raw);
+    assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
+    h.src = 2, h.dst = 6;                    /* for somebody else */
+    mdapl_hello_put(&h, key, raw);
+    assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
+    for (int v = 0; v <= MDAPL_HELLO_BAD_RANK; v++)
+        assert_non_null(mdapl_hello_verdict_text(v));
+}
+
+static void frame_shapes(void **state)
+{
+    static const struct { struct mdapl_frame f; size_t extra; bool good; } row[] = {
+        { { .type = MDAPL_FRAME_MSG }, 0, true },
+        { { .type = MDAPL_FRAME_MSG, .hdr_len = 80, .len = 100 }, 0, true },
+        { { .type = MDAPL_FRAME_MSG, .hdr_len = 129 }, 0, false },
+        { { .type = MDAPL_FRAME_MSG, .hdr_len = 8 }, 1, false },
+        { { .type = MDAPL_FRAME_MSG, .len = 0xffffffff }, 0, false },
+        { { .type = MDAPL_FRAME_MSG, .flags = 1 }, 0, false },
+        { { .type = 0 }, 0, false },
+        { { .type = MDAPL_FRAME_TYPES }, 0, false },
+        { { .type = MDAPL_FRAME_RTS, .len = 15 }, 0, false },
+        { { .type = MDAPL_FRAME_RTS, .hdr_len = 80, .len = 16 }, 0, true },
+        { { .type = MDAPL_FRAME_CTS, .len = 24 }, 0, true },
+        { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 24 }, 0, false },
+        { { .type = MDAPL_FRAME_CTS, .len = 23 }, 0, false },
+        { { .type = MDAPL_FRAME_DATA, .len = 15 }, 0, false },
+        { { .type = MDAPL_FRAME_FIN, .len = 8 }, 0, true },
+        { { .type = MDAPL_FRAME_ACK }, 0, true },
+        { { .type = MDAPL_FRAME_ACK, .len = 1 }, 0, false },
+    };
+    uint8_t raw[512] = { 0 };
+    struct mdapl_frame got;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        size_t len = MDAPL_FRAME_HDR_BYTES + row[i].f.hdr_len + row[i].f.len % 256 + row[i].extra;
+
+        mdapl_frame_put(&row[i].f, raw);
+        if (mdapl_frame_get(&got, raw, len) != row[i].good)
+            fail_msg("row %zu", i);
+    }
+    assert_false(mdapl_frame_get(&got, raw, 23));
+}
+
+static void rts_shapes(void **state)
+{
+    struct mdapl_rts in = { .body_len = 30, .tx_id = 5, .n_segs = 2,
+                            .seg = { { 0x1000, 10, 1 }, { 0x9000, 20, 2 } } }, out;
+    uint8_t raw[512];
+    size_t len = mdapl_rts_put(&in, raw);
+
+    (void)state;
+    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * MDAPL_SEG_BYTES);
+    assert_true(mdapl_rts_get(&out, raw, len));
+    assert_int_equal(out.seg[1].addr, 0x9000);
+    assert_int_equal(out.seg[1].key, 2);
+    assert_false(mdapl_rts_get(&out, raw, len - 1));
+    assert_false(mdapl_rts_get(&out, raw, 15));
+    in.body_len = 29;                        /* the pieces are more than the body */
+    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    in.body_len = 31;                        /* or less */
+    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    in = (struct mdapl_rts){ .body_len = UINT64_MAX, .n_segs = 2,
+                             .seg = { { 0, UINT64_MAX, 1 }, { 0, 1, 2 } } };
+    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    in = (struct mdapl_rts){ .body_len = 0 };
+    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    in = (struct mdapl_rts){ .body_len = 7 };
+    assert_true(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    memset(raw + 12, 0xff, 4);               /* more pieces than there may be */
+    assert_false(mdapl_rts_get(&out, raw, sizeof(raw)));
+}
+
+static void small_shapes(void **state)
+{
+    struct mdapl_cts cts = { 1, 2, 3, 4 };
+    struct mdapl_data data = { 5, 6, 7 };
+    struct mdapl_fin fin = { 8, MDAPL_FIN_DROPPED };
+    uint8_t raw[64];
+
+    (void)state;
+    assert_int_equal(mdapl_cts_put(&cts, raw), MDAPL_CTS_BYTES);
+    assert_true(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
+    assert_int_equal(cts.len, 4);
+    assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 1));
+    cts = (struct mdapl_cts){ 1, 2, 3, 0 };
+    mdapl_cts_put(&cts, raw);
+    assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
+    cts = (struct mdapl_cts){ 1, 2, UINT64_MAX, 2 };
+    mdapl_cts_put(&cts, raw);
+    assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
+    mdapl_data_put(&data, raw);
+    assert_false(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES));      /* no bytes */
+    assert_true(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
+    assert_int_equal(data.off, 7);
+    mdapl_fin_put(&fin, raw);
+    assert_true(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
+    fin.status = 2;
+    mdapl_fin_put(&fin, raw);
+    assert_false(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
+}
+
+/* -- the examples of PROTOCOL --------------------------------------------------------------------- */
+
+static size_t hex(const char *text, uint8_t *out)
+{
+    size_t n = 0;
+    unsigned v;
+
+    for (const char *p = text; *p; p++)
+        if (p[0] != ' ' && p[0] != '\n' && sscanf(p, "%2x", &v) == 1) {
+            out[n++] = (uint8_t)v;
+            p++;
+        }
+    return n;
+}
+
+static void protocol_examples(void **state)
+{
+    char path[1024], line[1024];
+    uint8_t raw[256], again[256];
+    int hellos = 0, frames = 0;
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/src/dapl/PROTOCOL", getenv("top_srcdir") ? getenv("top_srcdir") : ".");
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        struct mdapl_frame frame;
+        struct mdapl_rts rts;
+        size_t len;
+
+        if (strncmp(line, "hex hello ", 10) == 0) {
+            assert_int_equal(hex(line + 10, raw), MDAPL_HELLO_BYTES);
+            assert_int_equal(get(raw, MDAPL_HELLO_BYTES), MDAPL_HELLO_OK);
+            hellos++;
+        } else if (strncmp(line, "hex frame ", 10) == 0) {
+            len = hex(line + 10, raw);
+            assert_true(mdapl_frame_get(&frame, raw, len));
+            mdapl_frame_put(&frame, again);
+            assert_memory_equal(again, raw, MDAPL_FRAME_HDR_BYTES);
+            if (frame.type == MDAPL_FRAME_RTS) {
+                assert_true(mdapl_rts_get(&rts, raw + MDAPL_FRAME_HDR_BYTES + frame.hdr_len, frame.len));
+                assert_int_equal(rts.body_len, 1 << 20);
+                assert_int_equal(rts.seg[0].addr, 0x7f0000001000);
+                assert_int_equal(rts.seg[0].key, 0x42);
+            }
+            frames++;
+        }
+    }
+    fclose(f);
+    assert_int_equal(hellos, 1);
+    assert_int_equal(frames, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(siphash_vectors),
+        cmocka_unit_test(hello_round_trip),
+        cmocka_unit_test(hello_verdicts),
+        cmocka_unit_test(frame_shapes),
+        cmocka_unit_test(rts_shapes),
+        cmocka_unit_test(small_shapes),
+        cmocka_unit_test(protocol_examples),
+    };
+
+    return RUN(tests);
+}
