@@ -116,6 +116,22 @@ static int publish(struct mdapl_glue *g, int rank)
     return mpi_errno;
 }
 
+/* How long a waiting rank polls: hardly at all where ranks share cores, since what it waits for
+ * may need the core that it polls on. */
+static void choose_patience(struct mdapl_glue *g, int rank)
+{
+    int here = 0;
+    bool crowded;
+
+    for (int i = 0; i < g->pg->size; i++)
+        here += g->pg->vct[i].node_id == g->pg->vct[rank].node_id;
+    crowded = here > sysconf(_SC_NPROCESSORS_ONLN);
+    if (g->cfg.spin_polls < 0)
+        g->cfg.spin_polls = crowded ? 0 : 2000;
+    if (g->cfg.yield_polls < 0)
+        g->cfg.yield_polls = crowded ? 5 : 200;
+}
+
 static int wire(struct mdapl_glue *g, int rank)
 {
     int rc;
@@ -157,6 +173,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
     if (mdapl_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
+    choose_patience(g, rank);
     mpi_errno = init_handlers(g);
     /* A job of one rank talks to nobody and needs no adapter. */
     if (mpi_errno != MPI_SUCCESS || pg->size == 1)

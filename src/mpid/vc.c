@@ -61,13 +61,13 @@ int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
 /* The VC of a peer that speaks to us, perhaps for the first time. */
 MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
 {
-    MPIDI_VC_t *vc = peer->owner;
+    MPIDI_VC_t *vc = peer->owner ? peer->owner : &mdapl_glue.pg->vct[peer->rank];
 
-    if (vc)
-        return vc;
-    vc = &mdapl_glue.pg->vct[peer->rank];
     vc->ch.peer = peer;
     peer->owner = vc;
+    /* Whom we hear is active: CH3 closes such VCs at the end, with an answer from both sides. */
+    if (vc->state == MPIDI_VC_STATE_INACTIVE)
+        MPIDI_CHANGE_VC_STATE(vc, ACTIVE);
     return vc;
 }
 
@@ -103,7 +103,7 @@ int mdapl_vc_terminate_idle(void)
 /* up->fault: a peer is lost. Its sends have failed already; now its receives do. */
 void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
-    MPIDI_VC_t *vc = mdapl_vc_of(peer);
+    MPIDI_VC_t *vc = &mdapl_glue.pg->vct[peer->rank];
 
     (void)owner, (void)status;
     mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN, "%s", why);
