@@ -242,8 +242,7 @@ static void close_channel(void *state)
     mdapl_ia_close(d->ia);
     mdapl_rndv_fini(d);
     mdapl_pool_fini(&d->items);
-    mdapl_pool_fini(&d->eager);
-    mdapl_pool_fini(&d->held);
+    mdapl_rx_pools_fini(d);
     free(d->peers);
     free(d);
 }

@@ -42,6 +42,7 @@ struct mdapl_dapl {
 
     struct mdapl_vbufs vbufs;
     struct mdapl_pool items, eager, held, reads;
+    struct mdapl_list outlived;  /* bodies that the owner still holds, out of their frames */
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */

@@ -20,6 +20,7 @@ struct eager {
     struct mdapl_rx rx;
     struct mdapl_dpeer *peer;
     char *copy;              /* the body's own memory once it has outlived its frame */
+    struct mdapl_list link;  /* then: on d->outlived, for the end of the channel */
     bool announcing;         /* up->msg is running: it is not freed under its feet */
     bool over;
 };
@@ -34,6 +35,7 @@ struct held {
 
 static void eager_free(struct eager *e)
 {
+    mdapl_list_remove(&e->link);
     free(e->copy);
     mdapl_pool_give(&e->peer->d->eager, e);
 }
@@ -66,6 +68,7 @@ static struct eager *eager_make(struct mdapl_dpeer *peer, const void *body, size
     if (!e)
         return NULL;
     *e = (struct eager){ .rx = { &eager_ops, body, len, len }, .peer = peer };
+    mdapl_list_init(&e->link);
     return e;
 }
 
@@ -77,6 +80,7 @@ static bool eager_outlive(struct eager *e)
         return false;
     memcpy(e->copy, e->rx.data, e->rx.here);
     e->rx.data = e->copy;
+    mdapl_list_append(&e->peer->d->outlived, &e->link);
     return true;
 }
 
@@ -84,6 +88,17 @@ void mdapl_rx_pools_init(struct mdapl_dapl *d)
 {
     mdapl_pool_init(&d->eager, sizeof(struct eager), sizeof(void *), 64, 0);
     mdapl_pool_init(&d->held, sizeof(struct held), sizeof(void *), 64, 0);
+    mdapl_list_init(&d->outlived);
+}
+
+void mdapl_rx_pools_fini(struct mdapl_dapl *d)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_take(&d->outlived)))
+        free(MDAPL_OF(l, struct eager, link)->copy);
+    mdapl_pool_fini(&d->eager);
+    mdapl_pool_fini(&d->held);
 }
 
 /* -- announcing ------------------------------------------------------------------------------------ */

@@ -16,6 +16,8 @@ struct mdapl_dpeer;
 
 /* The pools of bodies and announcements. */
 void mdapl_rx_pools_init(struct mdapl_dapl *d);
+/* Frees them, with the bodies that the owner never finished. */
+void mdapl_rx_pools_fini(struct mdapl_dapl *d);
 
 /* A frame of len bytes has arrived on the peer's connection. */
 void mdapl_rx_frame(struct mdapl_dpeer *peer, const void *frame, size_t len);

@@ -37,10 +37,16 @@ static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
     return w->freed + w->size;
 }
 
-/* Is so much of the window unknown to the peer that it deserves a frame of its own? (half) */
+/*
+ * Is so much of the window unknown to the peer that it deserves a frame of its own? Half of it,
+ * and at least two: the frame that tells takes a slot itself, and with one for one the two ends
+ * would tell each other of nothing but their telling for ever.
+ */
 static inline bool mdapl_rxwin_owes(const struct mdapl_rxwin *w)
 {
-    return mdapl_rxwin_limit(w) - w->told >= (w->size + 1) / 2;
+    uint32_t half = (w->size + 1) / 2;
+
+    return mdapl_rxwin_limit(w) - w->told >= (half > 2 ? half : 2);
 }
 
 /* The limit to put into a frame that leaves now (low 32 bits); remembered as told. */

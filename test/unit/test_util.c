@@ -97,6 +97,14 @@ static void window_owes_from_half(void **state)
     assert_true(mdapl_rxwin_owes(&rx));
     assert_int_equal(mdapl_rxwin_tell(&rx), 6);
     assert_false(mdapl_rxwin_owes(&rx));
+    rx = (struct mdapl_rxwin){ .freed = 1, .told = 2, .size = 2 };
+    assert_false(mdapl_rxwin_owes(&rx));                 /* never one for one */
+    rx.freed = 2;
+    assert_true(mdapl_rxwin_owes(&rx));
+    rx = (struct mdapl_rxwin){ .freed = 7, .told = 16, .size = 16 };
+    assert_false(mdapl_rxwin_owes(&rx));
+    rx.freed = 8;
+    assert_true(mdapl_rxwin_owes(&rx));
 }
 
 static void iov_walks_pieces(void **state)

@@ -1,0 +1,912 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake.h"
+
+#include <dat2/dat_registry.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_OBJECTS = 4096 };
+
+#define ERROR(type) ((DAT_RETURN)(DAT_CLASS_ERROR | (type)))
+
+struct object {
+    DAT_PROVIDER *provider;      /* first: libdat2 looks here */
+    struct object *next;         /* all objects */
+};
+
+struct evd {
+    struct object o;
+    DAT_EVENT *queue;
+    int n, size;
+};
+
+struct ia {
+    struct object o;
+    struct evd *async;
+};
+
+struct lmr {
+    struct object o;
+    uint64_t addr, len;
+    uint32_t key;
+    DAT_MEM_PRIV_FLAGS priv;
+};
+
+struct dto {
+    struct dto *next;
+    DAT_DTO_COOKIE cookie;
+    DAT_DTOS op;
+    DAT_LMR_TRIPLET seg;
+    DAT_RMR_TRIPLET remote;
+    DAT_COMPLETION_FLAGS flags;
+    bool executed;
+};
+
+struct dto_queue {
+    struct dto *first;
+    int n, max;
+};
+
+struct ep {
+    struct object o;
+    struct evd *recv_evd, *req_evd, *conn_evd;
+    DAT_EP_STATE state;
+    struct ep *peer;
+    struct dto_queue recv, req;
+    uint8_t priv[256];
+};
+
+struct psp {
+    struct object o;
+    struct evd *evd;
+    DAT_CONN_QUAL qual;
+};
+
+/* A connection request, from dat_ep_connect to its end. */
+struct cr {
+    struct object o;
+    struct ep *caller;           /* NULL: a stranger, or a caller that has gone */
+    struct cr *next;             /* on f.crs */
+    uint8_t priv[256];
+    int len;
+    bool stranger;
+};
+
+/* Something of connection management that is under way. */
+struct pending {
+    struct pending *next;
+    enum { ARRIVE, TELL } kind;
+    struct cr *cr;               /* ARRIVE */
+    DAT_CONN_QUAL qual;
+    struct ep *ep;               /* TELL */
+    DAT_EVENT_NUMBER number;
+    uint8_t priv[256];
+    int len;
+};
+
+static struct {
+    uint64_t seed, now;
+    struct fake_faults faults;
+    struct fake_limits limits;
+    struct object *objects;
+    struct pending *pending;
+    struct cr *crs;
+    struct lmr *lmr[MAX_OBJECTS];
+    uint32_t gen;
+    unsigned lmrs, calls, executed;
+    int strangers_rejected;
+    uint8_t forged[64];
+    size_t forged_len;
+    DAT_PROVIDER_INFO info;
+} f;
+
+static DAT_PROVIDER table;
+static struct sockaddr_in address;
+
+uint64_t *fake_time(void)
+{
+    return &f.now;
+}
+
+uint64_t fake_random(uint64_t n)
+{
+    f.seed ^= f.seed << 13;
+    f.seed ^= f.seed >> 7;
+    f.seed ^= f.seed << 17;
+    return f.seed % n;
+}
+
+static bool every(unsigned n, unsigned *count)
+{
+    return n && ++*count % n == 0;
+}
+
+/* -- objects ---------------------------------------------------------------------------------------- */
+
+static void *make(size_t size)
+{
+    struct object *o = calloc(1, size);
+
+    if (!o)
+        abort();
+    o->provider = &table;
+    o->next = f.objects;
+    f.objects = o;
+    return o;
+}
+
+static void unmake(void *object)
+{
+    for (struct object **at = &f.objects; *at; at = &(*at)->next)
+        if (*at == object) {
+            *at = (*at)->next;
+            free(object);
+            return;
+        }
+    abort();                     /* freed twice */
+}
+
+static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd_p,
+                          DAT_IA_HANDLE *ia_p)
+{
+    struct ia *ia = make(sizeof(*ia));
+
+    (void)name, (void)qlen;
+    ia->async = make(sizeof(*ia->async));
+    *evd_p = ia->async;
+    *ia_p = ia;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_MASK mask,
+                           DAT_IA_ATTR *attr, DAT_PROVIDER_ATTR_MASK pmask, DAT_PROVIDER_ATTR *prov)
+{
+    (void)ia;
+    if (evd_p)
+        *evd_p = DAT_HANDLE_NULL;
+    if (mask && attr) {
+        memset(attr, 0, sizeof(*attr));
+        attr->ia_address_ptr = (DAT_IA_ADDRESS_PTR)&address;
+        attr->max_dto_per_ep = (DAT_COUNT)f.limits.dtos;
+        attr->max_rdma_read_per_ep_out = attr->max_rdma_read_per_ep_in = (DAT_COUNT)f.limits.reads;
+        attr->max_evd_qlen = 1 << 20;
+        attr->max_lmr_block_size = UINT32_MAX;
+        attr->max_message_size = 1 << 20;
+        attr->max_rdma_size = f.limits.rdma;
+    }
+    if (pmask && prov) {
+        memset((void *)prov, 0, sizeof(*prov));
+        prov->dapl_version_major = 2;
+        prov->max_private_data_size = (DAT_COUNT)f.limits.priv;
+    }
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
+{
+    (void)flags;
+    unmake(((struct ia *)ia)->async);
+    unmake(ia);
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN pz_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE *pz_p)
+{
+    (void)ia;
+    *pz_p = make(sizeof(struct object));
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN simple_free(DAT_HANDLE h)
+{
+    unmake(h);
+    return DAT_SUCCESS;
+}
+
+/* -- events -------------------------------------------------------------------------------------------- */
+
+static void post(struct evd *evd, const DAT_EVENT *event)
+{
+    if (evd->n == evd->size) {
+        evd->size = evd->size ? evd->size * 2 : 16;
+        evd->queue = realloc(evd->queue, (size_t)evd->size * sizeof(*evd->queue));
+        if (!evd->queue)
+            abort();
+    }
+    evd->queue[evd->n++] = *event;
+}
+
+static DAT_RETURN evd_create(DAT_IA_HANDLE ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno,
+                             DAT_EVD_FLAGS flags, DAT_EVD_HANDLE *evd_p)
+{
+    (void)ia, (void)qlen, (void)cno, (void)flags;
+    *evd_p = make(sizeof(struct evd));
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN evd_resize(DAT_EVD_HANDLE evd, DAT_COUNT qlen)
+{
+    (void)evd, (void)qlen;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
+{
+    struct evd *evd = handle;
+
+    if (evd->n == 0)
+        return ERROR(DAT_QUEUE_EMPTY);
+    *event = evd->queue[0];
+    memmove(evd->queue, evd->queue + 1, (size_t)--evd->n * sizeof(*evd->queue));
+    return DAT_SUCCESS;
+}
+
+/* Sleeping lets the world move and the time pass. */
+static DAT_RETURN evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT threshold,
+                           DAT_EVENT *event, DAT_COUNT *more)
+{
+    (void)threshold;
+    *more = 0;
+    fake_step();
+    f.now += (uint64_t)us * 1000;
+    return evd_dequeue(handle, event) == DAT_SUCCESS ? DAT_SUCCESS : ERROR(DAT_TIMEOUT_EXPIRED);
+}
+
+static DAT_RETURN evd_free(DAT_EVD_HANDLE handle)
+{
+    free(((struct evd *)handle)->queue);
+    unmake(handle);
+    return DAT_SUCCESS;
+}
+
+static void complete(struct ep *ep, struct evd *evd, const struct dto *d,
+                     DAT_DTO_COMPLETION_STATUS status, uint64_t len)
+{
+    DAT_EVENT event;
+    DAT_DTO_COMPLETION_EVENT_DATA *e = &event.event_data.dto_completion_event_data;
+
+    memset(&event, 0, sizeof(event));
+    event.event_number = DAT_DTO_COMPLETION_EVENT;
+    e->ep_handle = ep;
+    e->user_cookie = d->cookie;
+    e->status = status;
+    e->transfered_length = (DAT_SEG_LENGTH)len;
+    post(evd, &event);
+}
+
+/* -- memory --------------------------------------------------------------------------------------------- */
+
+static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
+                             DAT_VLEN len, DAT_PZ_HANDLE pz, DAT_MEM_PRIV_FLAGS priv,
+                             DAT_VA_TYPE va, DAT_LMR_HANDLE *lmr_p, DAT_LMR_CONTEXT *local,
+                             DAT_RMR_CONTEXT *key, DAT_VLEN *got_len, DAT_VADDR *got_addr)
+{
+    struct lmr *lmr;
+    uint32_t slot = 0;
+
+    (void)ia, (void)type, (void)pz, (void)va;
+    if (every(f.faults.refuse_lmr, &f.lmrs))
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    while (slot < MAX_OBJECTS && f.lmr[slot])
+        slot++;
+    if (slot == MAX_OBJECTS)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    lmr = make(sizeof(*lmr));
+    *lmr = (struct lmr){ lmr->o, (uint64_t)(uintptr_t)region.for_va, len, ++f.gen << 12 | slot, priv };
+    f.lmr[slot] = lmr;
+    *lmr_p = lmr;
+    *local = *key = lmr->key;
+    *got_len = len;
+    *got_addr = lmr->addr;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN lmr_free(DAT_LMR_HANDLE handle)
+{
+    struct lmr *lmr = handle;
+
+    f.lmr[lmr->key % MAX_OBJECTS] = NULL;
+    unmake(lmr);
+    return DAT_SUCCESS;
+}
+
+/* The memory of a description, NULL when it is not registered so. */
+static void *memory(uint64_t addr, uint64_t len, uint32_t key, DAT_MEM_PRIV_FLAGS priv)
+{
+    struct lmr *lmr = f.lmr[key % MAX_OBJECTS];
+
+    if (!lmr || lmr->key != key || addr < lmr->addr || addr + len > lmr->addr + lmr->len
+        || (lmr->priv & priv) != priv)
+        return NULL;
+    return (void *)(uintptr_t)addr;
+}
+
+static void *local(const DAT_LMR_TRIPLET *seg, uint64_t len)
+{
+    void *p = memory(seg->virtual_address, len, seg->lmr_context, 0);
+
+    if (!p)
+        abort();                 /* the device uses memory that it has not registered */
+    return p;
+}
+
+/* -- endpoints --------------------------------------------------------------------------------------------- */
+
+static DAT_RETURN ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
+                            DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn, const DAT_EP_ATTR *attr,
+                            DAT_EP_HANDLE *ep_p)
+{
+    struct ep *ep = make(sizeof(*ep));
+
+    (void)ia, (void)pz;
+    ep->recv_evd = recv;
+    ep->req_evd = req;
+    ep->conn_evd = conn;
+    ep->state = DAT_EP_STATE_UNCONNECTED;
+    ep->recv.max = attr->max_recv_dtos;
+    ep->req.max = attr->max_request_dtos;
+    *ep_p = ep;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN queue(struct dto_queue *q, DAT_DTOS op, const DAT_LMR_TRIPLET *seg,
+                        DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                        DAT_COMPLETION_FLAGS flags)
+{
+    struct dto *d = calloc(1, sizeof(*d)), **at = &q->first;
+
+    if (!d || q->n == q->max) {
+        free(d);
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    }
+    *d = (struct dto){ .cookie = cookie, .op = op, .seg = *seg, .flags = flags };
+    if (remote)
+        d->remote = *remote;
+    while (*at)
+        at = &(*at)->next;
+    *at = d;
+    q->n++;
+    return DAT_SUCCESS;
+}
+
+static void pop(struct dto_queue *q)
+{
+    struct dto *d = q->first;
+
+    q->first = d->next;
+    q->n--;
+    free(d);
+}
+
+static void flush(struct ep *ep)
+{
+    for (; ep->req.first; pop(&ep->req))
+        complete(ep, ep->req_evd, ep->req.first, DAT_DTO_ERR_FLUSHED, 0);
+    for (; ep->recv.first; pop(&ep->recv))
+        complete(ep, ep->recv_evd, ep->recv.first, DAT_DTO_ERR_FLUSHED, 0);
+}
+
+static void drop_pending(const struct ep *ep)
+{
+    struct pending **at = &f.pending;
+
+    for (struct cr *cr = f.crs; cr; cr = cr->next)
+        if (cr->caller == ep)
+            cr->caller = NULL;
+    while (*at) {
+        struct pending *p = *at;
+
+        if (p->kind == TELL && p->ep == ep) {
+            *at = p->next;
+            free(p);
+        } else {
+            at = &p->next;
+        }
+    }
+}
+
+static void tell(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv, int len)
+{
+    struct pending *p = calloc(1, sizeof(*p)), **at = &f.pending;
+
+    if (!p)
+        abort();
+    p->kind = TELL;
+    p->ep = ep;
+    p->number = number;
+    p->len = len;
+    if (len > 0)
+        memcpy(p->priv, priv, (size_t)len);
+    while (*at)
+        at = &(*at)->next;
+    *at = p;
+}
+
+/* The connection of an EP ends: the other end hears it, both flush. */
+static void end(struct ep *ep, DAT_EVENT_NUMBER number)
+{
+    struct ep *peer = ep->peer;
+
+    ep->peer = NULL;
+    ep->state = DAT_EP_STATE_DISCONNECTED;
+    flush(ep);
+    tell(ep, number, NULL, 0);
+    if (peer) {
+        peer->peer = NULL;
+        peer->state = DAT_EP_STATE_DISCONNECTED;
+        flush(peer);
+        tell(peer, number, NULL, 0);
+    }
+}
+
+static DAT_RETURN ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
+{
+    struct ep *ep = handle;
+
+    (void)flags;
+    if (ep->state != DAT_EP_STATE_UNCONNECTED && ep->state != DAT_EP_STATE_DISCONNECTED) {
+        drop_pending(ep);
+        end(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN ep_reset(DAT_EP_HANDLE handle)
+{
+    struct ep *ep = handle;
+
+    flush(ep);
+    ep->state = DAT_EP_STATE_UNCONNECTED;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN ep_free(DAT_EP_HANDLE handle)
+{
+    struct ep *ep = handle;
+
+    ep_disconnect(ep, DAT_CLOSE_ABRUPT_FLAG);
+    drop_pending(ep);
+    flush(ep);
+    unmake(ep);
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN ep_get_status(DAT_EP_HANDLE handle, DAT_EP_STATE *state, DAT_BOOLEAN *recv_idle,
+                                DAT_BOOLEAN *req_idle)
+{
+    struct ep *ep = handle;
+
+    *state = ep->state;
+    *recv_idle = ep->recv.n == 0;
+    *req_idle = ep->req.n == 0;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN post_request(DAT_EP_HANDLE handle, DAT_DTOS op, const DAT_LMR_TRIPLET *seg,
+                               DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                               DAT_COMPLETION_FLAGS flags)
+{
+    struct ep *ep = handle;
+    DAT_RETURN ret;
+
+    local(seg, seg->segment_length);
+    if (ep->state != DAT_EP_STATE_CONNECTED && ep->state != DAT_EP_STATE_DISCONNECTED)
+        return ERROR(DAT_INVALID_STATE);
+    ret = queue(&ep->req, op, seg, cookie, remote, flags);
+    if (ret == DAT_SUCCESS && ep->state == DAT_EP_STATE_DISCONNECTED)
+        flush(ep);
+    return ret;
+}
+
+static DAT_RETURN ep_post_send(DAT_EP_HANDLE ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                               DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    return n == 1 ? post_request(ep, DAT_DTO_SEND, seg, cookie, NULL, flags)
+                  : ERROR(DAT_INVALID_PARAMETER);
+}
+
+static DAT_RETURN ep_post_read(DAT_EP_HANDLE ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                               DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                               DAT_COMPLETION_FLAGS flags)
+{
+    if (n != 1 || seg->segment_length > f.limits.rdma
+        || seg->segment_length != remote->segment_length)
+        return ERROR(DAT_INVALID_PARAMETER);
+    return post_request(ep, DAT_DTO_RDMA_READ, seg, cookie, remote, flags);
+}
+
+static DAT_RETURN ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                               DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct ep *ep = handle;
+    DAT_RETURN ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
+                            : ERROR(DAT_INVALID_PARAMETER);
+
+    if (ret == DAT_SUCCESS && ep->state == DAT_EP_STATE_DISCONNECTED)
+        flush(ep);
+    return ret;
+}
+
+static struct cr *cr_make(struct ep *caller, const void *priv, int len)
+{
+    struct cr *cr = make(sizeof(*cr));
+
+    cr->caller = caller;
+    cr->stranger = !caller;
+    cr->len = len;
+    memcpy(cr->priv, priv, (size_t)len);
+    cr->next = f.crs;
+    f.crs = cr;
+    return cr;
+}
+
+static void cr_unmake(struct cr *cr)
+{
+    struct cr **at = &f.crs;
+
+    while (*at != cr)
+        at = &(*at)->next;
+    *at = cr->next;
+    unmake(cr);
+}
+
+/* -- connecting ------------------------------------------------------------------------------------------------ */
+
+/* PSPs are told from other objects by this list. */
+static struct psp *psps[64];
+
+static struct psp *find_psp(DAT_CONN_QUAL qual)
+{
+    for (int i = 0; i < 64; i++)
+        if (psps[i] && psps[i]->qual == qual)
+            return psps[i];
+    return NULL;
+}
+
+static DAT_RETURN psp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qual, DAT_EVD_HANDLE evd,
+                             DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *psp_p)
+{
+    struct psp *psp;
+    int i = 0;
+
+    (void)ia, (void)flags;
+    if (find_psp(qual))
+        return ERROR(DAT_CONN_QUAL_IN_USE);
+    psp = make(sizeof(*psp));
+    psp->evd = evd;
+    psp->qual = qual;
+    while (psps[i])
+        i++;
+    psps[i] = psp;
+    *psp_p = psp;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN psp_free(DAT_PSP_HANDLE handle)
+{
+    for (int i = 0; i < 64; i++)
+        if ((void *)psps[i] == handle)
+            psps[i] = NULL;
+    unmake(handle);
+    return DAT_SUCCESS;
+}
+
+static void arrive_later(struct cr *cr, DAT_CONN_QUAL qual)
+{
+    struct pending *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        abort();
+    p->kind = ARRIVE;
+    p->cr = cr;
+    p->qual = qual;
+    p->next = f.pending;
+    f.pending = p;
+}
+
+static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CONN_QUAL qual,
+                             DAT_TIMEOUT us, DAT_COUNT len, const DAT_PVOID priv, DAT_QOS qos,
+                             DAT_CONNECT_FLAGS flags)
+{
+    struct ep *ep = handle;
+
+    (void)to, (void)us, (void)qos, (void)flags;
+    if (ep->state != DAT_EP_STATE_UNCONNECTED || (uint32_t)len > f.limits.priv)
+        return ERROR(DAT_INVALID_STATE);
+    ep->state = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+    f.calls++;
+    if (f.faults.time_out_cr && f.calls % f.faults.time_out_cr == 0) {
+        tell(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
+        return DAT_SUCCESS;
+    }
+    if (f.faults.reject_cr && f.calls % f.faults.reject_cr == 0) {
+        tell(ep, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, NULL, 0);
+        return DAT_SUCCESS;
+    }
+    arrive_later(cr_make(ep, priv, len), qual);
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN cr_query(DAT_CR_HANDLE handle, DAT_CR_PARAM_MASK mask, DAT_CR_PARAM *param)
+{
+    struct cr *cr = handle;
+
+    (void)mask;
+    memset(param, 0, sizeof(*param));
+    param->private_data = cr->len ? cr->priv : NULL;
+    param->private_data_size = cr->len;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_COUNT len,
+                            const DAT_PVOID priv)
+{
+    struct cr *cr = handle;
+    struct ep *ep = ep_handle, *caller = cr->caller;
+
+    cr_unmake(cr);
+    if (!caller || caller->state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING) {
+        ep->state = DAT_EP_STATE_DISCONNECTED;
+        tell(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
+        return DAT_SUCCESS;
+    }
+    caller->peer = ep;
+    ep->peer = caller;
+    ep->state = caller->state = DAT_EP_STATE_CONNECTED;
+    tell(caller, DAT_CONNECTION_EVENT_ESTABLISHED, priv, len);
+    tell(ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN cr_reject(DAT_CR_HANDLE handle, DAT_COUNT len, const DAT_PVOID priv)
+{
+    struct cr *cr = handle;
+    struct ep *caller = cr->caller;
+
+    (void)len, (void)priv;
+    f.strangers_rejected += cr->stranger;
+    cr_unmake(cr);
+    if (caller && caller->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
+        tell(caller, DAT_CONNECTION_EVENT_PEER_REJECTED, NULL, 0);
+    return DAT_SUCCESS;
+}
+
+bool fake_stranger(int nth, const void *priv, size_t len)
+{
+    for (int i = 0; i < 64; i++) {
+        if (!psps[i] || nth-- > 0)
+            continue;
+        arrive_later(cr_make(NULL, priv, (int)len), psps[i]->qual);
+        return true;
+    }
+    return false;
+}
+
+int fake_strangers_rejected(void)
+{
+    return f.strangers_rejected;
+}
+
+void fake_forge(const void *bytes, size_t len)
+{
+    memcpy(f.forged, bytes, len);
+    f.forged_len = len;
+}
+
+/* -- what happens --------------------------------------------------------------------------------------------- */
+
+static void happen_pending(struct pending *p)
+{
+    DAT_EVENT event;
+
+    memset(&event, 0, sizeof(event));
+    if (p->kind == ARRIVE) {
+        struct psp *psp = find_psp(p->qual);
+
+        if (!psp) {
+            cr_reject(p->cr, 0, NULL);
+            return;
+        }
+        event.event_number = DAT_CONNECTION_REQUEST_EVENT;
+        event.event_data.cr_arrival_event_data.cr_handle = p->cr;
+        post(psp->evd, &event);
+        return;
+    }
+    if (p->number != DAT_CONNECTION_EVENT_ESTABLISHED)
+        p->ep->state = DAT_EP_STATE_DISCONNECTED;
+    event.event_number = p->number;
+    event.event_data.connect_event_data.ep_handle = p->ep;
+    memcpy(p->ep->priv, p->priv, sizeof(p->priv));
+    event.event_data.connect_event_data.private_data = p->len ? p->ep->priv : NULL;
+    event.event_data.connect_event_data.private_data_size = p->len;
+    post(p->ep->conn_evd, &event);
+}
+
+static bool execute_send(struct ep *ep, struct dto *d)
+{
+    struct dto *to = ep->peer->recv.first;
+    uint64_t len = d->seg.segment_length;
+
+    if (!to)
+        return false;            /* receiver not ready */
+    if (len > to->seg.segment_length)
+        abort();                 /* a frame longer than its receive */
+    memcpy(local(&to->seg, len), local(&d->seg, len), len);
+    if (f.forged_len > 0) {
+        memcpy(local(&to->seg, len), f.forged, f.forged_len);
+        len = f.forged_len;
+        f.forged_len = 0;
+    }
+    complete(ep->peer, ep->peer->recv_evd, to, DAT_DTO_SUCCESS, len);
+    pop(&ep->peer->recv);
+    return true;
+}
+
+static bool execute(struct ep *ep, struct dto *d)
+{
+    uint64_t len = d->seg.segment_length;
+    void *from;
+
+    if (d->op == DAT_DTO_SEND)
+        return execute_send(ep, d);
+    from = memory(d->remote.virtual_address, len, d->remote.rmr_context,
+                  DAT_MEM_PRIV_REMOTE_READ_FLAG);
+    if (!from)
+        abort();                 /* reads what the peer has not offered, or not any more */
+    memcpy(local(&d->seg, len), from, len);
+    return true;
+}
+
+/* The oldest request that has not been executed. */
+static struct dto *to_execute(struct ep *ep)
+{
+    struct dto *d = ep->req.first;
+
+    while (d && d->executed)
+        d = d->next;
+    return d;
+}
+
+/* Moves one EP: executes a request, or completes one that has been executed. */
+static bool move_ep(struct ep *ep)
+{
+    struct dto *d = to_execute(ep);
+    bool can_complete = ep->req.first && ep->req.first->executed;
+
+    if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
+        return false;
+    if (d && (!can_complete || fake_random(2)) && execute(ep, d)) {
+        d->executed = true;
+        if (f.faults.break_after && ++f.executed == f.faults.break_after)
+            end(ep, DAT_CONNECTION_EVENT_BROKEN);
+        return true;
+    }
+    if (!can_complete)
+        return false;
+    complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS, ep->req.first->seg.segment_length);
+    pop(&ep->req);
+    return true;
+}
+
+static struct ep *eps[256];
+
+static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
+                                   DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
+                                   const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
+{
+    int i = 0;
+
+    while (i < 256 && eps[i])
+        i++;
+    if (i == 256)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    ep_create(ia, pz, recv, req, conn, attr, ep_p);
+    eps[i] = *ep_p;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN ep_free_listed(DAT_EP_HANDLE handle)
+{
+    for (int i = 0; i < 256; i++)
+        if ((void *)eps[i] == handle)
+            eps[i] = NULL;
+    return ep_free(handle);
+}
+
+/* What one connection is told comes in order; whom is chosen. */
+static bool move_pending(void)
+{
+    struct pending **at = &f.pending, *p;
+    uint64_t n = 0, pick;
+
+    for (p = f.pending; p; p = p->next)
+        n++;
+    if (n == 0)
+        return false;
+    pick = fake_random(n);
+    while (pick-- > 0)
+        at = &(*at)->next;
+    p = *at;
+    if (p->kind == TELL)
+        for (at = &f.pending; (*at)->kind != TELL || (*at)->ep != p->ep; at = &(*at)->next)
+            ;
+    p = *at;
+    *at = p->next;
+    happen_pending(p);
+    free(p);
+    return true;
+}
+
+bool fake_step(void)
+{
+    uint64_t first = fake_random(256);
+
+    f.now += 1000 + fake_random(1000);
+    if (fake_random(3) == 0 && move_pending())
+        return true;
+    for (uint64_t i = 0; i < 256; i++) {
+        struct ep *ep = eps[(first + i) % 256];
+
+        if (ep && move_ep(ep))
+            return true;
+    }
+    return move_pending();
+}
+
+/* -- starting and ending --------------------------------------------------------------------------------------- */
+
+static DAT_PROVIDER table = {
+    .device_name = "fake",
+    .ia_open_func = ia_open, .ia_query_func = ia_query, .ia_close_func = ia_close,
+    .pz_create_func = pz_create, .pz_free_func = simple_free,
+    .evd_create_func = evd_create, .evd_resize_func = evd_resize, .evd_wait_func = evd_wait,
+    .evd_dequeue_func = evd_dequeue, .evd_free_func = evd_free,
+    .lmr_create_func = lmr_create, .lmr_free_func = lmr_free,
+    .psp_create_func = psp_create, .psp_free_func = psp_free,
+    .cr_query_func = cr_query, .cr_accept_func = cr_accept, .cr_reject_func = cr_reject,
+    .ep_create_func = ep_create_listed, .ep_free_func = ep_free_listed,
+    .ep_connect_func = ep_connect, .ep_disconnect_func = ep_disconnect, .ep_reset_func = ep_reset,
+    .ep_get_status_func = ep_get_status, .ep_post_send_func = ep_post_send,
+    .ep_post_recv_func = ep_post_recv, .ep_post_rdma_read_func = ep_post_read,
+};
+
+void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits)
+{
+    static const struct fake_limits usual = { 128, 4, 56, 1 << 20 };
+
+    memset(&f, 0, sizeof(f));
+    f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    for (int i = 0; i < 8; i++)
+        fake_random(2);
+    if (faults)
+        f.faults = *faults;
+    f.limits = limits ? *limits : usual;
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    f.info = (DAT_PROVIDER_INFO){ .ia_name = "fake", .dapl_version_major = 2 };
+    dat_registry_add_provider(&table, &f.info);
+}
+
+int fake_stop(void)
+{
+    int left = 0;
+
+    dat_registry_remove_provider(&table, &f.info);
+    while (f.pending) {
+        struct pending *p = f.pending;
+
+        f.pending = p->next;
+        if (p->kind == ARRIVE)
+            cr_unmake(p->cr);
+        free(p);
+    }
+    while (f.objects) {
+        struct object *o = f.objects;
+
+        f.objects = o->next;
+        free(o);
+        left++;
+    }
+    return left;
+}

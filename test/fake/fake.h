@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_TEST_FAKE_H
+#define MDAPL_TEST_FAKE_H
+/*
+ * A DAT 2.0 provider inside the test's own process. Nothing happens by itself: what has been
+ * posted waits until fake_step() picks, by a seeded choice among all that DAT allows to happen
+ * next, one thing to happen. Requests of one EP are executed and completed in their order; between
+ * EPs, and between connection events and transfers, any order is possible. Time is a variable.
+ *
+ * It registers itself with libdat2, so that src/dapl runs on it through the ordinary dat_ calls.
+ * One fake exists at a time.
+ */
+#include <dat2/udat.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What goes wrong: every so many times, 0 never. */
+struct fake_faults {
+    unsigned refuse_lmr;         /* dat_lmr_create fails */
+    unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
+    unsigned time_out_cr;        /* a request is lost: the caller times out */
+    unsigned break_after;        /* after so many executed requests, once: that EP breaks */
+};
+
+struct fake_limits {
+    uint32_t dtos, reads, priv;
+    uint32_t rdma;               /* bytes of one RDMA transfer */
+};
+
+/* Starts the fake under the IA name "fake". */
+void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits);
+/* Ends it. Returns how many DAT objects had not been freed. */
+int fake_stop(void);
+/* One thing happens; false: nothing can. */
+bool fake_step(void);
+/* The clock, in ns, for mdapl_clock_manual(); steps move it a little. */
+uint64_t *fake_time(void);
+/* A number below n, from the same seed. */
+uint64_t fake_random(uint64_t n);
+/* A request of a stranger arrives at the n-th PSP, with this private data. */
+bool fake_stranger(int nth_psp, const void *priv, size_t len);
+/* How many requests strangers have had rejected. */
+int fake_strangers_rejected(void);
+/* Overwrites the payload of the next executed send with these bytes. */
+void fake_forge(const void *bytes, size_t len);
+
+#endif
