@@ -721,13 +721,19 @@ DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_
                                   DAT_COUNT size, const DAT_PVOID priv, DAT_QOS qos)
 {
     struct softdat_ep *of = softdat_get(like, DAT_HANDLE_TYPE_EP);
+    struct sockaddr_in to;
+    DAT_CONN_QUAL qual;
 
     if (!of)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
-    if (of->state != DAT_EP_STATE_CONNECTED || of->remote_qual == 0)
+    softdat_lock(of->h.ia);
+    to = of->remote;
+    qual = of->state == DAT_EP_STATE_CONNECTED ? of->remote_qual : 0;
+    softdat_unlock(of->h.ia);
+    if (qual == 0)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
-    return softdat_ep_connect(handle, (DAT_IA_ADDRESS_PTR)&of->remote, of->remote_qual, us, size,
-                              priv, qos, DAT_CONNECT_DEFAULT_FLAG);
+    return softdat_ep_connect(handle, (DAT_IA_ADDRESS_PTR)&to, qual, us, size, priv, qos,
+                              DAT_CONNECT_DEFAULT_FLAG);
 }
 
 /* -- frames of connection management ------------------------------------------------------------------------------------ */

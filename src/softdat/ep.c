@@ -257,10 +257,12 @@ DAT_RETURN softdat_ep_free(DAT_EP_HANDLE handle)
 
     if (!ep)
         return bad_ep;
-    if (ep->state == DAT_EP_STATE_RESERVED)
-        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_RESERVED);
     ia = ep->h.ia;
     softdat_lock(ia);
+    if (ep->state == DAT_EP_STATE_RESERVED) {
+        softdat_unlock(ia);
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_RESERVED);
+    }
     if (ep->conn)
         softdat_conn_leave(ep->conn, true);
     flush(ep);
@@ -295,6 +297,7 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     if (!p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     memset(p, 0, sizeof(*p));
+    softdat_lock(ep->h.ia);
     p->ia_handle = ep->h.ia;
     p->ep_state = ep->state;
     p->local_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ep->h.ia->cfg.addr;
@@ -305,6 +308,7 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     p->request_evd_handle = ep->req_evd;
     p->connect_evd_handle = ep->conn_evd;
     p->ep_attr = ep->attr;
+    softdat_unlock(ep->h.ia);
     return DAT_SUCCESS;
 }
 
@@ -393,10 +397,12 @@ DAT_RETURN softdat_ep_recv_query(DAT_EP_HANDLE handle, DAT_COUNT *allocated, DAT
 
     if (!ep)
         return bad_ep;
+    softdat_lock(ep->h.ia);
     if (allocated)
         *allocated = (DAT_COUNT)ep->recv.count;
     if (span)
         *span = (DAT_COUNT)ep->recv.count;
+    softdat_unlock(ep->h.ia);
     return DAT_SUCCESS;
 }
 

@@ -326,6 +326,9 @@ static void take(struct softdat_evd *evd, DAT_EVENT *event)
     atomic_fetch_sub_explicit(&evd->count, 1, memory_order_release);
 }
 
+/* Bare, without the error class: clients (dtest -p) compare the whole value, as dapl returns it. */
+static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
+
 /* Looks at the sockets, but not more often than is of use, nor when the helper does so now. */
 static void look(struct softdat_ia *ia)
 {
@@ -352,13 +355,13 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     if (atomic_load_explicit(&evd->count, memory_order_acquire) == 0) {
         look(evd->h.ia);
         if (atomic_load_explicit(&evd->count, memory_order_acquire) == 0)
-            return DAT_ERROR(DAT_QUEUE_EMPTY, DAT_NO_SUBTYPE);
+            return queue_empty;
     }
     softdat_lock(evd->h.ia);
     if (atomic_load(&evd->count) > 0)
         take(evd, event);
     else
-        ret = DAT_ERROR(DAT_QUEUE_EMPTY, DAT_NO_SUBTYPE);
+        ret = queue_empty;
     softdat_unlock(evd->h.ia);
     return ret;
 }

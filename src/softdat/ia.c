@@ -266,11 +266,13 @@ static DAT_RETURN reject(DAT_HANDLE cr)
 static bool in_use(struct softdat_ia *ia)
 {
     struct softdat_list *l;
+    bool found = false;
 
-    for (l = ia->handles.next; l != &ia->handles; l = l->next)
-        if ((void *)SOFTDAT_OF(l, struct softdat_handle, link) != (void *)ia->async_evd)
-            return true;
-    return false;
+    softdat_lock(ia);
+    for (l = ia->handles.next; l != &ia->handles && !found; l = l->next)
+        found = (void *)SOFTDAT_OF(l, struct softdat_handle, link) != (void *)ia->async_evd;
+    softdat_unlock(ia);
+    return found;
 }
 
 DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)

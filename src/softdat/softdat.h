@@ -292,7 +292,7 @@ struct softdat_ia {
     _Atomic bool stopping;
     _Atomic uint64_t last_call;  /* when the application last polled, ns */
     _Atomic int waiters;         /* threads that sleep in a wait: they make progress themselves */
-    uint64_t next_deadline;
+    _Atomic uint64_t next_deadline;   /* of all connections; a sleeper reads it without the lock */
 };
 
 /* provider.c */
