@@ -35,7 +35,7 @@ static struct mdapl_log *log_of(const struct mdapl_dpeer *peer)
 
 static void run(struct mdapl_dpeer *peer, enum mdapl_cm_event event, const struct step *s);
 
-/* -- the hello ----------------------------------------------------------------------------------- */
+/* -- the hello -------------------------------------------------------------------------------- */
 
 static void put_hello(const struct mdapl_dpeer *peer, uint8_t flags,
                       uint8_t out[MDAPL_HELLO_BYTES])
@@ -59,7 +59,7 @@ static enum mdapl_hello_verdict get_hello(const struct mdapl_dapl *d, const void
                            (uint32_t)job->size);
 }
 
-/* -- actions --------------------------------------------------------------------------------------- */
+/* -- actions ---------------------------------------------------------------------------------- */
 
 static void drop_ep(struct mdapl_dpeer *peer)
 {
@@ -198,7 +198,7 @@ static void (*const act[])(struct mdapl_dpeer *, const struct step *) = {
     [MDAPL_CM_DO_CLOSE] = do_close,
 };
 
-/* -- the one place that changes the state ------------------------------------------------------------- */
+/* -- the one place that changes the state ----------------------------------------------------- */
 
 static bool connecting(enum mdapl_cm_state s)
 {
@@ -232,7 +232,7 @@ static void run(struct mdapl_dpeer *peer, enum mdapl_cm_event event, const struc
         act[move.action](peer, s);
 }
 
-/* -- requests that arrive --------------------------------------------------------------------------- */
+/* -- requests that arrive --------------------------------------------------------------------- */
 
 static void refuse_stranger(struct mdapl_dapl *d, DAT_CR_HANDLE cr, const char *why)
 {
@@ -270,7 +270,7 @@ static void on_cr(void *arg, DAT_CR_HANDLE cr)
         &(struct step){ .cr = cr });
 }
 
-/* -- connection events ------------------------------------------------------------------------------- */
+/* -- connection events ------------------------------------------------------------------------ */
 
 static const struct {
     DAT_EVENT_NUMBER number;
@@ -355,7 +355,7 @@ struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d)
     return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = on_async, .arg = d };
 }
 
-/* -- from inside the channel ---------------------------------------------------------------------------- */
+/* -- from inside the channel ------------------------------------------------------------------ */
 
 static void retry_fired(struct mdapl_timer *t)
 {

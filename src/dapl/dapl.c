@@ -26,7 +26,7 @@ enum {
     CONNECTING_US = 100,         /* longest sleep while connections are being made */
 };
 
-/* -- opening ---------------------------------------------------------------------------------------- */
+/* -- opening ---------------------------------------------------------------------------------- */
 
 static uint32_t least32(uint32_t a, uint32_t b)
 {
@@ -126,7 +126,7 @@ static int wire(void *state)
     return mdapl_wireup_run(state);
 }
 
-/* -- running ------------------------------------------------------------------------------------------ */
+/* -- running ---------------------------------------------------------------------------------- */
 
 static int work(struct mdapl_dapl *d)
 {
@@ -213,7 +213,7 @@ static bool idle(struct mdapl_peer *base)
                && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
 }
 
-/* -- closing -------------------------------------------------------------------------------------------- */
+/* -- closing ---------------------------------------------------------------------------------- */
 
 /* Waits until the adapter has given back all that was posted, in bounded time. */
 static void flush_closing(struct mdapl_dapl *d)
@@ -257,7 +257,7 @@ static void describe(void *state, char *buf, size_t len)
              rndv[d->ia->max.reads ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
 }
 
-/* -- the channel's table of calls -------------------------------------------------------------------------- */
+/* -- the channel's table of calls ------------------------------------------------------------- */
 
 const struct mdapl_channel mdapl_dapl_channel = {
     .name = "dapl",

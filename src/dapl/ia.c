@@ -42,7 +42,7 @@ static const char *dat_conf(void)
     return file ? file : "/etc/dat.conf";
 }
 
-/* -- which adapter --------------------------------------------------------------------------- */
+/* -- which adapter ---------------------------------------------------------------------------- */
 
 /* The names in dat.conf, in its order. Returns how many. */
 static int registry_names(char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
@@ -145,7 +145,7 @@ static int query(struct mdapl_ia *ia)
     return 0;
 }
 
-/* -- its objects ------------------------------------------------------------------------------- */
+/* -- its objects ------------------------------------------------------------------------------ */
 
 static int psp_create(struct mdapl_ia *ia)
 {

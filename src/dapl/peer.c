@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- business cards: "dapl:<address in hex>:<qualifier>:<host>" ------------------------------------ */
+/* -- business cards: "dapl:<address in hex>:<qualifier>:<host>" ------------------------------- */
 
 static const char card_tag[] = "dapl:";
 
@@ -69,7 +69,7 @@ static bool card_get(const char *card, struct mdapl_cm *cm)
     return true;
 }
 
-/* -- making and freeing -------------------------------------------------------------------------- */
+/* -- making and freeing ----------------------------------------------------------------------- */
 
 int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p)
 {
@@ -107,7 +107,7 @@ void mdapl_dpeer_free(struct mdapl_dpeer *peer)
     free(peer);
 }
 
-/* -- work ------------------------------------------------------------------------------------------ */
+/* -- work ------------------------------------------------------------------------------------- */
 
 void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
 {
@@ -136,7 +136,7 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
     return n;
 }
 
-/* -- the end ---------------------------------------------------------------------------------------- */
+/* -- the end ---------------------------------------------------------------------------------- */
 
 void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...)
 {

@@ -65,7 +65,7 @@ void mdapl_rndv_init(struct mdapl_dapl *d)
     mdapl_pool_init(&d->reads, sizeof(struct fetch), sizeof(void *), 64, 0);
 }
 
-/* -- sending ----------------------------------------------------------------------------------- */
+/* -- sending ---------------------------------------------------------------------------------- */
 
 static void tx_release(struct mdapl_rndv_tx *tx)
 {
@@ -213,7 +213,7 @@ bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin)
     return true;
 }
 
-/* -- receiving: the read in progress -------------------------------------------------------------- */
+/* -- receiving: the read in progress ---------------------------------------------------------- */
 
 static void dst_release(struct rndv_rx *r)
 {
@@ -384,7 +384,7 @@ int mdapl_rndv_flush(struct mdapl_dpeer *peer)
     return n;
 }
 
-/* -- receiving: what the owner calls ---------------------------------------------------------------- */
+/* -- receiving: what the owner calls ---------------------------------------------------------- */
 
 static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
 {
@@ -485,7 +485,7 @@ static const struct mdapl_rx_ops rndv_ops = {
     .read = rndv_read, .drop = rndv_drop, .finish = rndv_drop
 };
 
-/* -- receiving: frames -------------------------------------------------------------------------------- */
+/* -- receiving: frames ------------------------------------------------------------------------ */
 
 bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, const void *hdr,
                        size_t hdr_len)
@@ -526,7 +526,7 @@ bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
     return true;
 }
 
-/* -- a lost peer ----------------------------------------------------------------------------------------- */
+/* -- a lost peer ------------------------------------------------------------------------------ */
 
 /* The next body that has not been failed yet: op->done may drop any of them. */
 static struct rndv_rx *unfailed(struct mdapl_dpeer *peer)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- bodies that came inside their frame --------------------------------------------------------- */
+/* -- bodies that came inside their frame ------------------------------------------------------ */
 
 struct eager {
     struct mdapl_rx rx;
@@ -101,7 +101,7 @@ void mdapl_rx_pools_fini(struct mdapl_dapl *d)
     mdapl_pool_fini(&d->held);
 }
 
-/* -- announcing ------------------------------------------------------------------------------------ */
+/* -- announcing ------------------------------------------------------------------------------- */
 
 static bool must_hold(const struct mdapl_dpeer *peer)
 {
@@ -177,7 +177,7 @@ void mdapl_rx_over(struct mdapl_dpeer *peer, struct mdapl_rx *rx)
         mdapl_dpeer_wake(peer);
 }
 
-/* -- acknowledgement --------------------------------------------------------------------------------- */
+/* -- acknowledgement -------------------------------------------------------------------------- */
 
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
 {
@@ -207,7 +207,7 @@ static void owe(struct mdapl_dpeer *peer, size_t bytes)
     mdapl_list_append(&peer->d->owing, &peer->owing);
 }
 
-/* -- frames: one function per type; false: the content is impossible ----------------------------------- */
+/* -- frames: one function per type; false: the content is impossible -------------------------- */
 
 static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {

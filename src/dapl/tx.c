@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- one frame ------------------------------------------------------------------------------- */
+/* -- one frame -------------------------------------------------------------------------------- */
 
 bool mdapl_tx_may_leave(struct mdapl_dpeer *peer)
 {
@@ -60,7 +60,7 @@ static void leave(struct mdapl_dpeer *peer, struct mdapl_vbuf *b, struct mdapl_f
     mdapl_sr_send(peer, b);
 }
 
-/* -- filling: one function per frame type ------------------------------------------------------ */
+/* -- filling: one function per frame type ----------------------------------------------------- */
 
 static uint8_t *frame_envelope(struct mdapl_vbuf *b, const struct mdapl_item *it)
 {
@@ -124,7 +124,7 @@ static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_
     [MDAPL_FRAME_FIN] = fill_fin,
 };
 
-/* -- items ------------------------------------------------------------------------------------- */
+/* -- items ------------------------------------------------------------------------------------ */
 
 struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
 {
@@ -164,7 +164,7 @@ static struct mdapl_item *first_item(struct mdapl_dpeer *peer)
     return l ? MDAPL_OF(l, struct mdapl_item, link) : NULL;
 }
 
-/* -- sending ----------------------------------------------------------------------------------- */
+/* -- sending ---------------------------------------------------------------------------------- */
 
 static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
                      struct mdapl_op *op)
@@ -303,7 +303,7 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
     return n;
 }
 
-/* -- acknowledgement ----------------------------------------------------------------------------- */
+/* -- acknowledgement -------------------------------------------------------------------------- */
 
 bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
 {

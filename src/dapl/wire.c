@@ -43,7 +43,7 @@ static uint64_t get64(const uint8_t *p)
     return get32(p) | (uint64_t)get32(p + 4) << 32;
 }
 
-/* -- hello ------------------------------------------------------------------------------------- */
+/* -- hello ------------------------------------------------------------------------------------ */
 
 enum { HELLO_MAC_AT = 32 };
 
@@ -103,7 +103,7 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
     return text[v];
 }
 
-/* -- frames ------------------------------------------------------------------------------------ */
+/* -- frames ----------------------------------------------------------------------------------- */
 
 /* Which lengths a type may have behind the header. */
 static const struct {
@@ -148,7 +148,7 @@ bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
            && (uint64_t)MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len == len;
 }
 
-/* -- bodies ------------------------------------------------------------------------------------ */
+/* -- bodies ----------------------------------------------------------------------------------- */
 
 size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out)
 {

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* -- hello: private data of a connection request and of its acceptance -------------------------- */
+/* -- hello: private data of a connection request and of its acceptance ------------------------ */
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
@@ -49,14 +49,14 @@ enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, 
                                          uint32_t size);
 const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v);
 
-/* -- frames --------------------------------------------------------------------------------------- */
+/* -- frames ----------------------------------------------------------------------------------- */
 
 enum mdapl_frame_type {
     MDAPL_FRAME_MSG = 1,           /* a whole message: envelope and body */
-    MDAPL_FRAME_RTS,               /* a message whose body stays with the sender: envelope, where it is */
+    MDAPL_FRAME_RTS,               /* a message whose body stays: envelope, where it is */
     MDAPL_FRAME_CTS,               /* receiver to sender: send me these bytes in DATA frames */
     MDAPL_FRAME_DATA,              /* a piece of a body */
-    MDAPL_FRAME_FIN,               /* receiver to sender: the body has been read, or is not wanted */
+    MDAPL_FRAME_FIN,               /* receiver to sender: the body was read, or is not wanted */
     MDAPL_FRAME_ACK,               /* nothing but the header; has no psn of its own */
     MDAPL_FRAME_TYPES
 };
@@ -82,7 +82,7 @@ void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BY
  */
 bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len);
 
-/* -- what is behind the header -------------------------------------------------------------------- */
+/* -- what is behind the header ---------------------------------------------------------------- */
 
 enum {
     MDAPL_RTS_BYTES = 16,          /* the fixed part */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 struct mdapl_glue mdapl_glue;
@@ -22,7 +23,7 @@ enum { JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES };
 
 static const char job_key_name[] = "dapl-job";
 
-/* -- the launcher ------------------------------------------------------------------------------- */
+/* -- the launcher ----------------------------------------------------------------------------- */
 
 static int get_card(void *owner, int rank, char *buf, size_t len)
 {
@@ -61,7 +62,7 @@ static int get_job(struct mdapl_ctx *ctx, const char *kvs)
     return 0;
 }
 
-/* -- opening -------------------------------------------------------------------------------------- */
+/* -- opening ---------------------------------------------------------------------------------- */
 
 /* The dat.conf of this installation, unless the user names one. */
 static void choose_dat_conf(const struct mdapl_cfg *cfg)
@@ -72,16 +73,21 @@ static void choose_dat_conf(const struct mdapl_cfg *cfg)
         setenv("DAT_OVERRIDE", file, 1);
 }
 
-/* One line from whoever found the fault, with who and where in front of it. */
+/*
+ * One line from whoever found the fault, with who and where in front of it. It is printed here and
+ * not left to MPI's error stack: MPI ends the job at once, and a launcher that ends it drops what
+ * it has not yet read of the ranks' output; so it gets a moment to read.
+ */
 static int init_error(int rank, const char *text)
 {
+    const struct timespec moment = { 0, 100 * 1000 * 1000 };
     int mpi_errno = MPI_SUCCESS;
-    char host[64] = "?", line[900];
+    char host[64] = "?";
 
     gethostname(host, sizeof(host) - 1);
-    snprintf(line, sizeof(line), "[rank %d %s pid %d] ch3:dapl: %s", rank, host, (int)getpid(),
-             text);
-    MPIR_ERR_SET1(mpi_errno, MPI_ERR_OTHER, "**ch3|dapl|init", "**ch3|dapl|init %s", line);
+    fprintf(stderr, "[rank %d %s pid %d] ch3:dapl: %s\n", rank, host, (int)getpid(), text);
+    nanosleep(&moment, NULL);
+    MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**ch3|dapl|init");
     return mpi_errno;
 }
 
@@ -112,7 +118,8 @@ static int publish(struct mdapl_glue *g, int rank)
         return init_error(rank, "the launcher does not take the job's key; check the launcher");
     mpi_errno = MPIDI_PG_SetConnInfo(rank, card);
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
-        mpi_errno = init_error(rank, "the launcher does not give the job's key; check the launcher");
+        mpi_errno = init_error(rank,
+                               "the launcher does not give the job's key; check the launcher");
     return mpi_errno;
 }
 
@@ -200,7 +207,7 @@ int MPIDI_CH3_InitCompleted(void)
     return MPI_SUCCESS;
 }
 
-/* -- closing -------------------------------------------------------------------------------------- */
+/* -- closing ---------------------------------------------------------------------------------- */
 
 /*
  * Drain, barrier, close (FAULTS, hazard 16). Before the barrier everything that either side sent
@@ -222,7 +229,7 @@ int MPIDI_CH3_Finalize(void)
     return MPI_SUCCESS;
 }
 
-/* -- what there is nothing to do for ------------------------------------------------------------------ */
+/* -- what there is nothing to do for ---------------------------------------------------------- */
 
 int MPIDI_CH3_PG_Init(MPIDI_PG_t *pg)
 {

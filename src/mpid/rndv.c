@@ -7,7 +7,7 @@
  * packets of CH3's own rendezvous.
  */
 
-/* -- sending -------------------------------------------------------------------------------------- */
+/* -- sending ---------------------------------------------------------------------------------- */
 
 static void fill_envelope(MPIDI_CH3_Pkt_t *upkt, MPIR_Request *sreq, intptr_t data_sz, int tag,
                           const MPIR_Comm *comm, int context_offset)
@@ -57,7 +57,7 @@ int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
     return mpi_errno;
 }
 
-/* -- receiving ------------------------------------------------------------------------------------- */
+/* -- receiving -------------------------------------------------------------------------------- */
 
 static void remember(MPIR_Request *rreq, struct mdapl_rx *rx)
 {
@@ -136,7 +136,7 @@ int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx 
     return MPI_SUCCESS;
 }
 
-/* -- cancelling --------------------------------------------------------------------------------------- */
+/* -- cancelling ------------------------------------------------------------------------------- */
 
 static bool take_back(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
 {
@@ -154,7 +154,7 @@ static bool take_back(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
     return true;
 }
 
-/* The handler of CH3's cancel request: the message goes if it has not been matched, its body too. */
+/* The handler of CH3's cancel request: the message goes if nobody matched it, its body too. */
 int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_t *buflen,
                       MPIR_Request **rreq_p)
 {

@@ -119,7 +119,7 @@ int MPIDI_CH3_iSendv(MPIDI_VC_t *vc, MPIR_Request *sreq, struct iovec *iov, int 
     return mdapl_send_body(vc, sreq, iov[0].iov_base, iov + 1, n_iov - 1, false);
 }
 
-/* -- non-contiguous bodies ------------------------------------------------------------------------- */
+/* -- non-contiguous bodies -------------------------------------------------------------------- */
 
 static int pack_body(MPIR_Request *sreq, MPI_Aint len, struct iovec *iov)
 {

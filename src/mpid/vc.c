@@ -3,7 +3,7 @@
 
 #include "log.h"
 
-/* Called before and after the context is open; what depends on the context is set the second time. */
+/* Called before and after the context is open; what depends on it is set the second time. */
 int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
 {
     vc->sendNoncontig_fn = mdapl_send_noncontig;
@@ -71,7 +71,7 @@ MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
     return vc;
 }
 
-/* -- the end of a VC ------------------------------------------------------------------------------- */
+/* -- the end of a VC -------------------------------------------------------------------------- */
 
 int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
 {

@@ -15,7 +15,7 @@ int MPIDI_CH3_Win_hooks_init(MPIDI_CH3U_Win_hooks_t *hooks)
     return MPI_SUCCESS;
 }
 
-/* All packets to one target travel on one VC and in order, so a flush comes after what it flushes. */
+/* All packets to one target travel on one VC, in order: a flush comes after what it flushes. */
 int MPIDI_CH3_Win_pkt_orderings_init(MPIDI_CH3U_Win_pkt_ordering_t *orderings)
 {
     orderings->am_flush_ordered = 1;

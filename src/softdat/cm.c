@@ -23,7 +23,7 @@ static const uint64_t stranger_ns = UINT64_C(5) * 1000000000;    /* to say CONNE
 static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to finish after a disconnect */
 static const uint64_t answer_ns = UINT64_C(30) * 1000000000;     /* for READY after ACCEPT */
 
-/* -- connections ---------------------------------------------------------------------------------------- */
+/* -- connections ------------------------------------------------------------------------------ */
 
 static void set_deadline(struct softdat_conn *c, uint64_t ns)
 {
@@ -117,7 +117,7 @@ void softdat_conn_leave(struct softdat_conn *c, bool linger)
         softdat_tx_frame(c, SOFTDAT_BYE, NULL, 0);
 }
 
-/* -- the end that nobody asked for ------------------------------------------------------------------------- */
+/* -- the end that nobody asked for ------------------------------------------------------------ */
 
 static void ep_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number)
 {
@@ -164,7 +164,7 @@ void softdat_conn_expire(struct softdat_conn *c)
         softdat_conn_lost(c, false);
 }
 
-/* -- listening ------------------------------------------------------------------------------------------------ */
+/* -- listening -------------------------------------------------------------------------------- */
 
 /* On one host connections go through abstract unix sockets: nothing stays behind in the file
  * system, and a network namespace is a host of its own. */
@@ -327,7 +327,8 @@ static void sp_free(struct softdat_sp *sp)
     free(sp);
 }
 
-DAT_RETURN softdat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qual, DAT_EVD_HANDLE evd_handle,
+DAT_RETURN softdat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qual,
+                              DAT_EVD_HANDLE evd_handle,
                               DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *psp_p)
 {
     struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
@@ -449,7 +450,7 @@ DAT_RETURN softdat_rsp_free(DAT_RSP_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-/* -- requests ---------------------------------------------------------------------------------------------------- */
+/* -- requests --------------------------------------------------------------------------------- */
 
 /* CONNECT has arrived: the consumer hears of it. */
 static bool asked(struct softdat_conn *c)
@@ -582,7 +583,7 @@ DAT_RETURN softdat_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVO
     return DAT_SUCCESS;
 }
 
-/* -- calling --------------------------------------------------------------------------------------------------------- */
+/* -- calling ---------------------------------------------------------------------------------- */
 
 static void say_connect(struct softdat_conn *c)
 {
@@ -736,7 +737,7 @@ DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_
                               DAT_CONNECT_DEFAULT_FLAG);
 }
 
-/* -- frames of connection management ------------------------------------------------------------------------------------ */
+/* -- frames of connection management ---------------------------------------------------------- */
 
 static bool accepted(struct softdat_conn *c)
 {
@@ -792,7 +793,7 @@ bool softdat_cm_frame(struct softdat_conn *c)
     return c->phase == cm_frame[c->hdr.type].phase && cm_frame[c->hdr.type].act(c);
 }
 
-/* -- ending ----------------------------------------------------------------------------------------------------------------- */
+/* -- ending ----------------------------------------------------------------------------------- */
 
 DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
 {

@@ -12,7 +12,7 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-/* -- rings of posted DTOs ------------------------------------------------------------------------------- */
+/* -- rings of posted DTOs --------------------------------------------------------------------- */
 
 struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
 {
@@ -43,7 +43,7 @@ static void ring_pop(struct softdat_ring *r)
         r->sent--;
 }
 
-/* -- completing ------------------------------------------------------------------------------------------ */
+/* -- completing ------------------------------------------------------------------------------- */
 
 static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struct softdat_dto *d)
 {
@@ -133,7 +133,7 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number)
     softdat_ep_event(ep, number, NULL, 0);
 }
 
-/* -- making and ending -------------------------------------------------------------------------------------- */
+/* -- making and ending ------------------------------------------------------------------------ */
 
 static const DAT_EP_ATTR default_attr = {
     .service_type = DAT_SERVICE_TYPE_RC,
@@ -406,7 +406,7 @@ DAT_RETURN softdat_ep_recv_query(DAT_EP_HANDLE handle, DAT_COUNT *allocated, DAT
     return DAT_SUCCESS;
 }
 
-/* -- posting ---------------------------------------------------------------------------------------------------- */
+/* -- posting ---------------------------------------------------------------------------------- */
 
 /* Checks the local segments and writes them as an iovec. */
 static DAT_RETURN take_segs(struct softdat_ep *ep, struct softdat_dto *d, DAT_COUNT n,

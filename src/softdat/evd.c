@@ -20,7 +20,8 @@ static struct softdat_cno *cno_of(DAT_CNO_HANDLE handle)
     return softdat_get(handle, DAT_HANDLE_TYPE_CNO);
 }
 
-static const DAT_RETURN bad_evd = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EVD_REQUEST;
+static const DAT_RETURN bad_evd =
+    DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EVD_REQUEST;
 
 static void ring_bell(int fd)
 {
@@ -38,7 +39,7 @@ static void silence_bell(int fd)
         return;                  /* it had not rung */
 }
 
-/* -- posting ------------------------------------------------------------------------------------- */
+/* -- posting ---------------------------------------------------------------------------------- */
 
 static void trigger_cno(struct softdat_evd *evd)
 {
@@ -114,7 +115,7 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
         trigger_cno(evd);
 }
 
-/* -- making and ending ------------------------------------------------------------------------------ */
+/* -- making and ending ------------------------------------------------------------------------ */
 
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags)
 {
@@ -317,7 +318,7 @@ DAT_RETURN softdat_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
     return ret;
 }
 
-/* -- taking ------------------------------------------------------------------------------------------ */
+/* -- taking ----------------------------------------------------------------------------------- */
 
 static void take(struct softdat_evd *evd, DAT_EVENT *event)
 {
@@ -427,7 +428,7 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
     return ret;
 }
 
-/* -- notification objects -------------------------------------------------------------------------------- */
+/* -- notification objects --------------------------------------------------------------------- */
 
 static const DAT_RETURN bad_cno = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_CNO;
 

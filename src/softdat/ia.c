@@ -11,7 +11,7 @@
 
 enum { SCRATCH = 1 << 16 };
 
-/* -- IA parameters ----------------------------------------------------------------------------------- */
+/* -- IA parameters ---------------------------------------------------------------------------- */
 
 /* The IPv4 address of an interface; name NULL: the first that is up and no loopback. */
 static bool interface_addr(const char *name, struct in_addr *addr)
@@ -79,7 +79,8 @@ static int set_param(const char *ia_name, struct softdat_config *cfg, char *word
     if (!right)
         return 0;
     fprintf(stderr, "daplsoft: IA %s: parameter \"%s%s%s\" is not possible: it must be %s. Correct "
-            "the IA's line in dat.conf\n", ia_name, word, value ? "=" : "", value ? value : "", right);
+            "the IA's line in dat.conf\n",
+            ia_name, word, value ? "=" : "", value ? value : "", right);
     return -1;
 }
 
@@ -102,7 +103,7 @@ int softdat_config_parse(const char *ia_name, const char *text, struct softdat_c
     return rc;
 }
 
-/* -- handles --------------------------------------------------------------------------------------------- */
+/* -- handles ---------------------------------------------------------------------------------- */
 
 void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HANDLE_TYPE type)
 {
@@ -175,7 +176,7 @@ DAT_RETURN softdat_get_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
     return DAT_SUCCESS;
 }
 
-/* -- opening and closing ------------------------------------------------------------------------------------ */
+/* -- opening and closing ---------------------------------------------------------------------- */
 
 static struct softdat_ia *ia_make(const char *name, const struct softdat_config *cfg,
                                   DAT_PROVIDER *provider)
@@ -244,7 +245,8 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
 }
 
 /* Frees all objects of one kind: users before what they use. */
-static void free_kind(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_RETURN (*release)(DAT_HANDLE))
+static void free_kind(struct softdat_ia *ia, DAT_HANDLE_TYPE type,
+                      DAT_RETURN (*release)(DAT_HANDLE))
 {
     struct softdat_list *l = ia->handles.next;
 
@@ -300,11 +302,11 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
     return DAT_SUCCESS;
 }
 
-/* -- attributes ------------------------------------------------------------------------------------------------- */
+/* -- attributes ------------------------------------------------------------------------------- */
 
 static DAT_NAMED_ATTR named[] = {
     { "DAT_SOFTDAT", "TRUE" },                   /* this provider */
-    { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order, last word last */
+    { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order */
 };
 
 static void fill_ia(struct softdat_ia *ia, DAT_IA_ATTR *a)

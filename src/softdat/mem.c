@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* A key is (generation << INDEX_BITS) | index: a freed region's key is never taken for another's. */
+/* A key is (generation << INDEX_BITS) | index: a freed region's key is never another's. */
 enum { INDEX_BITS = 18, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1 };
 
-/* -- protection zones --------------------------------------------------------------------------- */
+/* -- protection zones ------------------------------------------------------------------------- */
 
 DAT_RETURN softdat_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *pz_p)
 {
@@ -59,7 +59,7 @@ DAT_RETURN softdat_pz_free(DAT_PZ_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-/* -- registered memory ---------------------------------------------------------------------------- */
+/* -- registered memory ------------------------------------------------------------------------ */
 
 static bool grow(struct softdat_ia *ia)
 {

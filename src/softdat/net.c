@@ -12,7 +12,7 @@
 enum {
     BURST = 64,                          /* sockets served in one round */
     HELPER_NAP_NS = 1000 * 1000,         /* the helper looks whether it is needed every so often */
-    CALLS_IN_NS = 500 * 1000,            /* an application that called so recently needs no helper */
+    CALLS_IN_NS = 500 * 1000,            /* who called so recently needs no helper */
 };
 
 uint64_t softdat_now(void)
@@ -23,7 +23,7 @@ uint64_t softdat_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* -- sockets --------------------------------------------------------------------------------------- */
+/* -- sockets ---------------------------------------------------------------------------------- */
 
 int softdat_sock_add(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
@@ -52,7 +52,7 @@ void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
     s->fd = -1;
 }
 
-/* -- the event loop --------------------------------------------------------------------------------- */
+/* -- the event loop --------------------------------------------------------------------------- */
 
 static void expire(struct softdat_ia *ia)
 {
@@ -116,7 +116,7 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
     ppoll(fd, efd >= 0 ? 2 : 1, ns == UINT64_MAX ? NULL : &t, NULL);
 }
 
-/* -- the helper --------------------------------------------------------------------------------------- */
+/* -- the helper ------------------------------------------------------------------------------- */
 
 static bool application_calls_in(struct softdat_ia *ia)
 {

@@ -21,7 +21,7 @@ struct line {
 /* The lines that are registered now. libdat2 serialises init and fini. */
 static struct line *lines;
 
-/* -- calls that this provider does not have -------------------------------------------------------- */
+/* -- calls that this provider does not have --------------------------------------------------- */
 
 static DAT_RETURN not_implemented(void)
 {
@@ -120,7 +120,7 @@ static const DAT_PROVIDER table = {
     .handle_extendedop_func = NONE(DAT_HANDLE_EXTENDEDOP_FUNC),
 };
 
-/* -- what libdat2 calls ---------------------------------------------------------------------------- */
+/* -- what libdat2 calls ----------------------------------------------------------------------- */
 
 __attribute__((visibility("default"))) void DAT_API
 dat_provider_init(const DAT_PROVIDER_INFO *info, const char *ia_params)

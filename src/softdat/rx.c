@@ -10,11 +10,11 @@
 enum {
     SCRATCH = 1 << 16,           /* bytes of ia->scratch */
     READ_SMALL = 1 << 14,        /* read so much while headers are expected */
-    HELD_MAX = 1 << 22,          /* bytes of sends that wait for receives; then we read no further */
+    HELD_MAX = 1 << 22,          /* bytes of sends without a receive; then no more is read */
     ROUNDS = 16,                 /* reads from one socket before others get their turn */
 };
 
-/* -- where payload goes --------------------------------------------------------------------------------- */
+/* -- where payload goes ----------------------------------------------------------------------- */
 
 static void sink_start(struct softdat_sink *s, size_t len)
 {
@@ -60,7 +60,7 @@ static void sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
     }
 }
 
-/* -- the last word of an RDMA write ------------------------------------------------------------------------ */
+/* -- the last word of an RDMA write ----------------------------------------------------------- */
 
 /*
  * Whoever polls memory for an RDMA write looks at its last word, so that word must become visible
@@ -109,7 +109,7 @@ static void store_tail(uint64_t addr, const uint8_t *from, size_t len)
     }
 }
 
-/* -- frames: at the header ------------------------------------------------------------------------------------ */
+/* -- frames: at the header -------------------------------------------------------------------- */
 
 /* The receive that the next send goes to; a held send is before it. */
 static struct softdat_dto *next_recv(struct softdat_conn *c)
@@ -233,7 +233,7 @@ static bool head_bare(struct softdat_conn *c)
     return c->hdr.len == 0;
 }
 
-/* -- frames: all of it is here ------------------------------------------------------------------------------------ */
+/* -- frames: all of it is here ---------------------------------------------------------------- */
 
 /* Everything up to request number `ack` has been executed by the peer. */
 static bool hear_ack(struct softdat_conn *c)
@@ -375,7 +375,7 @@ static bool on_done(struct softdat_conn *c)
     return frame[c->hdr.type].done(c);
 }
 
-/* -- the socket ------------------------------------------------------------------------------------------------------ */
+/* -- the socket ------------------------------------------------------------------------------- */
 
 /* Takes n bytes that have been read. False: not our protocol. */
 static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
@@ -457,7 +457,7 @@ void softdat_rx_ready(struct softdat_conn *c)
         softdat_conn_lost(c, true);
 }
 
-/* -- held sends ---------------------------------------------------------------------------------------------------------- */
+/* -- held sends ------------------------------------------------------------------------------- */
 
 void softdat_rx_posted(struct softdat_conn *c)
 {

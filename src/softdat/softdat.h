@@ -84,7 +84,7 @@ struct softdat_handle {
 };
 #define SOFTDAT_ALIVE 0x50f7da7au
 
-/* -- events ---------------------------------------------------------------------------------- */
+/* -- events ----------------------------------------------------------------------------------- */
 
 struct softdat_cno {
     struct softdat_handle h;
@@ -107,7 +107,7 @@ struct softdat_evd {
     bool enabled, waitable, overflowed;
 };
 
-/* -- memory ------------------------------------------------------------------------------------ */
+/* -- memory ----------------------------------------------------------------------------------- */
 
 struct softdat_pz {
     struct softdat_handle h;
@@ -128,7 +128,7 @@ struct softdat_mem_slot {
     uint32_t next_free;          /* index + 1 */
 };
 
-/* -- sockets ------------------------------------------------------------------------------------- */
+/* -- sockets ---------------------------------------------------------------------------------- */
 
 /* Something in the epoll set. */
 struct softdat_sock {
@@ -223,7 +223,7 @@ struct softdat_held {
     uint8_t data[];
 };
 
-/* -- endpoints -------------------------------------------------------------------------------------- */
+/* -- endpoints -------------------------------------------------------------------------------- */
 
 enum softdat_dto_state { SOFTDAT_DTO_QUEUED, SOFTDAT_DTO_SENT, SOFTDAT_DTO_DONE };
 
@@ -264,7 +264,7 @@ struct softdat_ep {
     uint8_t priv[SOFTDAT_PRIV_MAX];   /* private data of the answer, for the event */
 };
 
-/* -- adapters ------------------------------------------------------------------------------------------ */
+/* -- adapters --------------------------------------------------------------------------------- */
 
 struct softdat_config {
     struct sockaddr_in addr;
@@ -336,7 +336,8 @@ int softdat_progress(struct softdat_ia *ia);
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns);
 
 /* cm.c */
-struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softdat_conn_phase phase);
+struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd,
+                                       enum softdat_conn_phase phase);
 /* Ends it; what is queued may still be written when `linger`. */
 void softdat_conn_leave(struct softdat_conn *c, bool linger);
 void softdat_conn_free(struct softdat_conn *c);

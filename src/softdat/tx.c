@@ -9,7 +9,7 @@
 
 enum { ACK_EVERY = 32 };         /* executed requests after which an ACK leaves at once */
 
-/* -- frames that are not requests ---------------------------------------------------------------------- */
+/* -- frames that are not requests ------------------------------------------------------------- */
 
 static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
                   const void *priv, size_t len)
@@ -70,7 +70,7 @@ void softdat_tx_acks(struct softdat_ia *ia)
     }
 }
 
-/* -- the frame that is being written ------------------------------------------------------------------------ */
+/* -- the frame that is being written ---------------------------------------------------------- */
 
 static void begin(struct softdat_conn *c, const struct softdat_frame *f)
 {
@@ -161,7 +161,9 @@ static void written(struct softdat_conn *c, size_t n)
 /* Writes what it can of the current frame. False: the socket takes no more now. */
 static bool write_some(struct softdat_conn *c)
 {
-    struct msghdr m = { .msg_iov = c->cur + c->cur_at, .msg_iovlen = (size_t)(c->cur_n - c->cur_at) };
+    struct msghdr m = {
+        .msg_iov = c->cur + c->cur_at, .msg_iovlen = (size_t)(c->cur_n - c->cur_at),
+    };
     ssize_t n = sendmsg(c->sock.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (n >= 0) {

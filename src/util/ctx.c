@@ -34,7 +34,7 @@ struct mdapl_ctx {
     struct mdapl_peer **peers;   /* by rank; NULL until first asked for */
 };
 
-/* -- opening and closing ----------------------------------------------------------------------- */
+/* -- opening and closing ---------------------------------------------------------------------- */
 
 static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
 {
@@ -174,7 +174,7 @@ size_t mdapl_drain(struct mdapl_ctx *ctx)
     return n;
 }
 
-/* -- the verbs ----------------------------------------------------------------------------------- */
+/* -- the verbs -------------------------------------------------------------------------------- */
 
 int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op)
 {
@@ -210,7 +210,7 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
     rx->ops->drop(rx);
 }
 
-/* -- running --------------------------------------------------------------------------------------- */
+/* -- running ---------------------------------------------------------------------------------- */
 
 int mdapl_progress(struct mdapl_ctx *ctx)
 {
@@ -245,7 +245,7 @@ void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len)
     }
 }
 
-/* -- what channels and the owner may know ------------------------------------------------------------ */
+/* -- what channels and the owner may know ----------------------------------------------------- */
 
 const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx)
 {

@@ -11,7 +11,7 @@ struct mdapl_err {
     char text[768];
 };
 
-/* Sets the text and returns code, so that one may write: return mdapl_err_set(err, -EINVAL, ...); */
+/* Sets the text and returns code; so one may write: return mdapl_err_set(err, -EINVAL, ...); */
 int mdapl_err_set(struct mdapl_err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

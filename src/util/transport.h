@@ -51,7 +51,7 @@ struct mdapl_op {
     struct mdapl_op *next;   /* the channel's, while the operation is in its hands */
 };
 
-/* What mdapl_send() takes. The channel copies the header; body bytes stay the caller's until done. */
+/* What mdapl_send() takes. The header is copied; the body's bytes stay the caller's until done. */
 struct mdapl_msg {
     const void *hdr;
     size_t hdr_len;          /* at most MDAPL_HDR_MAX */
@@ -146,7 +146,7 @@ struct mdapl_peer {
     void *owner;             /* the owner's own (a VC); NULL until it sets it */
 };
 
-/* -- opening and closing (ctx.c) ------------------------------------------------------------- */
+/* -- opening and closing (ctx.c) -------------------------------------------------------------- */
 
 struct mdapl_ctx_args {
     const struct mdapl_channel *const *channels;  /* in order of preference, NULL at the end */
@@ -180,17 +180,17 @@ int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p);
  * mdapl_progress() until it answers 0.
  */
 size_t mdapl_drain(struct mdapl_ctx *ctx);
-/* Closes connections and frees everything. The job must be quiet: drain, launcher's barrier, close. */
+/* Closes connections, frees everything. The job must be quiet: drain, launcher's barrier, close. */
 void mdapl_ctx_close(struct mdapl_ctx *ctx);
 
-/* -- the verbs ------------------------------------------------------------------------------- */
+/* -- the verbs -------------------------------------------------------------------------------- */
 
 /*
  * Sends a message. Messages to one peer are announced there in the order of these calls.
  * op == NULL: all or nothing, now: MDAPL_DONE, or -EAGAIN and nothing has happened.
  * op != NULL: MDAPL_DONE, or 0 and op->done() later; body must stay as it is until then.
- * Done means: the body may be reused (msg->synchronous: and has been read). Any other negative value: refused (a lost peer, a header
- * too long); op->done is not called.
+ * Done means: the body may be reused (msg->synchronous: and has been read).
+ * Any other negative value: refused (a lost peer, a header too long); op->done is not called.
  */
 int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
 
@@ -209,7 +209,7 @@ bool mdapl_rx_skip(struct mdapl_rx *rx, size_t n);
 /* Gives up the rest of a body; the rx is gone. No read may be in progress. */
 void mdapl_rx_drop(struct mdapl_rx *rx);
 
-/* -- running --------------------------------------------------------------------------------- */
+/* -- running ---------------------------------------------------------------------------------- */
 
 /* One round over all channels. Returns how many things moved. */
 int mdapl_progress(struct mdapl_ctx *ctx);

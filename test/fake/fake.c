@@ -122,7 +122,7 @@ static bool every(unsigned n, unsigned *count)
     return n && ++*count % n == 0;
 }
 
-/* -- objects ---------------------------------------------------------------------------------------- */
+/* -- objects ---------------------------------------------------------------------------------- */
 
 static void *make(size_t size)
 {
@@ -204,7 +204,7 @@ static DAT_RETURN simple_free(DAT_HANDLE h)
     return DAT_SUCCESS;
 }
 
-/* -- events -------------------------------------------------------------------------------------------- */
+/* -- events ----------------------------------------------------------------------------------- */
 
 static void post(struct evd *evd, const DAT_EVENT *event)
 {
@@ -275,7 +275,7 @@ static void complete(struct ep *ep, struct evd *evd, const struct dto *d,
     post(evd, &event);
 }
 
-/* -- memory --------------------------------------------------------------------------------------------- */
+/* -- memory ----------------------------------------------------------------------------------- */
 
 static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
                              DAT_VLEN len, DAT_PZ_HANDLE pz, DAT_MEM_PRIV_FLAGS priv,
@@ -293,7 +293,9 @@ static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DES
     if (slot == MAX_OBJECTS)
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     lmr = make(sizeof(*lmr));
-    *lmr = (struct lmr){ lmr->o, (uint64_t)(uintptr_t)region.for_va, len, ++f.gen << 12 | slot, priv };
+    *lmr = (struct lmr){
+        lmr->o, (uint64_t)(uintptr_t)region.for_va, len, ++f.gen << 12 | slot, priv,
+    };
     f.lmr[slot] = lmr;
     *lmr_p = lmr;
     *local = *key = lmr->key;
@@ -331,7 +333,7 @@ static void *local(const DAT_LMR_TRIPLET *seg, uint64_t len)
     return p;
 }
 
-/* -- endpoints --------------------------------------------------------------------------------------------- */
+/* -- endpoints -------------------------------------------------------------------------------- */
 
 static DAT_RETURN ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
                             DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn, const DAT_EP_ATTR *attr,
@@ -551,7 +553,7 @@ static void cr_unmake(struct cr *cr)
     unmake(cr);
 }
 
-/* -- connecting ------------------------------------------------------------------------------------------------ */
+/* -- connecting ------------------------------------------------------------------------------- */
 
 /* PSPs are told from other objects by this list. */
 static struct psp *psps[64];
@@ -694,7 +696,7 @@ void fake_forge(const void *bytes, size_t len)
     f.forged_len = len;
 }
 
-/* -- what happens --------------------------------------------------------------------------------------------- */
+/* -- what happens ----------------------------------------------------------------------------- */
 
 static void happen_pending(struct pending *p)
 {
@@ -854,7 +856,7 @@ bool fake_step(void)
     return move_pending();
 }
 
-/* -- starting and ending --------------------------------------------------------------------------------------- */
+/* -- starting and ending ---------------------------------------------------------------------- */
 
 static DAT_PROVIDER table = {
     .device_name = "fake",

@@ -196,7 +196,7 @@ static DAT_EP_STATE state_of(struct side *s)
     return st;
 }
 
-/* -- connecting -------------------------------------------------------------------------------------- */
+/* -- connecting ------------------------------------------------------------------------------- */
 
 static void private_data_both_ways(void **state)
 {
@@ -264,7 +264,8 @@ static void qualifier_in_use(void **state)
     struct world *w = *state;
     DAT_PSP_HANDLE psp;
 
-    IS(DAT_CONN_QUAL_IN_USE, dat_psp_create(w->a.ia, w->qual, w->a.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    IS(DAT_CONN_QUAL_IN_USE,
+       dat_psp_create(w->a.ia, w->qual, w->a.cr, DAT_PSP_CONSUMER_FLAG, &psp));
 }
 
 static void wrong_states(void **state)
@@ -282,7 +283,7 @@ static void wrong_states(void **state)
     IS(DAT_INVALID_STATE, dat_ia_close(w->a.ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/* -- transfers ------------------------------------------------------------------------------------------ */
+/* -- transfers -------------------------------------------------------------------------------- */
 
 static void sends_in_order(void **state)
 {
@@ -446,7 +447,7 @@ static void suppressed_completion(void **state)
     expect_nothing(w->a.dto);
 }
 
-/* -- the last word of a write ------------------------------------------------------------------------------ */
+/* -- the last word of a write ----------------------------------------------------------------- */
 
 struct poller {
     struct side *b;
@@ -497,7 +498,7 @@ static void last_word_lands_last(void **state)
     assert_int_equal(p.torn, 0);
 }
 
-/* -- the end of a connection -------------------------------------------------------------------------------- */
+/* -- the end of a connection ------------------------------------------------------------------ */
 
 static void disconnect_flushes_once(DAT_CLOSE_FLAGS flags, struct world *w)
 {
@@ -545,7 +546,7 @@ static void reset_flushes_receives(void **state)
     expect_dto(&w->a, 1, DAT_DTO_ERR_FLUSHED);
 }
 
-/* -- event dispatchers ---------------------------------------------------------------------------------------- */
+/* -- event dispatchers ------------------------------------------------------------------------ */
 
 static DAT_EVENT software(uint64_t n)
 {
@@ -633,7 +634,7 @@ static void notification_object(void **state)
     OK(dat_cno_free(cno));
 }
 
-/* -- handles and strangers --------------------------------------------------------------------------------------- */
+/* -- handles and strangers -------------------------------------------------------------------- */
 
 static void wrong_handles(void **state)
 {

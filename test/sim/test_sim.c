@@ -79,7 +79,7 @@ static uint8_t byte_of(const struct envelope *e, size_t i)
     return (uint8_t)(e->src * 31 + e->number * 7 + i * 13 + (i >> 8));
 }
 
-/* -- receiving ------------------------------------------------------------------------------------- */
+/* -- receiving -------------------------------------------------------------------------------- */
 
 static void body_complete(struct receiving *r)
 {
@@ -111,7 +111,9 @@ static void read_done(struct mdapl_op *op, int status)
 static void read_some(struct receiving *r)
 {
     size_t n = 1 + fake_random(r->env.len - r->at), cut = fake_random(n + 1);
-    struct iovec v[3] = { { r->body + r->at, cut }, { NULL, 0 }, { r->body + r->at + cut, n - cut } };
+    struct iovec v[3] = {
+        { r->body + r->at, cut }, { NULL, 0 }, { r->body + r->at + cut, n - cut },
+    };
     int rc;
 
     if (fake_random(12) == 0) {
@@ -153,7 +155,9 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *
     CHECK(rx->left == env.len);
     while (r->busy)
         CHECK(++r < me->receiving + MAX_PENDING);
-    *r = (struct receiving){ .to = me, .rx = rx, .env = env, .busy = true, .body = malloc(env.len) };
+    *r = (struct receiving){
+        .to = me, .rx = rx, .env = env, .busy = true, .body = malloc(env.len),
+    };
     CHECK(r->body);
     if (fake_random(2))
         read_some(r);
@@ -171,7 +175,7 @@ static void on_fault(void *owner, struct mdapl_peer *peer, int status, const cha
     snprintf(me->why, sizeof(me->why), "%s", why);
 }
 
-/* -- sending ------------------------------------------------------------------------------------------ */
+/* -- sending ---------------------------------------------------------------------------------- */
 
 static void send_over(struct sending *s, int status)
 {
@@ -229,7 +233,7 @@ static void send_one(struct rank *me, int to)
         send_over(s, rc);
 }
 
-/* -- the world ------------------------------------------------------------------------------------------ */
+/* -- the world -------------------------------------------------------------------------------- */
 
 static int get_card(void *owner, int rank, char *buf, size_t len)
 {
@@ -383,7 +387,7 @@ static void whole_run(uint64_t seed, const struct fake_faults *faults,
     CHECK(SUM(dup) == 0);
 }
 
-/* -- the tests ------------------------------------------------------------------------------------------ */
+/* -- the tests -------------------------------------------------------------------------------- */
 
 static uint64_t only_seed;
 
@@ -494,7 +498,7 @@ static void strangers_are_refused(void **state)
     assert_true(n > 0);
 }
 
-/* -- a lost peer, wrong frames: one clear line, no crash, nothing kept ---------------------------------------- */
+/* -- a lost peer, wrong frames: one clear line, no crash, nothing kept ------------------------ */
 
 static void until_faults(int ranks)
 {

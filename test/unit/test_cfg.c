@@ -57,13 +57,27 @@ static void bounds_of_every_number(void **state)
 static void wrong_values(void **state)
 {
     static const struct { const char *name, *value, *line; } row[] = {
-        { "sr_window", "1", "MPIR_CVAR_DAPL_SR_WINDOW=1 is not possible: it must be a number from 2 to 4096" },
-        { "vbuf_size", "", "MPIR_CVAR_DAPL_VBUF_SIZE= is not possible: it must be a number from 512 to 1048576" },
-        { "vbuf_size", "8x", "MPIR_CVAR_DAPL_VBUF_SIZE=8x is not possible: it must be a number from 512 to 1048576" },
-        { "vbuf_size", "99999999999999999999", "MPIR_CVAR_DAPL_VBUF_SIZE=99999999999999999999 is not possible: it must be a number from 512 to 1048576" },
-        { "wiring", "thread ", "MPIR_CVAR_DAPL_WIRING=thread  is not possible: it must be one of auto|ring|ondemand" },
-        { "wiring", "rin", "MPIR_CVAR_DAPL_WIRING=rin is not possible: it must be one of auto|ring|ondemand" },
-        { "rndv", "", "MPIR_CVAR_DAPL_RNDV= is not possible: it must be one of rget|copy" },
+        { "sr_window", "1",
+          "MPIR_CVAR_DAPL_SR_WINDOW=1 is not possible:"
+          " it must be a number from 2 to 4096" },
+        { "vbuf_size", "",
+          "MPIR_CVAR_DAPL_VBUF_SIZE= is not possible:"
+          " it must be a number from 512 to 1048576" },
+        { "vbuf_size", "8x",
+          "MPIR_CVAR_DAPL_VBUF_SIZE=8x is not possible:"
+          " it must be a number from 512 to 1048576" },
+        { "vbuf_size", "99999999999999999999",
+          "MPIR_CVAR_DAPL_VBUF_SIZE=99999999999999999999 is not possible:"
+          " it must be a number from 512 to 1048576" },
+        { "wiring", "thread ",
+          "MPIR_CVAR_DAPL_WIRING=thread  is not possible:"
+          " it must be one of auto|ring|ondemand" },
+        { "wiring", "rin",
+          "MPIR_CVAR_DAPL_WIRING=rin is not possible:"
+          " it must be one of auto|ring|ondemand" },
+        { "rndv", "",
+          "MPIR_CVAR_DAPL_RNDV= is not possible:"
+          " it must be one of rget|copy" },
     };
     struct mdapl_cfg cfg;
     struct mdapl_err err;

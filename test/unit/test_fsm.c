@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* -- one connection ------------------------------------------------------------------------------- */
+/* -- one connection --------------------------------------------------------------------------- */
 
 static void every_cell_is_possible(void **state)
 {
@@ -38,7 +38,7 @@ static void dead_stays_dead(void **state)
     assert_int_equal(mdapl_cm_step(MDAPL_CM_CALLING, MDAPL_CM_GIVE_UP).action, MDAPL_CM_DO_FAIL);
 }
 
-/* -- two ends and the network between them ----------------------------------------------------------- */
+/* -- two ends and the network between them ---------------------------------------------------- */
 
 /*
  * Two ends that both call. What is under way is a multiset of messages; a seeded choice says what
@@ -171,7 +171,7 @@ static void crossing_connects(void **state)
     }
 }
 
-/* -- rendezvous ------------------------------------------------------------------------------------- */
+/* -- rendezvous ------------------------------------------------------------------------------- */
 
 static void sender_table(void **state)
 {

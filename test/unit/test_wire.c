@@ -15,8 +15,10 @@ static const uint8_t key[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1
 static void siphash_vectors(void **state)
 {
     static const struct { size_t len; uint8_t mac[16]; } row[] = {
-        { 0, { 0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 } },
-        { 1, { 0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 } },
+        { 0, { 0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
+               0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 } },
+        { 1, { 0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44,
+               0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 } },
     };
     uint8_t in[16], mac[16];
 
@@ -185,7 +187,7 @@ static void small_shapes(void **state)
     assert_false(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
 }
 
-/* -- the examples of PROTOCOL --------------------------------------------------------------------- */
+/* -- the examples of PROTOCOL ----------------------------------------------------------------- */
 
 static size_t hex(const char *text, uint8_t *out)
 {
@@ -208,7 +210,8 @@ static void protocol_examples(void **state)
     FILE *f;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/src/dapl/PROTOCOL", getenv("top_srcdir") ? getenv("top_srcdir") : ".");
+    snprintf(path, sizeof(path), "%s/src/dapl/PROTOCOL",
+             getenv("top_srcdir") ? getenv("top_srcdir") : ".");
     f = fopen(path, "r");
     assert_non_null(f);
     while (fgets(line, sizeof(line), f)) {
@@ -226,7 +229,8 @@ static void protocol_examples(void **state)
             mdapl_frame_put(&frame, again);
             assert_memory_equal(again, raw, MDAPL_FRAME_HDR_BYTES);
             if (frame.type == MDAPL_FRAME_RTS) {
-                assert_true(mdapl_rts_get(&rts, raw + MDAPL_FRAME_HDR_BYTES + frame.hdr_len, frame.len));
+                assert_true(mdapl_rts_get(&rts, raw + MDAPL_FRAME_HDR_BYTES + frame.hdr_len,
+                                          frame.len));
                 assert_int_equal(rts.body_len, 1 << 20);
                 assert_int_equal(rts.seg[0].addr, 0x7f0000001000);
                 assert_int_equal(rts.seg[0].key, 0x42);
