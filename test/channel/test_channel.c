@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The channel through its contract (src/util/transport.h), every rank a process of its own, on a
+ * real DAT provider. What the fake provider's tests show for all orders of events, this shows for
+ * a provider with its own threads, memory and sockets: every message announced once, in order,
+ * with its own bytes; nothing left at the end; nobody waits for ever.
+ *
+ * The IA is the one that MPIR_CVAR_DAPL_IA names (test/channel/run: the software provider).
+ */
+#include "unit.h"
+
+#include "cfg.h"
+#include "dapl.h"
+#include "err.h"
+#include "stats.h"
+#include "transport.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 6, MAX_KNOBS = 5, LIMIT_S = 60, WAIT_NS = 200 * 1000 };
+
+/* What the ranks of one row do. */
+struct traffic {
+    int ranks, messages;         /* messages to each of the others */
+    size_t max_len;
+    int in_flight;               /* sends of one rank that may be unfinished */
+    bool all_to_one;             /* rank 0 only listens */
+    bool late;                   /* bodies are read only when every message has been announced */
+    bool drop;                   /* every third body is dropped unread */
+    bool sleep;                  /* waiting ranks sleep in mdapl_wait() */
+    bool synchronous;
+    const char *knob[MAX_KNOBS][2];
+};
+
+struct message {                 /* its header on the wire */
+    uint32_t src, number, len, seed;
+};
+
+struct sending {
+    struct mdapl_op op;
+    struct rank *me;
+    uint64_t *body;
+};
+
+struct receiving {
+    struct mdapl_op op;
+    struct rank *me;
+    struct mdapl_rx *rx;
+    struct message msg;
+    uint64_t *body;
+    struct receiving *next;
+};
+
+struct rank {
+    const struct traffic *t;
+    struct mdapl_ctx *ctx;
+    int rank, sends, unfinished, sent[MAX_RANKS];
+    int heard[MAX_RANKS], announced, received;
+    struct receiving *late;
+    unsigned seed;
+};
+
+/* Between the processes of one row: the launcher. */
+static struct shared {
+    char card[MAX_RANKS][MDAPL_CARD_MAX];
+    atomic_int arrived;
+} *shared;
+
+#define CHECK(cond)                                                                         \
+    do {                                                                                    \
+        if (!(cond)) {                                                                      \
+            fprintf(stderr, "pid %d: %s:%d: %s\n", (int)getpid(), __FILE__, __LINE__, #cond); \
+            _exit(1);                                                                       \
+        }                                                                                   \
+    } while (0)
+
+/* -- bodies: words made from a seed, the last one cut ----------------------------------------- */
+
+static size_t words(size_t len)
+{
+    return len / 8 + 1;
+}
+
+static uint64_t word(const struct message *m, size_t i)
+{
+    return (m->seed + i) * 0x9e3779b97f4a7c15u ^ m->number;
+}
+
+static uint64_t *body_make(const struct message *m)
+{
+    uint64_t *b = malloc(words(m->len) * 8);
+
+    CHECK(b);
+    for (size_t i = 0; i < words(m->len); i++)
+        b[i] = word(m, i);
+    return b;
+}
+
+static bool body_right(const struct message *m, const uint64_t *b)
+{
+    uint64_t last = word(m, m->len / 8);
+
+    for (size_t i = 0; i < m->len / 8; i++)
+        if (b[i] != word(m, i))
+            return false;
+    return memcmp(&b[m->len / 8], &last, m->len % 8) == 0;
+}
+
+/* As many short ones as long ones: the length's order of magnitude is drawn first. */
+static size_t draw_len(struct rank *me)
+{
+    size_t top = 1;
+
+    if (me->t->max_len == 0)
+        return 0;
+    for (int k = rand_r(&me->seed) % 24; k > 0 && top < me->t->max_len; k--)
+        top *= 2;
+    return (size_t)rand_r(&me->seed) % ((top < me->t->max_len ? top : me->t->max_len) + 1);
+}
+
+/* -- receiving -------------------------------------------------------------------------------- */
+
+static void read_done(struct mdapl_op *op, int status)
+{
+    struct receiving *r = (struct receiving *)(void *)op;
+
+    CHECK(status == 0);
+    CHECK(body_right(&r->msg, r->body));
+    r->me->received++;
+    free(r->body);
+    free(r);
+}
+
+static void take_body(struct receiving *r)
+{
+    struct iovec v;
+    int rc;
+
+    if (r->me->t->drop && r->msg.number % 3 == 0) {
+        mdapl_rx_drop(r->rx);
+        r->me->received++;
+        free(r);
+        return;
+    }
+    r->body = malloc(words(r->msg.len) * 8);
+    CHECK(r->body);
+    r->op.done = read_done;
+    v = (struct iovec){ r->body, r->msg.len };
+    rc = mdapl_rx_read(r->rx, &v, 1, &r->op);
+    CHECK(rc >= 0);
+    if (rc == MDAPL_DONE)
+        read_done(&r->op, 0);
+}
+
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    struct receiving *r;
+    struct message m;
+
+    CHECK(hdr_len == sizeof(m));
+    memcpy(&m, hdr, sizeof(m));
+    CHECK((int)m.src == peer->rank);
+    CHECK((int)m.number == me->heard[m.src]);
+    me->heard[m.src]++;
+    me->announced++;
+    CHECK((rx ? rx->left : 0) == m.len);
+    if (!rx) {
+        me->received++;
+        return MDAPL_NEXT_GO;
+    }
+    r = malloc(sizeof(*r));
+    CHECK(r);
+    *r = (struct receiving){ .me = me, .rx = rx, .msg = m, .next = me->late };
+    if (me->t->late)
+        me->late = r;
+    else
+        take_body(r);
+    return MDAPL_NEXT_GO;
+}
+
+static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+{
+    struct rank *me = owner;
+
+    fprintf(stderr, "rank %d lost rank %d (%d): %s\n", me->rank, peer->rank, status, why);
+    _exit(2);
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+static void send_done(struct mdapl_op *op, int status)
+{
+    struct sending *s = (struct sending *)(void *)op;
+
+    CHECK(status == 0 || (status == -ECANCELED && s->me->t->drop));
+    memset(s->body, 0xee, 8);     /* whoever reads it from now on reads rubbish */
+    s->me->unfinished--;
+    free(s->body);
+    free(s);
+}
+
+static void send_one(struct rank *me, int to)
+{
+    struct message m = { (uint32_t)me->rank, (uint32_t)me->sent[to]++, (uint32_t)draw_len(me),
+                         (uint32_t)rand_r(&me->seed) };
+    struct sending *s = malloc(sizeof(*s));
+    struct mdapl_peer *peer;
+    struct iovec v[2];
+    struct mdapl_msg msg = { &m, sizeof(m), v, 2, me->t->synchronous };
+    int rc;
+
+    CHECK(s);
+    *s = (struct sending){ { .done = send_done }, me, body_make(&m) };
+    v[0] = (struct iovec){ s->body, m.len / 3 };
+    v[1] = (struct iovec){ (char *)s->body + m.len / 3, m.len - m.len / 3 };
+    me->unfinished++;
+    CHECK(mdapl_peer_get(me->ctx, to, &peer) == 0);
+    rc = mdapl_send(peer, &msg, &s->op);
+    CHECK(rc >= 0);
+    if (rc == MDAPL_DONE)
+        send_done(&s->op, 0);
+}
+
+/* -- one rank --------------------------------------------------------------------------------- */
+
+static void advance(struct rank *me)
+{
+    if (mdapl_progress(me->ctx) > 0)
+        return;
+    if (me->t->sleep)
+        mdapl_wait(me->ctx, WAIT_NS);
+    else
+        sched_yield();
+}
+
+/* The launcher's barrier, as the n-th of its row. */
+static void barrier(struct rank *me, int n)
+{
+    atomic_fetch_add(&shared->arrived, 1);
+    while (atomic_load(&shared->arrived) < n * me->t->ranks)
+        if (me->ctx)
+            advance(me);
+        else
+            sched_yield();
+}
+
+static int get_card(void *owner, int rank, char *buf, size_t len)
+{
+    (void)owner;
+    snprintf(buf, len, "%s", shared->card[rank]);
+    return 0;
+}
+
+static void open_and_wire(struct rank *me)
+{
+    static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
+    static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NULL };
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+    struct mdapl_ctx_args args = {
+        .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
+        .job = { .rank = me->rank, .size = me->t->ranks, .id = (uint32_t)getppid(),
+                 .key = "channel test key", .card = get_card },
+    };
+    int rc = mdapl_cfg_env(&cfg, &err);
+
+    for (int i = 0; rc == 0 && i < MAX_KNOBS && me->t->knob[i][0]; i++)
+        rc = mdapl_cfg_set(&cfg, me->t->knob[i][0], me->t->knob[i][1], &err);
+    if (rc || mdapl_ctx_open(&args, &me->ctx, &err)) {
+        fprintf(stderr, "rank %d: %s\n", me->rank, err.text);
+        _exit(3);
+    }
+    CHECK(mdapl_ctx_card(me->ctx, shared->card[me->rank], MDAPL_CARD_MAX) > 0);
+    barrier(me, 1);
+    while ((rc = mdapl_wire(me->ctx)) == 0)
+        advance(me);
+    if (rc < 0)
+        fprintf(stderr, "rank %d: %s\n", me->rank, mdapl_ctx_err(me->ctx)->text);
+    CHECK(rc == MDAPL_DONE);
+}
+
+/* The next rank that still wants messages from me, -1 when none does. */
+static int next_target(struct rank *me)
+{
+    int to = rand_r(&me->seed) % me->t->ranks;
+
+    for (int i = 0; i < me->t->ranks; i++, to = (to + 1) % me->t->ranks)
+        if (to != me->rank && me->sent[to] < me->t->messages && (to == 0 || !me->t->all_to_one))
+            return to;
+    return -1;
+}
+
+static int expected(const struct rank *me)
+{
+    if (me->t->all_to_one && me->rank != 0)
+        return 0;
+    return (me->t->ranks - 1) * me->t->messages;
+}
+
+static void exchange(struct rank *me)
+{
+    int to = next_target(me);
+
+    while (to >= 0 || me->unfinished > 0 || me->received < expected(me)) {
+        if (to >= 0 && me->unfinished < me->t->in_flight) {
+            send_one(me, to);
+            to = next_target(me);
+        } else {
+            advance(me);
+        }
+        while (me->announced == expected(me) && me->late) {
+            struct receiving *r = me->late;
+
+            me->late = r->next;
+            take_body(r);
+        }
+    }
+}
+
+static void run_rank(const struct traffic *t, int rank)
+{
+    struct rank me = { .t = t, .rank = rank, .seed = (unsigned)rank + 1 };
+    const struct mdapl_stats *stats;
+
+    alarm(LIMIT_S);
+    open_and_wire(&me);
+    exchange(&me);
+    stats = mdapl_ctx_stats(me.ctx);
+    CHECK(stats->bad_frames == 0 && stats->dup == 0);
+    CHECK(stats->rx_msgs == (uint64_t)expected(&me));
+    while (mdapl_drain(me.ctx) > 0)
+        advance(&me);
+    barrier(&me, 2);
+    mdapl_ctx_close(me.ctx);
+}
+
+/* -- the rows --------------------------------------------------------------------------------- */
+
+static const struct traffic sizes = {
+    .ranks = 4, .messages = 150, .max_len = 1 << 20, .in_flight = 16, .sleep = true,
+};
+static const struct traffic long_bodies = {
+    .ranks = 2, .messages = 12, .max_len = 32 << 20, .in_flight = 12, .sleep = true,
+};
+static const struct traffic flood = {
+    .ranks = 4, .messages = 4000, .max_len = 64, .in_flight = 100, .all_to_one = true, .sleep = true,
+};
+static const struct traffic polling = {
+    .ranks = 3, .messages = 300, .max_len = 20000, .in_flight = 8,
+};
+static const struct traffic late = {
+    .ranks = 3, .messages = 200, .max_len = 100000, .in_flight = 300, .late = true, .sleep = true,
+};
+static const struct traffic dropped = {
+    .ranks = 3, .messages = 200, .max_len = 100000, .in_flight = 10, .drop = true, .sleep = true,
+};
+static const struct traffic synchronous = {
+    .ranks = 3, .messages = 100, .max_len = 100000, .in_flight = 10, .synchronous = true,
+    .sleep = true,
+};
+static const struct traffic scarce = {
+    .ranks = 6, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
+    .knob = { { "sr_window", "2" }, { "ep_requests", "4" }, { "vbuf_size", "512" },
+              { "rndv_segment", "4096" } },
+};
+static const struct traffic copied = {
+    .ranks = 3, .messages = 60, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "rndv", "copy" } },
+};
+static const struct traffic on_demand = {
+    .ranks = 6, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
+    .knob = { { "wiring", "ondemand" } },
+};
+
+static void run_row(void **state)
+{
+    const struct traffic *t = *state;
+    pid_t pid[MAX_RANKS];
+    int status;
+
+    memset(shared, 0, sizeof(*shared));
+    fflush(NULL);
+    for (int i = 0; i < t->ranks; i++) {
+        pid[i] = fork();
+        assert_true(pid[i] >= 0);
+        if (pid[i] == 0) {
+            run_rank(t, i);
+            exit(0);
+        }
+    }
+    for (int i = 0; i < t->ranks; i++) {
+        assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+        if (status)
+            fail_msg("rank %d: %s %d", i, WIFEXITED(status) ? "exit" : "signal",
+                     WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    }
+}
+
+#define ROW(t) { #t, run_row, NULL, NULL, (void *)(uintptr_t)&t }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(sizes), ROW(long_bodies), ROW(flood), ROW(polling), ROW(late), ROW(dropped),
+        ROW(synchronous), ROW(scarce), ROW(copied), ROW(on_demand),
+    };
+
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    return RUN(tests);
+}
