@@ -111,7 +111,7 @@ struct mdapl_stats;
 
 /* The knobs from MPICH's control variables. 0, or -1 with the line in err. */
 int mdapl_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err);
-/* The counters as MPI_T performance variables dapl_<name> (configure --enable-mpit-pvars=dapl). */
+/* The counters as MPI_T performance variables dapl_<name>. */
 void mdapl_pvars_register(struct mdapl_stats *stats);
 
 #endif
@@ -125,8 +125,8 @@ def docs(rows, stats):
            "| MPIR_CVAR_DAPL_ | default | possible | what it does |\n|---|---|---|---|\n"]
     for name, _, default, right, text in rows:
         out.append(f"| {name.upper()} | {default or '(empty)'} | {right} | {text} |\n")
-    out.append("\n## Counters\n\nMPI_T performance variables of an MPICH configured with "
-               "`--enable-mpit-pvars=dapl`.\n\n| name | unit | what it counts |\n|---|---|---|\n")
+    out.append("\n## Counters\n\nMPI_T performance variables of the category CH3; any MPI_T tool reads "
+               "them.\n\n| name | unit | what it counts |\n|---|---|---|\n")
     for name, unit, text in stats:
         out.append(f"| dapl_{name} | {unit} | {text} |\n")
     return "".join(out)

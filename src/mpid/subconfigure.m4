@@ -8,13 +8,8 @@ AC_DEFUN([PAC_SUBCFG_PREREQ_]PAC_SUBCFG_AUTO_SUFFIX,[
         AC_MSG_NOTICE([RUNNING PREREQ FOR ch3:dapl])
         MPID_MAX_THREAD_LEVEL=MPI_THREAD_MULTIPLE
 
-        dnl --enable-mpit-pvars=dapl (or all): our counters as MPI_T performance variables
-        pac_pvar_dapl=0
-        for pac_pvar in `echo "$enable_mpit_pvars" | tr ',' ' '` ; do
-            AS_CASE([$pac_pvar],[dapl|all|yes],[pac_pvar_dapl=1])
-        done
-        AC_DEFINE_UNQUOTED([ENABLE_PVAR_DAPL],[$pac_pvar_dapl],
-            [Define to 1 to enable the MPI_T performance variables of ch3:dapl])
+        dnl our counters are MPI_T performance variables; they count in any case, so always
+        AC_DEFINE([ENABLE_PVAR_DAPL],[1],[MPI_T performance variables of ch3:dapl])
     ])
 ])
 

@@ -354,7 +354,8 @@ static const struct traffic long_bodies = {
     .ranks = 2, .messages = 12, .max_len = 32 << 20, .in_flight = 12, .sleep = true,
 };
 static const struct traffic flood = {
-    .ranks = 4, .messages = 4000, .max_len = 64, .in_flight = 100, .all_to_one = true, .sleep = true,
+    .ranks = 4, .messages = 4000, .max_len = 64, .in_flight = 100, .all_to_one = true,
+    .sleep = true,
 };
 static const struct traffic polling = {
     .ranks = 3, .messages = 300, .max_len = 20000, .in_flight = 8,
@@ -416,7 +417,8 @@ int main(void)
         ROW(synchronous), ROW(scarce), ROW(copied), ROW(on_demand),
     };
 
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                  0);
     if (shared == MAP_FAILED)
         return 1;
     return RUN(tests);
