@@ -63,11 +63,14 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     softdat_list_init(&c->acks);
     softdat_list_init(&c->outs);
     softdat_list_init(&c->held);
+    softdat_list_init(&c->rings);
+    c->segment_fd = -1;
     if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CALLING ? EPOLLOUT : EPOLLIN)) {
         free(c);
         return NULL;
     }
     softdat_list_append(&ia->conns, &c->link);
+    ia->n_sockets++;
     return c;
 }
 
@@ -75,6 +78,10 @@ void softdat_conn_free(struct softdat_conn *c)
 {
     softdat_sock_close(c->ia, &c->sock);
     softdat_list_remove(&c->acks);
+    softdat_list_remove(&c->rings);
+    c->ia->n_sockets -= !c->ringed;
+    if (c->segment_fd >= 0)
+        close(c->segment_fd);
     while (!softdat_list_empty(&c->outs)) {
         struct softdat_out *out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
 
@@ -553,6 +560,8 @@ DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_
         c->phase = SOFTDAT_ANSWERED;
         set_deadline(c, answer_ns);
         softdat_tx_frame(c, SOFTDAT_ACCEPT, priv, (size_t)size);
+        if (c->shared.seg)
+            softdat_shared_start(c);     /* the next frame either way is READY */
     }
     softdat_unlock(ia);
     return DAT_SUCCESS;
@@ -681,8 +690,10 @@ static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, si
     if (size > 0)
         memcpy(c->priv, priv, size);
     c->sink.left = size;         /* kept there until CONNECT leaves */
-    if (local)
+    if (local) {
+        c->segment_fd = softdat_shared_make(c);
         say_connect(c);
+    }
 }
 
 DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CONN_QUAL qual,
@@ -747,6 +758,8 @@ static bool accepted(struct softdat_conn *c)
         return false;
     c->phase = SOFTDAT_OPEN;
     c->deadline = 0;
+    if (c->hdr.want && c->shared.seg)
+        softdat_shared_start(c);
     softdat_tx_frame(c, SOFTDAT_READY, NULL, 0);
     softdat_ep_step(ep, SOFTDAT_EP_UP);
     softdat_ep_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, c->priv, c->hdr.len);

@@ -8,8 +8,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { POLL_GAP_NS = 250 };      /* empty dequeues closer together than this share one look */
-
 static struct softdat_evd *evd_of(DAT_EVD_HANDLE handle)
 {
     return softdat_get(handle, DAT_HANDLE_TYPE_EVD);
@@ -330,18 +328,16 @@ static void take(struct softdat_evd *evd, DAT_EVENT *event)
 /* Bare, without the error class: clients (dtest -p) compare the whole value, as dapl returns it. */
 static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
 
-/* Looks at the sockets, but not more often than is of use, nor when the helper does so now. */
-static void look(struct softdat_ia *ia)
+/* Makes progress, unless the helper or another thread does so now. */
+static bool look(struct softdat_ia *ia)
 {
-    uint64_t now = softdat_now();
-
-    if (now - atomic_load_explicit(&ia->last_call, memory_order_relaxed) < POLL_GAP_NS)
-        return;
-    atomic_store_explicit(&ia->last_call, now, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ia->calls, 1, memory_order_relaxed);
     if (pthread_mutex_trylock(&ia->lock))
-        return;
+        return false;
+    if (ia->bells_wanted)
+        softdat_shared_wake(ia);     /* we are awake */
     softdat_progress(ia);
-    softdat_unlock(ia);
+    return true;
 }
 
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
@@ -353,12 +349,10 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
         return bad_evd;
     if (!event)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (atomic_load_explicit(&evd->count, memory_order_acquire) == 0) {
-        look(evd->h.ia);
-        if (atomic_load_explicit(&evd->count, memory_order_acquire) == 0)
-            return queue_empty;
-    }
-    softdat_lock(evd->h.ia);
+    if (atomic_load_explicit(&evd->count, memory_order_acquire) > 0)
+        softdat_lock(evd->h.ia);
+    else if (!look(evd->h.ia))
+        return queue_empty;
     if (atomic_load(&evd->count) > 0)
         take(evd, event);
     else
@@ -382,9 +376,7 @@ static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_
 {
     ++*waiters;
     atomic_fetch_add(&ia->waiters, 1);
-    softdat_unlock(ia);
     softdat_sleep(ia, efd, ns);
-    softdat_lock(ia);
     atomic_fetch_sub(&ia->waiters, 1);
     --*waiters;
     silence_bell(efd);
@@ -417,13 +409,12 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
             ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
             break;
         }
-        softdat_tx_acks(ia);
         sleep_unlocked(ia, evd->efd, &evd->waiters, rest);
     }
     if (ret == DAT_SUCCESS)
         take(evd, event);
     *more = (DAT_COUNT)atomic_load(&evd->count);
-    atomic_store(&ia->last_call, softdat_now());
+    atomic_fetch_add_explicit(&ia->calls, 1, memory_order_relaxed);
     softdat_unlock(ia);
     return ret;
 }
@@ -523,12 +514,11 @@ DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDL
             ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
             break;
         }
-        softdat_tx_acks(ia);
         sleep_unlocked(ia, cno->efd, &cno->waiters, rest);
     }
     *evd_p = ret == DAT_SUCCESS ? (DAT_EVD_HANDLE)cno->fired : DAT_HANDLE_NULL;
     cno->fired = NULL;
-    atomic_store(&ia->last_call, softdat_now());
+    atomic_fetch_add_explicit(&ia->calls, 1, memory_order_relaxed);
     softdat_unlock(ia);
     return ret;
 }

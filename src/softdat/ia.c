@@ -200,6 +200,7 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->conns);
     softdat_list_init(&ia->acks);
     softdat_list_init(&ia->dead);
+    softdat_list_init(&ia->rings);
     ia->next_deadline = UINT64_MAX;
     return ia;
 }

@@ -12,7 +12,8 @@
 enum {
     BURST = 64,                          /* sockets served in one round */
     HELPER_NAP_NS = 1000 * 1000,         /* the helper looks whether it is needed every so often */
-    CALLS_IN_NS = 500 * 1000,            /* who called so recently needs no helper */
+    SOCKETS_EVERY_NS = 20 * 1000,        /* when all connections are ringed */
+    CLOCK_EVERY = 16,                    /* rounds between two looks at the time, then */
 };
 
 uint64_t softdat_now(void)
@@ -78,11 +79,12 @@ static void bury(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(ia->dead.next, struct softdat_conn, link);
 
         softdat_list_remove(&c->link);
+        softdat_shared_free(c);
         free(c);
     }
 }
 
-int softdat_progress(struct softdat_ia *ia)
+static int poll_sockets(struct softdat_ia *ia)
 {
     struct epoll_event e[BURST];
     int n = epoll_wait(ia->epfd, e, BURST, 0);
@@ -93,14 +95,53 @@ int softdat_progress(struct softdat_ia *ia)
         if (s->fd >= 0)
             s->ready(ia, s, e[i].events);
     }
-    /* Nothing came: whoever waits for an acknowledgement has waited for our answer in vain. */
-    if (n <= 0 && !softdat_list_empty(&ia->acks))
-        softdat_tx_acks(ia);
     if (ia->next_deadline != UINT64_MAX && softdat_now() >= ia->next_deadline)
         expire(ia);
+    return n > 0 ? n : 0;
+}
+
+static int poll_rings(struct softdat_ia *ia)
+{
+    struct softdat_list *l = ia->rings.next;
+    int n = 0;
+
+    while (l != &ia->rings) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, rings);
+
+        l = l->next;
+        n += softdat_rx_ring(c);
+    }
+    return n;
+}
+
+/* A look at the sockets costs a system call: with nothing but rings it is made now and then. */
+static bool sockets_due(struct softdat_ia *ia)
+{
+    uint64_t now;
+
+    if (ia->n_sockets > 0 || softdat_list_empty(&ia->rings))
+        return true;
+    if (++ia->rounds % CLOCK_EVERY)
+        return false;
+    now = softdat_now();
+    if (now - ia->looked_at_sockets < SOCKETS_EVERY_NS)
+        return false;
+    ia->looked_at_sockets = now;
+    return true;
+}
+
+int softdat_progress(struct softdat_ia *ia)
+{
+    int n = poll_rings(ia);
+
+    if (sockets_due(ia))
+        n += poll_sockets(ia);
+    /* Nothing came: whoever waits for an acknowledgement has waited for our answer in vain. */
+    if (n == 0 && !softdat_list_empty(&ia->acks))
+        softdat_tx_acks(ia);
     if (!softdat_list_empty(&ia->dead))
         bury(ia);
-    return n > 0 ? n : 0;
+    return n;
 }
 
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
@@ -109,19 +150,30 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
     uint64_t due = ia->next_deadline, now = softdat_now();
     struct timespec t;
 
+    softdat_tx_acks(ia);
     if (due != UINT64_MAX && (due <= now || due - now < ns))
         ns = due > now ? due - now : 0;
     t.tv_sec = (time_t)(ns / 1000000000u);
     t.tv_nsec = (long)(ns % 1000000000u);
-    ppoll(fd, efd >= 0 ? 2 : 1, ns == UINT64_MAX ? NULL : &t, NULL);
+    if (softdat_shared_doze(ia)) {
+        softdat_unlock(ia);
+        ppoll(fd, efd >= 0 ? 2 : 1, ns == UINT64_MAX ? NULL : &t, NULL);
+        softdat_lock(ia);
+        poll_sockets(ia);
+    }
+    softdat_shared_wake(ia);
 }
 
 /* -- the helper ------------------------------------------------------------------------------- */
 
-static bool application_calls_in(struct softdat_ia *ia)
+/* Since the last time that this was asked. Whoever waits makes progress when it is told to. */
+static bool application_calls_in(struct softdat_ia *ia, uint32_t *seen)
 {
-    return atomic_load(&ia->waiters) > 0
-           || softdat_now() - atomic_load(&ia->last_call) < CALLS_IN_NS;
+    uint32_t calls = atomic_load(&ia->calls);
+    bool called = calls != *seen;
+
+    *seen = calls;
+    return called || (atomic_load(&ia->waiters) > 0 && atomic_load(&ia->bells_wanted));
 }
 
 static void nap(struct softdat_ia *ia)
@@ -133,23 +185,23 @@ static void nap(struct softdat_ia *ia)
 }
 
 /*
- * Serves the sockets while the application computes: requests to connect, RDMA whose target we
- * are, receives. Stated bound: such work begins at most CALLS_IN_NS + HELPER_NAP_NS after the
- * application's last call, and at once from then on.
+ * Makes progress while the application computes: requests to connect, RDMA whose target we are,
+ * receives. Stated bound: such work begins at most two naps after the application's last call, and
+ * at once from then on.
  */
 static void *help(void *arg)
 {
     struct softdat_ia *ia = arg;
+    uint32_t seen = 0;
 
     while (!atomic_load(&ia->stopping)) {
-        if (application_calls_in(ia)) {
+        if (application_calls_in(ia, &seen)) {
             nap(ia);
             continue;
         }
-        softdat_sleep(ia, ia->stop_fd, HELPER_NAP_NS);
         softdat_lock(ia);
-        if (!application_calls_in(ia))
-            softdat_progress(ia);
+        if (softdat_progress(ia) == 0)
+            softdat_sleep(ia, ia->stop_fd, HELPER_NAP_NS);
         softdat_unlock(ia);
     }
     return NULL;

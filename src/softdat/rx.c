@@ -236,19 +236,22 @@ static bool head_bare(struct softdat_conn *c)
 /* -- frames: all of it is here ---------------------------------------------------------------- */
 
 /* Everything up to request number `ack` has been executed by the peer. */
-static bool hear_ack(struct softdat_conn *c)
+static bool hear_ack(struct softdat_conn *c, uint32_t ack)
 {
     struct softdat_ep *ep = c->ep;
 
     if (!ep)
         return true;
-    if ((int32_t)(ep->next_seq - c->hdr.ack) < 0)
+    if ((int32_t)(ep->next_seq - ack) < 0)
         return false;
     for (uint32_t i = 0; i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
 
-        if (d->state == SOFTDAT_DTO_SENT && d->op != DAT_DTO_RDMA_READ
-            && (int32_t)(c->hdr.ack - d->seq) >= 0)
+        if (d->op == DAT_DTO_RDMA_READ)
+            continue;
+        if ((int32_t)(ack - d->seq) < 0)
+            break;
+        if (d->state == SOFTDAT_DTO_SENT)
             d->state = SOFTDAT_DTO_DONE;
     }
     softdat_ep_reap(ep);
@@ -358,7 +361,7 @@ static bool on_head(struct softdat_conn *c)
         || f->len > UINT32_C(1) << 31)
         return false;
     if (frame[f->type].open
-        && (c->phase < SOFTDAT_OPEN || (c->ep && !hear_ack(c))))
+        && (c->phase < SOFTDAT_OPEN || (c->ep && !hear_ack(c, f->ack))))
         return false;
     if (frame[f->type].open && (c->poisoned || !c->ep) && f->type != SOFTDAT_BYE) {
         discard(c);
@@ -419,19 +422,45 @@ static ssize_t read_direct(struct softdat_conn *c)
     return n;
 }
 
+/* A first read on the called side of one host may bring the shared segment. */
+static ssize_t read_call(struct softdat_conn *c)
+{
+    union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
+    struct iovec v = { c->ia->scratch, READ_SMALL };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control,
+                        .msg_controllen = sizeof(control.room) };
+    ssize_t n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+    int fd;
+
+    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS
+        && h->cmsg_len == CMSG_LEN(sizeof(int))) {
+        memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+        softdat_shared_take(c, fd);
+    }
+    return n;
+}
+
+static ssize_t read_bytes(struct softdat_conn *c)
+{
+    if (c->local && c->phase == SOFTDAT_INCOMING)
+        return read_call(c);
+    return recv(c->sock.fd, c->ia->scratch, READ_SMALL, MSG_DONTWAIT);
+}
+
 /* One read. 1: go on, 0: nothing more now, -1: the end. */
 static int read_some(struct softdat_conn *c)
 {
-    bool direct = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && c->sink.left >= READ_SMALL;
-    uint8_t *scratch = c->ia->scratch;
-    ssize_t n = direct ? read_direct(c)
-                       : recv(c->sock.fd, scratch, READ_SMALL, MSG_DONTWAIT);
+    bool direct = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && c->sink.left >= READ_SMALL
+                  && !c->ringed;
+    ssize_t n = direct ? read_direct(c) : read_bytes(c);
 
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno == EINTR ? 1 : -1;
     if (n == 0)
         return -1;
-    if (!parse(c, scratch, direct ? 0 : (size_t)n))
+    /* Beside rings a socket carries only bells; what they were rung for is looked at next. */
+    if (!c->ringed && !parse(c, c->ia->scratch, direct ? 0 : (size_t)n))
         return -1;
     return !direct && n < READ_SMALL ? 0 : 1;
 }
@@ -453,8 +482,58 @@ void softdat_rx_ready(struct softdat_conn *c)
         if (c->held_bytes > HELD_MAX)
             set_stalled(c, true);
     }
+    if (rc < 0 && c->ringed)
+        softdat_rx_ring(c);      /* what the peer wrote before it went is still good */
     if (rc < 0 && c->sock.fd >= 0)
         softdat_conn_lost(c, true);
+}
+
+/* -- shared rings ----------------------------------------------------------------------------- */
+
+static bool read_ring(struct softdat_conn *c)
+{
+    const uint8_t *p;
+    bool any = false;
+    ssize_t n = 0;
+
+    while (c->sock.fd >= 0 && !c->stalled && (n = softdat_shared_peek(c, &p)) > 0) {
+        any = true;
+        if (!parse(c, p, (size_t)n)) {
+            n = -1;
+            break;
+        }
+        if (c->sock.fd < 0)
+            break;
+        softdat_shared_took(c, (size_t)n);
+        if (c->held_bytes > HELD_MAX)
+            set_stalled(c, true);
+    }
+    if (n < 0 && c->sock.fd >= 0)
+        softdat_conn_lost(c, true);
+    return any;
+}
+
+bool softdat_rx_ring(struct softdat_conn *c)
+{
+    bool any = read_ring(c);
+    uint32_t executed;
+
+    if (c->sock.fd < 0)
+        return any;
+    executed = softdat_shared_executed(c);
+    if (executed != c->shared.heard) {
+        any = true;
+        c->shared.heard = executed;
+        if (!hear_ack(c, executed)) {
+            softdat_conn_lost(c, true);
+            return any;
+        }
+    }
+    if (c->blocked && c->sock.fd >= 0 && softdat_shared_has_room(c)) {
+        any = true;
+        softdat_tx_pump(c);
+    }
+    return any;
 }
 
 /* -- held sends ------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
  *      cm.c         listening points, connection requests, connecting
  *      ep.c ep_fsm  endpoints: life, posting, completing, flushing
  *      tx.c rx.c    frames out and in (wire.h, PROTOCOL)
+ *      shared.c     rings of bytes between two adapters of one host
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers and notification objects
  *
@@ -180,10 +181,22 @@ enum softdat_conn_phase {
     SOFTDAT_LEAVING,             /* no EP any more: write out what is queued, wait for the end */
 };
 
+/* The segment that two adapters of one host share (shared.c). */
+struct softdat_shared {
+    struct softdat_segment *seg; /* NULL: none */
+    int side;                    /* 0: the caller's, 1: of the called */
+    uint64_t tail, head;         /* mine, not all of it published */
+    uint64_t told;               /* head, as published */
+    uint64_t their_tail, their_head;  /* as last seen */
+    uint32_t heard;              /* executed by them, as last seen */
+    uint32_t rung;               /* their sleep for which the bell has been rung */
+};
+
 struct softdat_conn {
     struct softdat_sock sock;
     struct softdat_list link;    /* on ia->conns */
     struct softdat_list acks;    /* on ia->acks while an acknowledgement is owed */
+    struct softdat_list rings;   /* on ia->rings while ringed */
     struct softdat_ia *ia;
     struct softdat_ep *ep;
     struct softdat_cr *cr;
@@ -192,6 +205,9 @@ struct softdat_conn {
     struct sockaddr_in peer;
     uint64_t deadline;           /* ns; 0: none */
     bool local;                  /* same host: an abstract unix socket */
+    struct softdat_shared shared;
+    bool ringed;                 /* frames go through shared rings, not the socket */
+    int segment_fd;              /* CALLED: leaves with CONNECT; else -1 */
 
     /* out */
     struct softdat_list outs;
@@ -200,6 +216,7 @@ struct softdat_conn {
     struct softdat_frame cur_hdr;
     struct softdat_out *cur_out; /* what it is: one of outs, else a request of the EP */
     bool said_bye;
+    bool blocked;                /* ringed: the ring is full, go on when there is room */
 
     /* in */
     struct softdat_frame hdr;
@@ -277,7 +294,8 @@ struct softdat_ia {
     struct softdat_config cfg;
     pthread_mutex_t lock;
     struct softdat_list handles; /* everything on this adapter, for closing it */
-    struct softdat_list conns, acks, dead;
+    struct softdat_list conns, acks, dead, rings;
+    int n_sockets;               /* connections that are not ringed */
     struct softdat_evd *async_evd;
     bool own_async;
     struct softdat_mem_slot *mem;
@@ -290,9 +308,12 @@ struct softdat_ia {
     pthread_t helper;
     bool helper_runs;
     _Atomic bool stopping;
-    _Atomic uint64_t last_call;  /* when the application last polled, ns */
+    _Atomic uint32_t calls;      /* how often the application has polled or waited */
     _Atomic int waiters;         /* threads that sleep in a wait: they make progress themselves */
-    _Atomic uint64_t next_deadline;   /* of all connections; a sleeper reads it without the lock */
+    _Atomic bool bells_wanted;   /* a sleeper hears of what comes through shared rings */
+    uint64_t next_deadline;      /* of all connections */
+    uint64_t looked_at_sockets;  /* when, ns */
+    uint32_t rounds;
 };
 
 /* provider.c */
@@ -332,7 +353,8 @@ void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t 
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
 /* One round over the sockets (lock held). Returns how many were ready. */
 int softdat_progress(struct softdat_ia *ia);
-/* Sleeps until a socket is ready, efd is written, or ns have passed (lock not held). */
+/* Sleeps until there may be something to do, efd is written, or ns have passed. Called with the
+ * lock, which is given back meanwhile. */
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns);
 
 /* cm.c */
@@ -373,5 +395,27 @@ void softdat_rx_ready(struct softdat_conn *c);
 /* A receive has been posted: held sends may go on. */
 void softdat_rx_posted(struct softdat_conn *c);
 void softdat_rx_free(struct softdat_conn *c);
+/* Looks at a shared ring. Returns whether anything had happened there. */
+bool softdat_rx_ring(struct softdat_conn *c);
+
+/* shared.c */
+/* The caller's side makes the segment. A file descriptor for the other side, or -1: none. */
+int softdat_shared_make(struct softdat_conn *c);
+/* The called side takes it (and the descriptor, in any case). */
+bool softdat_shared_take(struct softdat_conn *c, int fd);
+/* Both sides have it: from now on frames go through it. */
+void softdat_shared_start(struct softdat_conn *c);
+void softdat_shared_free(struct softdat_conn *c);
+/* Writes what there is room for; the number of bytes. */
+size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int n);
+ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p);
+void softdat_shared_took(struct softdat_conn *c, size_t n);
+/* Tells the other side what has been read and executed. */
+void softdat_shared_tell(struct softdat_conn *c);
+uint32_t softdat_shared_executed(struct softdat_conn *c);
+bool softdat_shared_has_room(struct softdat_conn *c);
+/* From now on bells are wanted. False: there is something to do already. */
+bool softdat_shared_doze(struct softdat_ia *ia);
+void softdat_shared_wake(struct softdat_ia *ia);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { ACK_EVERY = 32 };         /* executed requests after which an ACK leaves at once */
 
@@ -38,6 +39,8 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
 
     if (type == SOFTDAT_CONNECT)
         f.addr = c->ia->cfg.addr.sin_addr.s_addr;    /* a local socket would not tell */
+    if (type == SOFTDAT_ACCEPT)
+        f.want = c->shared.seg != NULL;
     if (type == SOFTDAT_BYE)
         c->said_bye = true;
     return queue(c, &f, NULL, len > 0 ? priv : NULL, len);
@@ -66,7 +69,10 @@ void softdat_tx_acks(struct softdat_ia *ia)
         struct softdat_frame f = { .type = SOFTDAT_ACK };
 
         softdat_list_remove(&c->acks);
-        queue(c, &f, NULL, NULL, 0);
+        if (c->ringed)
+            softdat_shared_tell(c);
+        else
+            queue(c, &f, NULL, NULL, 0);
     }
 }
 
@@ -158,13 +164,33 @@ static void written(struct softdat_conn *c, size_t n)
     c->cur_out = NULL;
 }
 
-/* Writes what it can of the current frame. False: the socket takes no more now. */
-static bool write_some(struct softdat_conn *c)
+/* The segment's descriptor travels with the first byte of CONNECT. */
+static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
+{
+    union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
+    struct cmsghdr *h = &control.align;
+    ssize_t n;
+
+    *h = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(sizeof(int)) };
+    memcpy(CMSG_DATA(h), &c->segment_fd, sizeof(int));
+    m->msg_control = &control;
+    m->msg_controllen = sizeof(control.room);
+    n = sendmsg(c->sock.fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+        close(c->segment_fd);
+        c->segment_fd = -1;
+    }
+    return n;
+}
+
+static bool write_socket(struct softdat_conn *c)
 {
     struct msghdr m = {
         .msg_iov = c->cur + c->cur_at, .msg_iovlen = (size_t)(c->cur_n - c->cur_at),
     };
-    ssize_t n = sendmsg(c->sock.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m)
+                                   : sendmsg(c->sock.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (n >= 0) {
         written(c, (size_t)n);
@@ -181,6 +207,16 @@ static bool write_some(struct softdat_conn *c)
     return false;
 }
 
+static bool write_ring(struct softdat_conn *c)
+{
+    size_t n = softdat_shared_write(c, c->cur + c->cur_at, c->cur_n - c->cur_at);
+
+    c->blocked = n == 0;
+    if (n > 0)
+        written(c, n);
+    return n > 0;
+}
+
 bool softdat_tx_idle(const struct softdat_conn *c)
 {
     return c->cur_n == 0 && softdat_list_empty(&c->outs);
@@ -193,7 +229,7 @@ void softdat_tx_pump(struct softdat_conn *c)
     for (;;) {
         if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
             break;
-        if (!write_some(c))
+        if (!(c->ringed ? write_ring(c) : write_socket(c)))
             return;
     }
     softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
@@ -207,7 +243,10 @@ void softdat_tx_owe_ack(struct softdat_conn *c)
     c->executed++;
     if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);
-    if (c->executed - c->acked >= ACK_EVERY) {
+    if (c->ringed) {
+        if (c->executed - c->acked >= ACK_EVERY)
+            softdat_shared_tell(c);
+    } else if (c->executed - c->acked >= ACK_EVERY) {
         struct softdat_frame f = { .type = SOFTDAT_ACK };
 
         queue(c, &f, NULL, NULL, 0);
