@@ -667,9 +667,12 @@ static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, si
 {
     struct softdat_ia *ia = ep->h.ia;
     struct softdat_conn *c = NULL;
-    int error = ENOMEM, fd = call_local(ep->remote.sin_addr, (uint32_t)ep->remote_qual);
-    bool local = fd >= 0;
+    int error = ENOMEM, fd = -1;
+    bool local;
 
+    if (ia->cfg.local >= SOFTDAT_LOCAL_SOCKET)
+        fd = call_local(ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+    local = fd >= 0;
     if (!local)
         fd = call_tcp(ia, ep->remote, &error);
     if (fd >= 0)
@@ -758,8 +761,10 @@ static bool accepted(struct softdat_conn *c)
         return false;
     c->phase = SOFTDAT_OPEN;
     c->deadline = 0;
-    if (c->hdr.want && c->shared.seg)
+    if (c->hdr.want && c->shared.seg) {
+        softdat_direct_try(c);
         softdat_shared_start(c);
+    }
     softdat_tx_frame(c, SOFTDAT_READY, NULL, 0);
     softdat_ep_step(ep, SOFTDAT_EP_UP);
     softdat_ep_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, c->priv, c->hdr.len);

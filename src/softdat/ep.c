@@ -16,7 +16,9 @@ static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVA
 
 struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
 {
-    return &r->dto[(r->head + i) % r->size];
+    uint32_t at = r->head + i;
+
+    return &r->dto[at < r->size ? at : at - r->size];
 }
 
 static bool ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each)
@@ -37,7 +39,7 @@ static void ring_free(struct softdat_ring *r)
 
 static void ring_pop(struct softdat_ring *r)
 {
-    r->head = (r->head + 1) % r->size;
+    r->head = r->head + 1 < r->size ? r->head + 1 : 0;
     r->count--;
     if (r->sent > 0)
         r->sent--;
@@ -47,19 +49,19 @@ static void ring_pop(struct softdat_ring *r)
 
 static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struct softdat_dto *d)
 {
-    DAT_EVENT event;
-    DAT_DTO_COMPLETION_EVENT_DATA *e = &event.event_data.dto_completion_event_data;
+    DAT_EVENT *event;
 
     if (!evd || (d->status == DAT_DTO_SUCCESS && d->flags & DAT_COMPLETION_SUPPRESS_FLAG))
         return;
-    memset(&event, 0, sizeof(event));
-    event.event_number = DAT_DTO_COMPLETION_EVENT;
-    e->ep_handle = ep;
-    e->user_cookie = d->cookie;
-    e->status = d->status;
-    e->transfered_length = d->status == DAT_DTO_SUCCESS ? (DAT_SEG_LENGTH)d->len : 0;
-    e->operation = d->op;
-    softdat_evd_post(evd, &event);
+    event = softdat_evd_slot(evd);
+    if (!event)
+        return;
+    event->event_number = DAT_DTO_COMPLETION_EVENT;
+    event->event_data.dto_completion_event_data = (DAT_DTO_COMPLETION_EVENT_DATA){
+        .ep_handle = ep, .user_cookie = d->cookie, .status = d->status, .operation = d->op,
+        .transfered_length = d->status == DAT_DTO_SUCCESS ? (DAT_SEG_LENGTH)d->len : 0,
+    };
+    softdat_evd_push(evd);
 }
 
 static void reap_done(struct softdat_ep *ep)

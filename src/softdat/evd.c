@@ -94,23 +94,43 @@ static void overflow(struct softdat_evd *evd)
     softdat_evd_post(ia->async_evd, &event);
 }
 
-void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
+static uint32_t place(const struct softdat_evd *evd, uint32_t i)
+{
+    uint32_t at = evd->head + i;
+
+    return at < evd->qlen ? at : at - evd->qlen;
+}
+
+DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd)
 {
     uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
-    DAT_EVENT *slot;
 
-    if (count == evd->qlen) {
-        overflow(evd);
-        return;
-    }
-    slot = &evd->ring[(evd->head + count) % evd->qlen];
-    *slot = *event;
-    slot->evd_handle = evd;
+    if (count < evd->qlen)
+        return &evd->ring[place(evd, count)];
+    overflow(evd);
+    return NULL;
+}
+
+void softdat_evd_push(struct softdat_evd *evd)
+{
+    uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
+
+    evd->ring[place(evd, count)].evd_handle = evd;
     atomic_store_explicit(&evd->count, count + 1, memory_order_release);
     if (evd->waiters > 0)
         ring_bell(evd->efd);
     if (evd->cno && evd->enabled)
         trigger_cno(evd);
+}
+
+void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
+{
+    DAT_EVENT *slot = softdat_evd_slot(evd);
+
+    if (!slot)
+        return;
+    *slot = *event;
+    softdat_evd_push(evd);
 }
 
 /* -- making and ending ------------------------------------------------------------------------ */
@@ -287,7 +307,7 @@ DAT_RETURN softdat_evd_resize(DAT_EVD_HANDLE handle, DAT_COUNT qlen)
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_NO_SUBTYPE);
     } else {
         for (uint32_t i = 0; i < count; i++)
-            ring[i] = evd->ring[(evd->head + i) % evd->qlen];
+            ring[i] = evd->ring[place(evd, i)];
         free(evd->ring);
         evd->ring = ring;
         evd->head = 0;
@@ -321,17 +341,25 @@ DAT_RETURN softdat_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
 static void take(struct softdat_evd *evd, DAT_EVENT *event)
 {
     *event = evd->ring[evd->head];
-    evd->head = (evd->head + 1) % evd->qlen;
-    atomic_fetch_sub_explicit(&evd->count, 1, memory_order_release);
+    evd->head = place(evd, 1);
+    atomic_store_explicit(&evd->count, atomic_load(&evd->count) - 1, memory_order_release);
 }
 
 /* Bare, without the error class: clients (dtest -p) compare the whole value, as dapl returns it. */
 static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
 
+/* The helper looks whether the number changes; that two threads may lose one is no harm. */
+static void count_call(struct softdat_ia *ia)
+{
+    uint32_t n = atomic_load_explicit(&ia->calls, memory_order_relaxed);
+
+    atomic_store_explicit(&ia->calls, n + 1, memory_order_relaxed);
+}
+
 /* Makes progress, unless the helper or another thread does so now. */
 static bool look(struct softdat_ia *ia)
 {
-    atomic_fetch_add_explicit(&ia->calls, 1, memory_order_relaxed);
+    count_call(ia);
     if (pthread_mutex_trylock(&ia->lock))
         return false;
     if (ia->bells_wanted)
@@ -414,7 +442,7 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
     if (ret == DAT_SUCCESS)
         take(evd, event);
     *more = (DAT_COUNT)atomic_load(&evd->count);
-    atomic_fetch_add_explicit(&ia->calls, 1, memory_order_relaxed);
+    count_call(ia);
     softdat_unlock(ia);
     return ret;
 }
@@ -518,7 +546,7 @@ DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDL
     }
     *evd_p = ret == DAT_SUCCESS ? (DAT_EVD_HANDLE)cno->fired : DAT_HANDLE_NULL;
     cno->fired = NULL;
-    atomic_fetch_add_explicit(&ia->calls, 1, memory_order_relaxed);
+    count_call(ia);
     softdat_unlock(ia);
     return ret;
 }

@@ -8,8 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
-enum { SCRATCH = 1 << 16 };
+enum {
+    SCRATCH = 1 << 16,
+    DIRECT_BYTES = 1 << 16,         /* from here on one copy by the kernel beats two of ours */
+};
 
 /* -- IA parameters ---------------------------------------------------------------------------- */
 
@@ -56,6 +60,34 @@ static const char *set_priv(struct softdat_config *cfg, const char *value)
     return *value && !*end && n <= SOFTDAT_PRIV_MAX ? NULL : "a number from 0 to 256";
 }
 
+/* Bytes, with k or m behind the number; "off" is none. */
+static const char *set_direct(struct softdat_config *cfg, const char *value)
+{
+    char *end;
+    unsigned long n = strtoul(value, &end, 10);
+
+    if (strcmp(value, "off") == 0) {
+        cfg->direct_bytes = 0;
+        return NULL;
+    }
+    n <<= *end == 'k' ? 10 : *end == 'm' ? 20 : 0;
+    end += *end == 'k' || *end == 'm';
+    cfg->direct_bytes = n;
+    return *value && !*end && n > 0 && n <= UINT32_MAX ? NULL : "off or a number of bytes";
+}
+
+static const char *set_local(struct softdat_config *cfg, const char *value)
+{
+    static const char *const word[] = { "tcp", "socket", "shared" };
+
+    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++)
+        if (strcmp(word[i], value) == 0) {
+            cfg->local = (enum softdat_local)i;
+            return NULL;
+        }
+    return "shared, socket or tcp";
+}
+
 static const struct {
     const char *name;
     const char *(*set)(struct softdat_config *, const char *);
@@ -63,12 +95,14 @@ static const struct {
     { "addr", set_addr },        /* the adapter's address */
     { "if", set_if },            /* the interface whose address it is */
     { "max_priv", set_priv },    /* bytes of private data */
+    { "local", set_local },      /* how processes of one host are connected */
+    { "direct", set_direct },    /* RDMA from so many bytes on goes straight between processes */
 };
 
 static int set_param(const char *ia_name, struct softdat_config *cfg, char *word)
 {
     char *value = strchr(word, '=');
-    const char *right = "one of addr=, if=, max_priv=";
+    const char *right = "one of addr=, if=, max_priv=, local=, direct=";
 
     if (value) {
         *value++ = '\0';
@@ -93,6 +127,8 @@ int softdat_config_parse(const char *ia_name, const char *text, struct softdat_c
     memset(cfg, 0, sizeof(*cfg));
     cfg->addr.sin_family = AF_INET;
     cfg->max_priv = SOFTDAT_PRIV_MAX;
+    cfg->direct_bytes = DIRECT_BYTES;
+    cfg->local = SOFTDAT_LOCAL_SHARED;
     for (char *w = copy ? strtok_r(copy, " \t,", &save) : NULL; w && !rc;
          w = strtok_r(NULL, " \t,", &save))
         rc = set_param(ia_name, cfg, w);
@@ -202,6 +238,8 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->dead);
     softdat_list_init(&ia->rings);
     ia->next_deadline = UINT64_MAX;
+    if (getrandom(&ia->word, sizeof(ia->word), GRND_NONBLOCK) != sizeof(ia->word))
+        ia->word = softdat_now();
     return ia;
 }
 

@@ -109,7 +109,8 @@ static int poll_rings(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, rings);
 
         l = l->next;
-        n += softdat_rx_ring(c);
+        if (softdat_shared_news(c) || c->blocked)
+            n += softdat_rx_ring(c);
     }
     return n;
 }

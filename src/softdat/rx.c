@@ -196,6 +196,32 @@ static bool head_read(struct softdat_conn *c)
     return softdat_tx_read_data(c, f->addr, f->want);
 }
 
+/* The same checks, but only the list of the caller's pieces comes by the connection. */
+static bool head_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_t id)
+{
+    const struct softdat_frame *f = &c->hdr;
+    struct softdat_lmr *lmr = softdat_lmr_find(c->ia, f->key);
+
+    if (!c->ringed || f->want == 0 || f->len > sizeof(c->priv))
+        return false;
+    sink_start(&c->sink, f->len);
+    sink_add(&c->sink, c->priv, f->len);
+    if (c->ep && softdat_lmr_allows(lmr, c->ep->pz, f->addr, f->want, priv))
+        return true;
+    discard(c);
+    return softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
+}
+
+static bool head_pull(struct softdat_conn *c)
+{
+    return head_direct(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->executed + 1);
+}
+
+static bool head_push(struct softdat_conn *c)
+{
+    return head_direct(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, 0);
+}
+
 /* The oldest READ that is under way. */
 static struct softdat_dto *first_read(struct softdat_ep *ep)
 {
@@ -293,6 +319,25 @@ static bool done_read_data(struct softdat_conn *c)
     return true;
 }
 
+/* The caller's memory has gone: its own fault, so it hears of a local error. */
+static bool done_pull(struct softdat_conn *c)
+{
+    uint8_t tail[8];
+    size_t tail_len = tail_of(c->hdr.addr, c->hdr.want);
+
+    if (!softdat_direct_pull(c, tail, tail_len))
+        return softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_LOCAL_PROTECTION);
+    store_tail(c->hdr.addr + c->hdr.want - tail_len, tail, tail_len);
+    softdat_tx_owe_ack(c);
+    return true;
+}
+
+static bool done_push(struct softdat_conn *c)
+{
+    return softdat_direct_push(c) ? softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0)
+                               : softdat_tx_nak(c, 0, DAT_DTO_ERR_LOCAL_PROTECTION);
+}
+
 static bool done_nothing(struct softdat_conn *c)
 {
     (void)c;
@@ -350,6 +395,9 @@ static const struct {
     [SOFTDAT_ACK] = { true, head_bare, done_nothing },
     [SOFTDAT_NAK] = { true, head_bare, done_nak },
     [SOFTDAT_BYE] = { true, head_bare, done_bye },
+    [SOFTDAT_PULL] = { true, head_pull, done_pull },
+    [SOFTDAT_PUSH] = { true, head_push, done_push },
+    [SOFTDAT_PUSHED] = { true, head_bare, done_read_data },
 };
 
 /* The header is complete. False: this is not our protocol. */
@@ -411,7 +459,7 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
 }
 
 /* Long payload goes straight to its place. */
-static ssize_t read_direct(struct softdat_conn *c)
+static ssize_t read_payload(struct softdat_conn *c)
 {
     struct msghdr m = { .msg_iov = c->sink.iov + c->sink.at,
                         .msg_iovlen = (size_t)(c->sink.n - c->sink.at) };
@@ -453,7 +501,7 @@ static int read_some(struct softdat_conn *c)
 {
     bool direct = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && c->sink.left >= READ_SMALL
                   && !c->ringed;
-    ssize_t n = direct ? read_direct(c) : read_bytes(c);
+    ssize_t n = direct ? read_payload(c) : read_bytes(c);
 
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno == EINTR ? 1 : -1;

@@ -28,18 +28,14 @@ enum {
     SEGMENT_MAGIC = 0x5dda7005,
 };
 
-struct half {
-    _Alignas(128) _Atomic uint64_t tail;     /* bytes that this side has written, ever */
-    _Atomic uint64_t head;       /* bytes that it has read of the other's, ever */
-    _Atomic uint32_t executed;   /* SENDs and WRITEs of the other that it has executed, ever */
-    _Atomic uint32_t asleep;     /* odd while it wants a bell */
-};
-
 struct softdat_segment {
     uint32_t magic, ring;
-    struct half half[2];         /* of the caller, of the called */
+    struct softdat_reach reach[2];
+    struct softdat_half half[2]; /* of the caller, of the called */
     _Alignas(128) uint8_t bytes[2][RING];
 };
+
+_Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which come as a pair");
 
 static size_t least(size_t a, size_t b)
 {
@@ -50,10 +46,11 @@ static size_t least(size_t a, size_t b)
 
 static void use(struct softdat_conn *c, struct softdat_segment *seg, int side)
 {
-    struct softdat_shared *s = &c->shared;
-
-    s->seg = seg;
-    s->side = side;
+    c->shared = (struct softdat_shared){
+        .seg = seg, .mine = &seg->half[side], .theirs = &seg->half[!side],
+        .my_reach = &seg->reach[side], .their_reach = &seg->reach[!side],
+        .out = seg->bytes[side], .in = seg->bytes[!side],
+    };
 }
 
 static struct softdat_segment *map(int fd)
@@ -65,7 +62,8 @@ static struct softdat_segment *map(int fd)
 
 int softdat_shared_make(struct softdat_conn *c)
 {
-    int fd = memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    bool wanted = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED;
+    int fd = wanted ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     struct softdat_segment *seg = NULL;
 
     /* Sealed: neither side can take pages away from under the other. */
@@ -80,6 +78,7 @@ int softdat_shared_make(struct softdat_conn *c)
     seg->magic = SEGMENT_MAGIC;
     seg->ring = RING;
     use(c, seg, 0);
+    softdat_direct_offer(c);
     return fd;
 }
 
@@ -88,8 +87,9 @@ bool softdat_shared_take(struct softdat_conn *c, int fd)
     struct softdat_segment *seg = NULL;
     struct stat st;
 
-    if (!c->shared.seg && fstat(fd, &st) == 0 && (size_t)st.st_size == sizeof(*seg)
-        && fcntl(fd, F_GET_SEALS) >= 0 && fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK)
+    if (c->ia->cfg.local == SOFTDAT_LOCAL_SHARED && !c->shared.seg && fstat(fd, &st) == 0
+        && (size_t)st.st_size == sizeof(*seg) && fcntl(fd, F_GET_SEALS) >= 0
+        && fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK)
         seg = map(fd);
     close(fd);
     if (!seg)
@@ -99,6 +99,8 @@ bool softdat_shared_take(struct softdat_conn *c, int fd)
         return false;
     }
     use(c, seg, 1);
+    softdat_direct_offer(c);
+    softdat_direct_try(c);
     return true;
 }
 
@@ -110,7 +112,7 @@ void softdat_shared_start(struct softdat_conn *c)
     softdat_list_append(&ia->rings, &c->rings);
     ia->n_sockets--;
     if (ia->bells_wanted)
-        atomic_fetch_add(&c->shared.seg->half[c->shared.side].asleep, 1);
+        atomic_fetch_add(&c->shared.mine->asleep, 1);
 }
 
 void softdat_shared_free(struct softdat_conn *c)
@@ -122,16 +124,6 @@ void softdat_shared_free(struct softdat_conn *c)
 
 /* -- telling the other side ------------------------------------------------------------------- */
 
-static struct half *mine(const struct softdat_conn *c)
-{
-    return &c->shared.seg->half[c->shared.side];
-}
-
-static struct half *theirs(const struct softdat_conn *c)
-{
-    return &c->shared.seg->half[!c->shared.side];
-}
-
 /* Wakes the other side if it sleeps; once for each sleep. */
 static void ring_bell(struct softdat_conn *c)
 {
@@ -139,7 +131,7 @@ static void ring_bell(struct softdat_conn *c)
     char byte = 0;
 
     atomic_thread_fence(memory_order_seq_cst);
-    asleep = atomic_load_explicit(&theirs(c)->asleep, memory_order_relaxed);
+    asleep = atomic_load_explicit(&c->shared.theirs->asleep, memory_order_relaxed);
     if (!(asleep & 1) || asleep == c->shared.rung)
         return;
     c->shared.rung = asleep;
@@ -149,8 +141,8 @@ static void ring_bell(struct softdat_conn *c)
 
 void softdat_shared_tell(struct softdat_conn *c)
 {
-    atomic_store_explicit(&mine(c)->executed, c->executed, memory_order_release);
-    atomic_store_explicit(&mine(c)->head, c->shared.head, memory_order_release);
+    atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
+    atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
     c->acked = c->executed;
     c->shared.told = c->shared.head;
     softdat_list_remove(&c->acks);
@@ -162,10 +154,10 @@ void softdat_shared_tell(struct softdat_conn *c)
 static size_t room(struct softdat_conn *c)
 {
     struct softdat_shared *s = &c->shared;
-    uint64_t used = s->tail - s->their_head;
+    uint32_t used = s->tail - s->their_head;
 
     if (used + CHUNK > RING) {
-        s->their_head = atomic_load_explicit(&theirs(c)->head, memory_order_acquire);
+        s->their_head = atomic_load_explicit(&s->theirs->head, memory_order_acquire);
         used = s->tail - s->their_head;
     }
     return used <= RING ? RING - used : 0;
@@ -174,23 +166,44 @@ static size_t room(struct softdat_conn *c)
 static void put(struct softdat_conn *c, const void *from, size_t n)
 {
     struct softdat_shared *s = &c->shared;
-    uint8_t *ring = s->seg->bytes[s->side];
     size_t at = s->tail % RING, first = least(n, RING - at);
 
-    memcpy(ring + at, from, first);
-    memcpy(ring, (const char *)from + first, n - first);
-    s->tail += n;
+    memcpy(s->out + at, from, first);
+    memcpy(s->out, (const char *)from + first, n - first);
+    s->tail += (uint32_t)n;
 }
 
 static void publish(struct softdat_conn *c)
 {
-    atomic_store_explicit(&mine(c)->executed, c->executed, memory_order_relaxed);
-    atomic_store_explicit(&mine(c)->head, c->shared.head, memory_order_release);
-    atomic_store_explicit(&mine(c)->tail, c->shared.tail, memory_order_release);
+    atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_relaxed);
+    atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
+    atomic_store_explicit(&c->shared.mine->tail, c->shared.tail, memory_order_release);
     c->shared.told = c->shared.head;
 }
 
-size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int n)
+/* Has the other side read everything? Then the cell is free. */
+static bool all_read(struct softdat_shared *s)
+{
+    if (s->their_head != s->tail)
+        s->their_head = atomic_load_explicit(&s->theirs->head, memory_order_acquire);
+    return s->their_head == s->tail;
+}
+
+/* A short frame that finds everything read lies beside the counters: the other side gets it with
+ * the cache lines that tell that something has come. */
+static size_t put_cell(struct softdat_shared *s, const struct iovec *iov, int n, size_t len)
+{
+    uint8_t *to = s->mine->cell;
+
+    for (int i = 0; i < n; to += iov[i].iov_len, i++)
+        memcpy(to, iov[i].iov_base, iov[i].iov_len);
+    atomic_store_explicit(&s->mine->cell_at, s->tail, memory_order_relaxed);
+    atomic_store_explicit(&s->mine->cell_len, (uint32_t)len, memory_order_relaxed);
+    s->tail += (uint32_t)len;
+    return len;
+}
+
+static size_t put_ring(struct softdat_conn *c, const struct iovec *iov, int n)
 {
     size_t total = 0, unpublished = 0, left = room(c);
 
@@ -209,40 +222,59 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
                 left = room(c);
             }
         }
-    if (total > 0) {
-        publish(c);
-        ring_bell(c);
-    }
     return total;
 }
 
-/* The next bytes that have come, as many as lie together. -1: the indices are not possible. */
+size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int n)
+{
+    struct softdat_shared *s = &c->shared;
+    size_t len = 0;
+    bool read = all_read(s);
+
+    for (int i = 0; i < n && len <= SOFTDAT_CELL; i++)
+        len += iov[i].iov_len;
+    if (read && len <= SOFTDAT_CELL) {
+        len = put_cell(s, iov, n, len);
+    } else {
+        if (read)
+            atomic_store_explicit(&s->mine->cell_len, 0, memory_order_relaxed);
+        len = put_ring(c, iov, n);
+    }
+    if (len > 0) {
+        publish(c);
+        ring_bell(c);
+    }
+    return len;
+}
+
+/* The next bytes that have come, as many as lie together. -1: the counters are not possible. */
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p)
 {
     struct softdat_shared *s = &c->shared;
-    uint64_t n;
+    uint32_t n, cell;
 
     if (s->their_tail == s->head)
-        s->their_tail = atomic_load_explicit(&theirs(c)->tail, memory_order_acquire);
+        s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
     n = s->their_tail - s->head;
+    cell = atomic_load_explicit(&s->theirs->cell_len, memory_order_relaxed);
+    if (n > 0 && cell > 0
+        && atomic_load_explicit(&s->theirs->cell_at, memory_order_relaxed) == s->head) {
+        *p = s->theirs->cell;
+        return cell <= n && cell <= SOFTDAT_CELL ? (ssize_t)cell : -1;
+    }
     if (n > RING)
         return -1;
-    *p = s->seg->bytes[!s->side] + s->head % RING;
+    *p = s->in + s->head % RING;
     return (ssize_t)least(least(n, RING - s->head % RING), CHUNK);
 }
 
 void softdat_shared_took(struct softdat_conn *c, size_t n)
 {
-    c->shared.head += n;
+    c->shared.head += (uint32_t)n;
     if (c->shared.head - c->shared.told > RING / 4)
         softdat_shared_tell(c);
     else if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);
-}
-
-uint32_t softdat_shared_executed(struct softdat_conn *c)
-{
-    return atomic_load_explicit(&theirs(c)->executed, memory_order_acquire);
 }
 
 bool softdat_shared_has_room(struct softdat_conn *c)
@@ -252,12 +284,9 @@ bool softdat_shared_has_room(struct softdat_conn *c)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-static bool quiet(struct softdat_conn *c)
+static bool idle(struct softdat_conn *c)
 {
-    return c->stalled
-           || (atomic_load_explicit(&theirs(c)->tail, memory_order_relaxed) == c->shared.head
-               && softdat_shared_executed(c) == c->shared.heard
-               && (!c->blocked || !softdat_shared_has_room(c)));
+    return c->stalled || (!softdat_shared_news(c) && (!c->blocked || !softdat_shared_has_room(c)));
 }
 
 static void flip(struct softdat_ia *ia, bool wanted)
@@ -268,7 +297,7 @@ static void flip(struct softdat_ia *ia, bool wanted)
         return;
     ia->bells_wanted = wanted;
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        atomic_fetch_add(&mine(SOFTDAT_OF(l, struct softdat_conn, rings))->asleep, 1);
+        atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, rings)->shared.mine->asleep, 1);
 }
 
 bool softdat_shared_doze(struct softdat_ia *ia)
@@ -278,7 +307,7 @@ bool softdat_shared_doze(struct softdat_ia *ia)
     flip(ia, true);
     atomic_thread_fence(memory_order_seq_cst);
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        if (!quiet(SOFTDAT_OF(l, struct softdat_conn, rings)))
+        if (!idle(SOFTDAT_OF(l, struct softdat_conn, rings)))
             return false;
     return true;
 }

@@ -11,6 +11,7 @@
  *      ep.c ep_fsm  endpoints: life, posting, completing, flushing
  *      tx.c rx.c    frames out and in (wire.h, PROTOCOL)
  *      shared.c     rings of bytes between two adapters of one host
+ *      direct.c        long RDMA straight between their address spaces
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers and notification objects
  *
@@ -181,13 +182,33 @@ enum softdat_conn_phase {
     SOFTDAT_LEAVING,             /* no EP any more: write out what is queued, wait for the end */
 };
 
-/* The segment that two adapters of one host share (shared.c). */
+enum { SOFTDAT_CELL = 104 };     /* bytes of a frame that fits beside the counters */
+
+/* What one side of a shared segment writes and the other reads (shared.c). */
+struct softdat_half {
+    _Alignas(128) _Atomic uint32_t tail;     /* bytes that this side has written, ever */
+    _Atomic uint32_t head;       /* bytes that it has read of the other's, ever */
+    _Atomic uint32_t executed;   /* SENDs and WRITEs of the other that it has executed, ever */
+    _Atomic uint32_t asleep;     /* odd while it wants a bell */
+    _Atomic uint32_t cell_at, cell_len;      /* these bytes of the stream are in the cell */
+    uint8_t cell[SOFTDAT_CELL];
+};
+
+/* Whether one side can move bytes to and from the other's address space (direct.c). */
+struct softdat_reach {
+    uint64_t word_at, word;      /* what the other side may try to read; 0: not offered */
+    _Atomic uint32_t reaches;    /* it has read the other's word */
+};
+
 struct softdat_shared {
     struct softdat_segment *seg; /* NULL: none */
-    int side;                    /* 0: the caller's, 1: of the called */
-    uint64_t tail, head;         /* mine, not all of it published */
-    uint64_t told;               /* head, as published */
-    uint64_t their_tail, their_head;  /* as last seen */
+    struct softdat_half *mine, *theirs;
+    struct softdat_reach *my_reach, *their_reach;
+    pid_t pid;                   /* of the other side, as we see it */
+    uint8_t *out, *in;           /* the rings */
+    uint32_t tail, head;         /* mine, not all of it published */
+    uint32_t told;               /* head, as published */
+    uint32_t their_tail, their_head;  /* as last seen */
     uint32_t heard;              /* executed by them, as last seen */
     uint32_t rung;               /* their sleep for which the bell has been rung */
 };
@@ -215,6 +236,7 @@ struct softdat_conn {
     int cur_n, cur_at;
     struct softdat_frame cur_hdr;
     struct softdat_out *cur_out; /* what it is: one of outs, else a request of the EP */
+    struct softdat_piece cur_list[SOFTDAT_MAX_IOV];
     bool said_bye;
     bool blocked;                /* ringed: the ring is full, go on when there is room */
 
@@ -283,9 +305,14 @@ struct softdat_ep {
 
 /* -- adapters --------------------------------------------------------------------------------- */
 
+/* How two processes of one host are connected: the best that both sides allow. */
+enum softdat_local { SOFTDAT_LOCAL_TCP, SOFTDAT_LOCAL_SOCKET, SOFTDAT_LOCAL_SHARED };
+
 struct softdat_config {
+    enum softdat_local local;
     struct sockaddr_in addr;
     uint32_t max_priv;
+    uint64_t direct_bytes;          /* RDMA of so many bytes goes straight; 0: never */
 };
 
 struct softdat_ia {
@@ -301,6 +328,7 @@ struct softdat_ia {
     struct softdat_mem_slot *mem;
     uint32_t n_mem, free_mem;
     uint8_t *scratch;            /* where sockets are read into */
+    uint64_t word;               /* random: who reads it can read our memory (direct.c) */
     int n_agents_due;
 
     int epfd;
@@ -337,6 +365,9 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE, DAT_CLOSE_FLAGS);
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags);
 void softdat_evd_destroy(struct softdat_evd *evd);
 void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event);
+/* The same in two steps: fill the slot, then push it. NULL: it overflows, which has been told. */
+DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd);
+void softdat_evd_push(struct softdat_evd *evd);
 void softdat_run_agents(struct softdat_ia *ia);
 
 /* mem.c */
@@ -412,10 +443,38 @@ ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p);
 void softdat_shared_took(struct softdat_conn *c, size_t n);
 /* Tells the other side what has been read and executed. */
 void softdat_shared_tell(struct softdat_conn *c);
-uint32_t softdat_shared_executed(struct softdat_conn *c);
 bool softdat_shared_has_room(struct softdat_conn *c);
+
+static inline uint32_t softdat_shared_executed(const struct softdat_conn *c)
+{
+    return atomic_load_explicit(&c->shared.theirs->executed, memory_order_acquire);
+}
+
+/* Has the other side written or executed anything new? All that an empty poll costs. */
+static inline bool softdat_shared_news(const struct softdat_conn *c)
+{
+    return atomic_load_explicit(&c->shared.theirs->tail, memory_order_relaxed) != c->shared.head
+           || softdat_shared_executed(c) != c->shared.heard;
+}
 /* From now on bells are wanted. False: there is something to do already. */
 bool softdat_shared_doze(struct softdat_ia *ia);
 void softdat_shared_wake(struct softdat_ia *ia);
+
+/* direct.c */
+/* Lets the other side try whether it reaches us; tries whether we reach it. */
+void softdat_direct_offer(struct softdat_conn *c);
+void softdat_direct_try(struct softdat_conn *c);
+/* Shall this transfer be made so? */
+bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len);
+/* The DTO's memory as the payload of PULL or PUSH; its length in bytes. */
+uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);
+/* The target's part, all checks done: false when the caller's memory is not there. The last
+ * tail_len bytes of a PULL go to `tail`. */
+bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len);
+bool softdat_direct_push(struct softdat_conn *c);
+
+/* tx.c */
+/* Steps over n bytes. */
+void softdat_iov_step(struct iovec **v, int *n_v, size_t n);
 
 #endif

@@ -104,10 +104,10 @@ static bool begin_out(struct softdat_conn *c)
     return true;
 }
 
-static const uint8_t frame_of[] = {
-    [DAT_DTO_SEND] = SOFTDAT_SEND,
-    [DAT_DTO_RDMA_WRITE] = SOFTDAT_WRITE,
-    [DAT_DTO_RDMA_READ] = SOFTDAT_READ,
+static const struct { uint8_t usual, direct; } frame_of[] = {
+    [DAT_DTO_SEND] = { SOFTDAT_SEND, SOFTDAT_SEND },
+    [DAT_DTO_RDMA_WRITE] = { SOFTDAT_WRITE, SOFTDAT_PULL },
+    [DAT_DTO_RDMA_READ] = { SOFTDAT_READ, SOFTDAT_PUSH },
 };
 
 /* May this request start? A fenced one waits for the reads before it, a read for its turn. */
@@ -118,11 +118,19 @@ static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
     return d->op != DAT_DTO_RDMA_READ || ep->reads < (uint32_t)ep->attr.max_rdma_read_out;
 }
 
+static void begin_payload(struct softdat_conn *c, const struct softdat_dto *d)
+{
+    for (int i = 0; i < d->n_iov; i++)
+        if (d->iov[i].iov_len > 0)
+            c->cur[c->cur_n++] = d->iov[i];
+}
+
 static bool begin_request(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
     struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC };
     struct softdat_dto *d;
+    bool direct;
 
     if (!ep || c->phase != SOFTDAT_OPEN || ep->req.sent == ep->req.count)
         return false;
@@ -131,33 +139,50 @@ static bool begin_request(struct softdat_conn *c)
         return false;
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
-    f.type = frame_of[d->op];
+    direct = d->op != DAT_DTO_SEND && softdat_direct_possible(c, d->len);
+    f.type = direct ? frame_of[d->op].direct : frame_of[d->op].usual;
     f.addr = d->raddr;
     f.key = d->rkey;
-    if (d->op == DAT_DTO_RDMA_READ) {
+    if (d->op == DAT_DTO_RDMA_READ)
         ep->reads++;
-        f.want = (uint32_t)d->len;
-    } else {
+    else
         d->seq = ++ep->next_seq;
+    if (direct || d->op == DAT_DTO_RDMA_READ)
+        f.want = (uint32_t)d->len;
+    if (direct)
+        f.len = softdat_direct_list(d, c->cur_list);
+    else if (d->op != DAT_DTO_RDMA_READ)
         f.len = (uint32_t)d->len;
-    }
     begin(c, &f);
     c->cur_out = NULL;
-    for (int i = 0; f.len > 0 && i < d->n_iov; i++)
-        if (d->iov[i].iov_len > 0)
-            c->cur[c->cur_n++] = d->iov[i];
+    if (direct)
+        c->cur[c->cur_n++] = (struct iovec){ c->cur_list, f.len };
+    else if (f.len > 0)
+        begin_payload(c, d);
     return true;
+}
+
+void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
+{
+    while (*n_v > 0 && n >= (*v)->iov_len) {
+        n -= (*v)->iov_len;
+        ++*v;
+        --*n_v;
+    }
+    if (n > 0) {
+        (*v)->iov_base = (char *)(*v)->iov_base + n;
+        (*v)->iov_len -= n;
+    }
 }
 
 static void written(struct softdat_conn *c, size_t n)
 {
-    while (c->cur_at < c->cur_n && n >= c->cur[c->cur_at].iov_len)
-        n -= c->cur[c->cur_at++].iov_len;
-    if (n > 0) {
-        c->cur[c->cur_at].iov_base = (char *)c->cur[c->cur_at].iov_base + n;
-        c->cur[c->cur_at].iov_len -= n;
-    }
-    if (c->cur_at < c->cur_n)
+    struct iovec *v = c->cur + c->cur_at;
+    int left = c->cur_n - c->cur_at;
+
+    softdat_iov_step(&v, &left, n);
+    c->cur_at = c->cur_n - left;
+    if (left > 0)
         return;
     c->cur_n = c->cur_at = 0;
     free(c->cur_out);

@@ -20,10 +20,18 @@ enum softdat_frame_type {
     SOFTDAT_ACK,             /* nothing but the ack field */
     SOFTDAT_NAK,             /* the request number `id` failed with `status`; the end */
     SOFTDAT_BYE,             /* orderly end: nothing follows */
+    SOFTDAT_PULL,            /* a WRITE whose `want` bytes are fetched from the listed pieces */
+    SOFTDAT_PUSH,            /* a READ whose `want` bytes are stored into the listed pieces */
+    SOFTDAT_PUSHED,          /* the answer to PUSH, among the READ_DATAs */
     SOFTDAT_FRAME_TYPES
 };
 
 enum { SOFTDAT_WIRE_MAGIC = 0x5d, SOFTDAT_PRIV_MAX = 256 };
+
+/* PULL, PUSH: memory of the caller; the payload is at most 16 of these. */
+struct softdat_piece {
+    uint64_t addr, len;
+};
 
 struct softdat_frame {
     uint8_t magic;
@@ -33,7 +41,7 @@ struct softdat_frame {
     uint32_t ack;            /* how many SENDs and WRITEs of the peer have been executed, ever */
     uint32_t key;            /* WRITE, READ: the rmr_context */
     uint64_t addr;           /* WRITE, READ: the target address; CONNECT: the caller's IPv4 */
-    uint32_t want;           /* READ: bytes wanted */
+    uint32_t want;           /* READ, PULL, PUSH: bytes; ACCEPT: the shared segment is used */
     uint32_t id;             /* NAK: which request failed; 0: the READ that is next */
 };
 
