@@ -6,6 +6,7 @@
 #include "mdapl_knobs.h"
 #include "pmi.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -123,6 +124,15 @@ static int publish(struct mdapl_glue *g, int rank)
     return mpi_errno;
 }
 
+/* Cores for the ranks of this node. A rank that is bound to one core has others beside it. */
+static int cores(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+
+    return n > 1 ? n : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 /* How long a waiting rank polls: hardly at all where ranks share cores, since what it waits for
  * may need the core that it polls on. */
 static void choose_patience(struct mdapl_glue *g, int rank)
@@ -132,7 +142,7 @@ static void choose_patience(struct mdapl_glue *g, int rank)
 
     for (int i = 0; i < g->pg->size; i++)
         here += g->pg->vct[i].node_id == g->pg->vct[rank].node_id;
-    crowded = here > sysconf(_SC_NPROCESSORS_ONLN);
+    crowded = here > cores();
     if (g->cfg.spin_polls < 0)
         g->cfg.spin_polls = crowded ? 0 : 2000;
     if (g->cfg.yield_polls < 0)

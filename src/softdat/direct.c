@@ -14,6 +14,10 @@
  * having checked key, bounds and rights as for any request, moves the bytes. Requests stay in
  * their order, and the caller's core does nothing.
  *
+ * While the target polls, two cores that copy through a ring at the same time are faster than one
+ * that copies in the kernel (benchmarks/results), so this is for targets that sleep or compute:
+ * one wake-up for a whole transfer. polled=direct uses it always.
+ *
  * The kernel may forbid it (another user, ptrace restrictions, process namespaces), so each side
  * tries at connect time whether it reads a word of the other that it knows, and tells the result.
  */
@@ -55,8 +59,12 @@ void softdat_direct_try(struct softdat_conn *c)
 
 bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len)
 {
-    return c->ringed && c->ia->cfg.direct_bytes && len >= c->ia->cfg.direct_bytes
-           && atomic_load_explicit(&c->shared.their_reach->reaches, memory_order_relaxed);
+    const struct softdat_config *cfg = &c->ia->cfg;
+
+    return c->ringed && cfg->direct_bytes && len >= cfg->direct_bytes
+           && atomic_load_explicit(&c->shared.their_reach->reaches, memory_order_relaxed)
+           && (cfg->direct_polled
+               || atomic_load_explicit(&c->shared.theirs->asleep, memory_order_relaxed) & 1);
 }
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)

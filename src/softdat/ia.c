@@ -12,7 +12,7 @@
 
 enum {
     SCRATCH = 1 << 16,
-    DIRECT_BYTES = 1 << 16,         /* from here on one copy by the kernel beats two of ours */
+    DIRECT_BYTES = 1 << 16,
 };
 
 /* -- IA parameters ---------------------------------------------------------------------------- */
@@ -88,6 +88,12 @@ static const char *set_local(struct softdat_config *cfg, const char *value)
     return "shared, socket or tcp";
 }
 
+static const char *set_polled(struct softdat_config *cfg, const char *value)
+{
+    cfg->direct_polled = strcmp(value, "direct") == 0;
+    return cfg->direct_polled || strcmp(value, "rings") == 0 ? NULL : "rings or direct";
+}
+
 static const struct {
     const char *name;
     const char *(*set)(struct softdat_config *, const char *);
@@ -97,12 +103,13 @@ static const struct {
     { "max_priv", set_priv },    /* bytes of private data */
     { "local", set_local },      /* how processes of one host are connected */
     { "direct", set_direct },    /* RDMA from so many bytes on goes straight between processes */
+    { "polled", set_polled },    /* ... and what carries it while the target polls */
 };
 
 static int set_param(const char *ia_name, struct softdat_config *cfg, char *word)
 {
     char *value = strchr(word, '=');
-    const char *right = "one of addr=, if=, max_priv=, local=, direct=";
+    const char *right = "one of addr=, if=, max_priv=, local=, direct=, polled=";
 
     if (value) {
         *value++ = '\0';

@@ -312,7 +312,8 @@ struct softdat_config {
     enum softdat_local local;
     struct sockaddr_in addr;
     uint32_t max_priv;
-    uint64_t direct_bytes;          /* RDMA of so many bytes goes straight; 0: never */
+    uint64_t direct_bytes;       /* RDMA of so many bytes goes straight; 0: never */
+    bool direct_polled;          /* also while the target polls */
 };
 
 struct softdat_ia {
