@@ -3,6 +3,7 @@
 #define SOFTDAT_CALLS_H
 /* The calls behind the provider's table (provider.c), each as the DAT 2.0 specification has it. */
 #include <dat2/udat.h>
+#include <stdarg.h>
 
 #define DAT_ERROR(type, subtype) ((DAT_RETURN)(DAT_CLASS_ERROR | (type) | (subtype)))
 
@@ -21,6 +22,21 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE, DAT_MEM_TYPE, DAT_REGION_DESCRIPTIO
 DAT_RETURN softdat_lmr_query(DAT_LMR_HANDLE, DAT_LMR_PARAM_MASK, DAT_LMR_PARAM *);
 DAT_RETURN softdat_lmr_free(DAT_LMR_HANDLE);
 DAT_RETURN softdat_lmr_sync(DAT_IA_HANDLE, const DAT_LMR_TRIPLET *, DAT_VLEN);
+
+DAT_RETURN softdat_rmr_create(DAT_PZ_HANDLE, DAT_RMR_HANDLE *);
+DAT_RETURN softdat_rmr_query(DAT_RMR_HANDLE, DAT_RMR_PARAM_MASK, DAT_RMR_PARAM *);
+DAT_RETURN softdat_rmr_bind(DAT_RMR_HANDLE, DAT_LMR_HANDLE, const DAT_LMR_TRIPLET *,
+                            DAT_MEM_PRIV_FLAGS, DAT_VA_TYPE, DAT_EP_HANDLE, DAT_RMR_COOKIE,
+                            DAT_COMPLETION_FLAGS, DAT_RMR_CONTEXT *);
+DAT_RETURN softdat_rmr_free(DAT_RMR_HANDLE);
+
+/* rq.c */
+DAT_RETURN softdat_srq_create(DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_SRQ_ATTR *, DAT_SRQ_HANDLE *);
+DAT_RETURN softdat_srq_free(DAT_SRQ_HANDLE);
+DAT_RETURN softdat_srq_post_recv(DAT_SRQ_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE);
+DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE, DAT_SRQ_PARAM_MASK, DAT_SRQ_PARAM *);
+DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE, DAT_COUNT);
+DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE, DAT_COUNT);
 
 /* evd.c */
 DAT_RETURN softdat_evd_create(DAT_IA_HANDLE, DAT_COUNT, DAT_CNO_HANDLE, DAT_EVD_FLAGS,
@@ -65,9 +81,17 @@ DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE, DAT_CLOSE_FLAGS);
 /* ep.c */
 DAT_RETURN softdat_ep_create(DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_EVD_HANDLE, DAT_EVD_HANDLE,
                              DAT_EVD_HANDLE, const DAT_EP_ATTR *, DAT_EP_HANDLE *);
+DAT_RETURN softdat_ep_create_with_srq(DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_EVD_HANDLE, DAT_EVD_HANDLE,
+                                      DAT_EVD_HANDLE, DAT_SRQ_HANDLE, const DAT_EP_ATTR *,
+                                      DAT_EP_HANDLE *);
 DAT_RETURN softdat_ep_query(DAT_EP_HANDLE, DAT_EP_PARAM_MASK, DAT_EP_PARAM *);
 DAT_RETURN softdat_ep_modify(DAT_EP_HANDLE, DAT_EP_PARAM_MASK, const DAT_EP_PARAM *);
 DAT_RETURN softdat_ep_get_status(DAT_EP_HANDLE, DAT_EP_STATE *, DAT_BOOLEAN *, DAT_BOOLEAN *);
+DAT_RETURN softdat_ep_recv_query(DAT_EP_HANDLE, DAT_COUNT *, DAT_COUNT *);
+DAT_RETURN softdat_ep_reset(DAT_EP_HANDLE);
+DAT_RETURN softdat_ep_free(DAT_EP_HANDLE);
+
+/* post.c */
 DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE,
                                 DAT_COMPLETION_FLAGS);
 DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE,
@@ -76,8 +100,6 @@ DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *
                                      const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS);
 DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE,
                                       const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS);
-DAT_RETURN softdat_ep_recv_query(DAT_EP_HANDLE, DAT_COUNT *, DAT_COUNT *);
-DAT_RETURN softdat_ep_reset(DAT_EP_HANDLE);
-DAT_RETURN softdat_ep_free(DAT_EP_HANDLE);
+DAT_RETURN softdat_extended_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
 
 #endif

@@ -64,6 +64,7 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     softdat_list_init(&c->outs);
     softdat_list_init(&c->held);
     softdat_list_init(&c->rings);
+    softdat_list_init(&c->waiting);
     c->segment_fd = -1;
     if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CALLING ? EPOLLOUT : EPOLLIN)) {
         free(c);

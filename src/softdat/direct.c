@@ -122,7 +122,7 @@ bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
 
     if (!take_list(c, there, &n))
         return false;
-    here[0] = (struct iovec){ (void *)(uintptr_t)c->hdr.addr, c->hdr.want - tail_len };
+    here[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
     here[1] = (struct iovec){ tail, tail_len };
     /* An empty first piece is not moved, so it must not be counted either. */
     return here[0].iov_len ? move(c, here, 2, there, n, true)
@@ -132,7 +132,7 @@ bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
 bool softdat_direct_push(struct softdat_conn *c)
 {
     struct iovec there[SOFTDAT_MAX_IOV];
-    struct iovec here = { (void *)(uintptr_t)c->hdr.addr, c->hdr.want };
+    struct iovec here = { c->target, c->hdr.want };
     int n;
 
     return take_list(c, there, &n) && move(c, &here, 1, there, n, false);

@@ -12,40 +12,34 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-/* -- rings of posted DTOs --------------------------------------------------------------------- */
-
-struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
-{
-    uint32_t at = r->head + i;
-
-    return &r->dto[at < r->size ? at : at - r->size];
-}
-
-static bool ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each)
-{
-    r->size = size;
-    r->dto = calloc(size, sizeof(*r->dto));
-    r->iov = calloc((size_t)size * iov_each, sizeof(*r->iov));
-    for (uint32_t i = 0; r->dto && r->iov && i < size; i++)
-        r->dto[i].iov = &r->iov[(size_t)i * iov_each];
-    return r->dto && r->iov;
-}
-
-static void ring_free(struct softdat_ring *r)
-{
-    free(r->dto);
-    free(r->iov);
-}
-
-static void ring_pop(struct softdat_ring *r)
-{
-    r->head = r->head + 1 < r->size ? r->head + 1 : 0;
-    r->count--;
-    if (r->sent > 0)
-        r->sent--;
-}
-
 /* -- completing ------------------------------------------------------------------------------- */
+
+static void fill_event(DAT_EVENT *event, struct softdat_ep *ep, const struct softdat_dto *d)
+{
+    DAT_IB_EXTENSION_EVENT_DATA *ext = (DAT_IB_EXTENSION_EVENT_DATA *)(void *)
+                                           event->event_extension_data;
+
+    event->event_number = d->ext ? (DAT_EVENT_NUMBER)DAT_IB_DTO_EVENT : DAT_DTO_COMPLETION_EVENT;
+    event->event_data.dto_completion_event_data = (DAT_DTO_COMPLETION_EVENT_DATA){
+        .ep_handle = ep, .user_cookie = d->cookie, .status = d->status,
+        .operation = (DAT_DTOS)d->op,
+        .transfered_length = d->status == DAT_DTO_SUCCESS ? (DAT_SEG_LENGTH)d->len : 0,
+    };
+    if (!d->ext)
+        return;
+    memset(event->event_extension_data, 0, sizeof(event->event_extension_data));
+    ext->type = (DAT_IB_EXT_TYPE)(d->ext - 1);
+    ext->status = d->status == DAT_DTO_SUCCESS ? DAT_OP_SUCCESS : DAT_IB_OP_ERR;
+    ext->val.immed.data = d->imm;
+}
+
+static void fill_bind_event(DAT_EVENT *event, const struct softdat_dto *d)
+{
+    event->event_number = DAT_RMR_BIND_COMPLETION_EVENT;
+    event->event_data.rmr_completion_event_data = (DAT_RMR_BIND_COMPLETION_EVENT_DATA){
+        .rmr_handle = d->bind.rmr, .user_cookie.as_64 = d->cookie.as_64, .status = d->status,
+    };
+}
 
 static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struct softdat_dto *d)
 {
@@ -56,11 +50,10 @@ static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struc
     event = softdat_evd_slot(evd);
     if (!event)
         return;
-    event->event_number = DAT_DTO_COMPLETION_EVENT;
-    event->event_data.dto_completion_event_data = (DAT_DTO_COMPLETION_EVENT_DATA){
-        .ep_handle = ep, .user_cookie = d->cookie, .status = d->status, .operation = d->op,
-        .transfered_length = d->status == DAT_DTO_SUCCESS ? (DAT_SEG_LENGTH)d->len : 0,
-    };
+    if (d->op == SOFTDAT_DTO_BIND)
+        fill_bind_event(event, d);
+    else
+        fill_event(event, ep, d);
     softdat_evd_push(evd);
 }
 
@@ -68,7 +61,7 @@ static void reap_done(struct softdat_ep *ep)
 {
     while (ep->req.count > 0 && softdat_ring_at(&ep->req, 0)->state == SOFTDAT_DTO_DONE) {
         complete(ep, ep->req_evd, softdat_ring_at(&ep->req, 0));
-        ring_pop(&ep->req);
+        softdat_ring_pop(&ep->req);
     }
 }
 
@@ -81,30 +74,57 @@ void softdat_ep_reap(struct softdat_ep *ep)
         softdat_tx_frame(ep->conn, SOFTDAT_BYE, NULL, 0);
 }
 
-void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len)
+struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep)
 {
-    struct softdat_dto *d = softdat_ring_at(&ep->recv, 0);
+    struct softdat_dto *d = softdat_ring_at(&ep->rq->ring, 0);
 
-    if (ep->recv.count == 0)
-        return;
-    d->status = status;
-    d->len = len;
-    complete(ep, ep->recv_evd, d);
-    ring_pop(&ep->recv);
+    if (ep->rq->ring.count == 0)
+        return NULL;
+    ep->taken = *d;
+    ep->taken.iov = ep->taken_iov;
+    memcpy(ep->taken_iov, d->iov, (size_t)d->n_iov * sizeof(*d->iov));
+    ep->has_taken = true;
+    softdat_ring_pop(&ep->rq->ring);
+    if (ep->srq)
+        softdat_srq_took(ep->srq);
+    return &ep->taken;
 }
 
-static void flush(struct softdat_ep *ep)
+void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len,
+                          const uint32_t *imm)
+{
+    struct softdat_dto *d = &ep->taken;
+
+    if (!ep->has_taken)
+        return;
+    ep->has_taken = false;
+    if (ep->srq)
+        ep->srq->taken--;
+    d->status = status;
+    d->len = len;
+    if (imm) {
+        d->op = DAT_IB_DTO_RECV_IMMED;
+        d->ext = 1 + DAT_IB_RDMA_WRITE_IMMED_DATA;
+        d->imm = *imm;
+    }
+    complete(ep, ep->recv_evd, d);
+}
+
+void softdat_ep_flush(struct softdat_ep *ep)
 {
     reap_done(ep);
-    for (; ep->req.count > 0; ring_pop(&ep->req)) {
+    for (; ep->req.count > 0; softdat_ring_pop(&ep->req)) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, 0);
 
+        if (d->op == SOFTDAT_DTO_BIND && d->state != SOFTDAT_DTO_DONE)
+            softdat_bind_cancel(&d->bind);
         if (d->state != SOFTDAT_DTO_DONE)
             d->status = DAT_DTO_ERR_FLUSHED;
         complete(ep, ep->req_evd, d);
     }
-    while (ep->recv.count > 0)
-        softdat_ep_recv_done(ep, DAT_DTO_ERR_FLUSHED, 0);
+    do
+        softdat_ep_recv_done(ep, DAT_DTO_ERR_FLUSHED, 0, NULL);
+    while (!ep->srq && softdat_ep_take_recv(ep));
     ep->reads = 0;
     ep->next_seq = 0;
 }
@@ -127,12 +147,27 @@ void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void
     softdat_evd_post(ep->conn_evd, &event);
 }
 
+/* Nothing of a shared receive queue belongs to this EP any more: Debian's providers tell so, and
+ * clients (dtestsrq) wait for it before they free the EP. */
+static void tell_last_receive(struct softdat_ep *ep)
+{
+    DAT_EVENT event;
+
+    memset(&event, 0, sizeof(event));
+    event.event_number = DAT_ASYNC_ERROR_EP_BROKEN;
+    event.event_data.asynch_error_event_data.dat_handle = ep;
+    event.event_data.asynch_error_event_data.reason = DAT_EP_TRANSFER_TO_ERROR;
+    softdat_evd_post(ep->h.ia->async_evd, &event);
+}
+
 void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number)
 {
     if (!softdat_ep_step(ep, SOFTDAT_EP_DOWN))
         return;
-    flush(ep);
+    softdat_ep_flush(ep);
     softdat_ep_event(ep, number, NULL, 0);
+    if (ep->srq)
+        tell_last_receive(ep);
 }
 
 /* -- making and ending ------------------------------------------------------------------------ */
@@ -152,7 +187,7 @@ static const DAT_EP_ATTR default_attr = {
     .max_rdma_write_iov = 4,
 };
 
-static bool attr_fits(const DAT_EP_ATTR *a)
+bool softdat_ep_attr_fits(const DAT_EP_ATTR *a)
 {
     return a->service_type == DAT_SERVICE_TYPE_RC && a->max_recv_dtos >= 0
            && a->max_recv_dtos <= SOFTDAT_MAX_DTO && a->max_request_dtos >= 0
@@ -172,13 +207,24 @@ static uint32_t most(DAT_COUNT a, DAT_COUNT b, DAT_COUNT c)
     return m > 0 ? (uint32_t)m : 1;
 }
 
+/* The iov room of a request: the most of any kind. */
+static uint32_t request_iov(const DAT_EP_ATTR *a)
+{
+    return most(a->max_request_iov, a->max_rdma_read_iov, a->max_rdma_write_iov);
+}
+
 static bool ep_rings(struct softdat_ep *ep)
 {
     const DAT_EP_ATTR *a = &ep->attr;
 
-    return ring_make(&ep->recv, most(a->max_recv_dtos, 1, 1), most(a->max_recv_iov, 1, 1))
-           && ring_make(&ep->req, most(a->max_request_dtos, 1, 1),
-                        most(a->max_request_iov, a->max_rdma_read_iov, a->max_rdma_write_iov));
+    return softdat_rq_make(&ep->own, most(a->max_recv_dtos, 1, 1), most(a->max_recv_iov, 1, 1))
+           && softdat_ring_make(&ep->req, most(a->max_request_dtos, 1, 1), request_iov(a));
+}
+
+static void ep_rings_free(struct softdat_ep *ep)
+{
+    softdat_ring_free(&ep->own.ring);
+    softdat_ring_free(&ep->req);
 }
 
 static void use(struct softdat_evd *evd, int n)
@@ -195,8 +241,9 @@ void softdat_ep_destroy(struct softdat_ep *ep)
     use(ep->conn_evd, -1);
     if (ep->pz)
         ep->pz->users--;
-    ring_free(&ep->recv);
-    ring_free(&ep->req);
+    if (ep->srq)
+        ep->srq->users--;
+    ep_rings_free(ep);
     free(ep);
 }
 
@@ -210,36 +257,25 @@ static struct softdat_evd *evd_or_null(DAT_EVD_HANDLE handle, bool *ok)
     return evd;
 }
 
-DAT_RETURN softdat_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle,
-                             DAT_EVD_HANDLE recv, DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
-                             const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
+static struct softdat_ep *ep_make(const DAT_EP_ATTR *attr)
 {
-    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
-    struct softdat_pz *pz = softdat_get(pz_handle, DAT_HANDLE_TYPE_PZ);
-    struct softdat_ep *ep;
-    bool ok = true;
+    struct softdat_ep *ep = calloc(1, sizeof(*ep));
 
-    if (!ia)
-        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
-    if (!pz)
-        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
-    if (!ep_p || (attr && !attr_fits(attr)))
-        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
-    ep = calloc(1, sizeof(*ep));
     if (!ep)
-        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        return NULL;
     ep->state = DAT_EP_STATE_UNCONNECTED;
     ep->attr = attr ? *attr : default_attr;
-    ep->recv_evd = evd_or_null(recv, &ok);
-    ep->req_evd = evd_or_null(req, &ok);
-    ep->conn_evd = evd_or_null(conn, &ok);
-    if (!ok || !ep_rings(ep)) {
-        ring_free(&ep->recv);
-        ring_free(&ep->req);
-        free(ep);
-        return ok ? DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
-                  : DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_REQUEST);
-    }
+    ep->rq = &ep->own;
+    if (ep_rings(ep))
+        return ep;
+    ep_rings_free(ep);
+    free(ep);
+    return NULL;
+}
+
+static void ep_enter(struct softdat_ep *ep, struct softdat_ia *ia, struct softdat_pz *pz,
+                     struct softdat_srq *srq)
+{
     softdat_lock(ia);
     softdat_handle_init(&ep->h, ia, DAT_HANDLE_TYPE_EP);
     use(ep->recv_evd, 1);
@@ -247,9 +283,62 @@ DAT_RETURN softdat_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle,
     use(ep->conn_evd, 1);
     ep->pz = pz;
     pz->users++;
+    if (srq) {
+        ep->srq = srq;
+        ep->rq = &srq->rq;
+        srq->users++;
+    }
     softdat_unlock(ia);
+}
+
+static DAT_RETURN create(struct softdat_ia *ia, struct softdat_pz *pz, DAT_EVD_HANDLE recv,
+                         DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn, struct softdat_srq *srq,
+                         const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
+{
+    struct softdat_ep *ep;
+    bool ok = true;
+
+    if (!ia)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    if (!pz)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
+    if (!ep_p || (attr && !softdat_ep_attr_fits(attr)))
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
+    ep = ep_make(attr);
+    if (!ep)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    ep->recv_evd = evd_or_null(recv, &ok);
+    ep->req_evd = evd_or_null(req, &ok);
+    ep->conn_evd = evd_or_null(conn, &ok);
+    if (!ok) {
+        ep_rings_free(ep);
+        free(ep);
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_REQUEST);
+    }
+    ep_enter(ep, ia, pz, srq);
     *ep_p = ep;
     return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
+                             DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn, const DAT_EP_ATTR *attr,
+                             DAT_EP_HANDLE *ep_p)
+{
+    return create(softdat_get(ia, DAT_HANDLE_TYPE_IA), softdat_get(pz, DAT_HANDLE_TYPE_PZ), recv,
+                  req, conn, NULL, attr, ep_p);
+}
+
+DAT_RETURN softdat_ep_create_with_srq(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
+                                      DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
+                                      DAT_SRQ_HANDLE srq_handle, const DAT_EP_ATTR *attr,
+                                      DAT_EP_HANDLE *ep_p)
+{
+    struct softdat_srq *srq = softdat_get(srq_handle, DAT_HANDLE_TYPE_SRQ);
+
+    if (!srq)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ);
+    return create(softdat_get(ia, DAT_HANDLE_TYPE_IA), softdat_get(pz, DAT_HANDLE_TYPE_PZ), recv,
+                  req, conn, srq, attr, ep_p);
 }
 
 DAT_RETURN softdat_ep_free(DAT_EP_HANDLE handle)
@@ -267,7 +356,7 @@ DAT_RETURN softdat_ep_free(DAT_EP_HANDLE handle)
     }
     if (ep->conn)
         softdat_conn_leave(ep->conn, true);
-    flush(ep);
+    softdat_ep_flush(ep);
     softdat_ep_destroy(ep);
     softdat_unlock(ia);
     return DAT_SUCCESS;
@@ -282,7 +371,7 @@ DAT_RETURN softdat_ep_reset(DAT_EP_HANDLE handle)
         return bad_ep;
     softdat_lock(ep->h.ia);
     if (softdat_ep_step(ep, SOFTDAT_EP_RESET))
-        flush(ep);
+        softdat_ep_flush(ep);
     else
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
     softdat_unlock(ep->h.ia);
@@ -309,9 +398,53 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     p->recv_evd_handle = ep->recv_evd;
     p->request_evd_handle = ep->req_evd;
     p->connect_evd_handle = ep->conn_evd;
+    p->srq_handle = ep->srq;
     p->ep_attr = ep->attr;
     softdat_unlock(ep->h.ia);
     return DAT_SUCCESS;
+}
+
+/* New attributes: new queues, when nothing is posted. */
+static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
+{
+    struct softdat_ep *fresh;
+
+    if (ep->own.ring.count + ep->req.count > 0)
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+    fresh = ep_make(attr);
+    if (!fresh)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    ep_rings_free(ep);
+    ep->attr = *attr;
+    ep->own.ring = fresh->own.ring;
+    ep->own.max_iov = fresh->own.max_iov;
+    ep->req = fresh->req;
+    free(fresh);
+    return DAT_SUCCESS;
+}
+
+static void change_evds(struct softdat_ep *ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *p)
+{
+    const struct {
+        DAT_EP_PARAM_MASK bit;
+        DAT_EVD_HANDLE handle;
+        struct softdat_evd **at;
+    } row[] = {
+        { DAT_EP_FIELD_RECV_EVD_HANDLE, p->recv_evd_handle, &ep->recv_evd },
+        { DAT_EP_FIELD_REQUEST_EVD_HANDLE, p->request_evd_handle, &ep->req_evd },
+        { DAT_EP_FIELD_CONNECT_EVD_HANDLE, p->connect_evd_handle, &ep->conn_evd },
+    };
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        bool ok = true;
+        struct softdat_evd *evd = evd_or_null(row[i].handle, &ok);
+
+        if (!(mask & row[i].bit) || !ok)
+            continue;
+        use(*row[i].at, -1);
+        use(evd, 1);
+        *row[i].at = evd;
+    }
 }
 
 /* What an unconnected EP may change: its EVDs, and its attributes while nothing is posted. */
@@ -320,57 +453,20 @@ DAT_RETURN softdat_ep_modify(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, const
     const DAT_EP_PARAM_MASK evds = DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_REQUEST_EVD_HANDLE
                                    | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     const DAT_EP_PARAM_MASK attrs = ~(DAT_EP_PARAM_MASK)0xfff;
-    struct softdat_ep *ep = ep_of(handle), old;
+    struct softdat_ep *ep = ep_of(handle);
     DAT_RETURN ret = DAT_SUCCESS;
 
     if (!ep)
         return bad_ep;
-    if (!p || mask & ~(evds | attrs) || (mask & attrs && !attr_fits(&p->ep_attr)))
+    if (!p || mask & ~(evds | attrs) || (mask & attrs && !softdat_ep_attr_fits(&p->ep_attr)))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(ep->h.ia);
-    old = *ep;
-    if (ep->state != DAT_EP_STATE_UNCONNECTED && ep->state != DAT_EP_STATE_RESERVED) {
+    if (ep->state != DAT_EP_STATE_UNCONNECTED && ep->state != DAT_EP_STATE_RESERVED)
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
-    } else if (mask & attrs && ep->recv.count + ep->req.count > 0) {
-        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
-    } else if (mask & attrs) {
-        ep->attr = p->ep_attr;
-        memset(&ep->recv, 0, sizeof(ep->recv));
-        memset(&ep->req, 0, sizeof(ep->req));
-        if (ep_rings(ep)) {
-            ring_free(&old.recv);
-            ring_free(&old.req);
-        } else {
-            ring_free(&ep->recv);
-            ring_free(&ep->req);
-            ep->recv = old.recv;
-            ep->req = old.req;
-            ep->attr = old.attr;
-            ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-        }
-    }
-    if (ret == DAT_SUCCESS && mask & evds) {
-        const struct {
-            DAT_EP_PARAM_MASK bit;
-            DAT_EVD_HANDLE handle;
-            struct softdat_evd **at;
-        } row[] = {
-            { DAT_EP_FIELD_RECV_EVD_HANDLE, p->recv_evd_handle, &ep->recv_evd },
-            { DAT_EP_FIELD_REQUEST_EVD_HANDLE, p->request_evd_handle, &ep->req_evd },
-            { DAT_EP_FIELD_CONNECT_EVD_HANDLE, p->connect_evd_handle, &ep->conn_evd },
-        };
-
-        for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-            bool ok = true;
-            struct softdat_evd *evd = evd_or_null(row[i].handle, &ok);
-
-            if (!(mask & row[i].bit) || !ok)
-                continue;
-            use(*row[i].at, -1);
-            use(evd, 1);
-            *row[i].at = evd;
-        }
-    }
+    if (ret == DAT_SUCCESS && mask & attrs)
+        ret = change_attr(ep, &p->ep_attr);
+    if (ret == DAT_SUCCESS && mask & evds)
+        change_evds(ep, mask, p);
     softdat_unlock(ep->h.ia);
     return ret;
 }
@@ -386,7 +482,7 @@ DAT_RETURN softdat_ep_get_status(DAT_EP_HANDLE handle, DAT_EP_STATE *state, DAT_
     if (state)
         *state = ep->state;
     if (recv_idle)
-        *recv_idle = ep->recv.count == 0;
+        *recv_idle = ep->rq->ring.count == 0;
     if (req_idle)
         *req_idle = ep->req.count == 0;
     softdat_unlock(ep->h.ia);
@@ -401,172 +497,9 @@ DAT_RETURN softdat_ep_recv_query(DAT_EP_HANDLE handle, DAT_COUNT *allocated, DAT
         return bad_ep;
     softdat_lock(ep->h.ia);
     if (allocated)
-        *allocated = (DAT_COUNT)ep->recv.count;
+        *allocated = (DAT_COUNT)ep->rq->ring.count + ep->has_taken;
     if (span)
-        *span = (DAT_COUNT)ep->recv.count;
+        *span = (DAT_COUNT)ep->rq->ring.count + ep->has_taken;
     softdat_unlock(ep->h.ia);
     return DAT_SUCCESS;
-}
-
-/* -- posting ---------------------------------------------------------------------------------- */
-
-/* Checks the local segments and writes them as an iovec. */
-static DAT_RETURN take_segs(struct softdat_ep *ep, struct softdat_dto *d, DAT_COUNT n,
-                            const DAT_LMR_TRIPLET *seg, DAT_MEM_PRIV_FLAGS priv)
-{
-    d->n_iov = 0;
-    d->len = 0;
-    for (DAT_COUNT i = 0; i < n; i++) {
-        struct softdat_lmr *lmr;
-
-        if (seg[i].segment_length == 0)
-            continue;
-        lmr = softdat_lmr_find(ep->h.ia, seg[i].lmr_context);
-        if (!softdat_lmr_allows(lmr, ep->pz, seg[i].virtual_address, seg[i].segment_length, 0))
-            return DAT_ERROR(DAT_PROTECTION_VIOLATION, DAT_NO_SUBTYPE);
-        if ((lmr->priv & priv) != priv)
-            return DAT_ERROR(DAT_PRIVILEGES_VIOLATION, DAT_NO_SUBTYPE);
-        d->iov[d->n_iov++] = (struct iovec){ (void *)(uintptr_t)seg[i].virtual_address,
-                                             seg[i].segment_length };
-        d->len += seg[i].segment_length;
-    }
-    return DAT_SUCCESS;
-}
-
-static bool may_request(const struct softdat_ep *ep)
-{
-    return ep->state == DAT_EP_STATE_CONNECTED || ep->state == DAT_EP_STATE_DISCONNECTED;
-}
-
-/* What the three requests differ in. Reading one's own registered memory needs no right: adapters
- * do not have such a check, and clients (dtest among them) do not ask for it. */
-struct kind {
-    DAT_DTOS op;
-    DAT_MEM_PRIV_FLAGS priv;     /* that the local memory needs */
-    size_t iov_at, max_at;       /* offsets in DAT_EP_ATTR: segments, bytes */
-};
-
-static const struct kind kind_send = {
-    DAT_DTO_SEND, DAT_MEM_PRIV_NONE_FLAG, offsetof(DAT_EP_ATTR, max_request_iov),
-    offsetof(DAT_EP_ATTR, max_message_size)
-};
-static const struct kind kind_write = {
-    DAT_DTO_RDMA_WRITE, DAT_MEM_PRIV_NONE_FLAG, offsetof(DAT_EP_ATTR, max_rdma_write_iov),
-    offsetof(DAT_EP_ATTR, max_rdma_size)
-};
-static const struct kind kind_read = {
-    DAT_DTO_RDMA_READ, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, offsetof(DAT_EP_ATTR, max_rdma_read_iov),
-    offsetof(DAT_EP_ATTR, max_rdma_size)
-};
-
-static DAT_COUNT iov_limit(const struct softdat_ep *ep, const struct kind *k)
-{
-    DAT_COUNT n = *(const DAT_COUNT *)(const void *)((const char *)&ep->attr + k->iov_at);
-
-    /* Clients of DAT 1.x leave the RDMA limits zero and mean those of requests. */
-    return n > 0 ? n : (DAT_COUNT)most(ep->attr.max_request_iov, 1, 1);
-}
-
-static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, struct softdat_dto *d,
-                       DAT_COUNT n, const DAT_LMR_TRIPLET *seg, const DAT_RMR_TRIPLET *remote)
-{
-    DAT_SEG_LENGTH max = *(const DAT_SEG_LENGTH *)(const void *)((const char *)&ep->attr
-                                                                 + k->max_at);
-    DAT_RETURN ret = take_segs(ep, d, n, seg, k->priv);
-
-    if (ret != DAT_SUCCESS)
-        return ret;
-    if ((max > 0 && d->len > max) || (remote && remote->segment_length < d->len))
-        return DAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE);
-    d->op = k->op;
-    d->raddr = remote ? remote->virtual_address : 0;
-    d->rkey = remote ? remote->rmr_context : 0;
-    return DAT_SUCCESS;
-}
-
-static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, DAT_COUNT n,
-                               const DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
-                               const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
-{
-    struct softdat_ep *ep = ep_of(handle);
-    struct softdat_dto *d;
-    DAT_RETURN ret;
-
-    if (!ep)
-        return bad_ep;
-    if (n < 0 || (n > 0 && !seg) || n > iov_limit(ep, k) || (k->op != DAT_DTO_SEND && !remote))
-        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    softdat_lock(ep->h.ia);
-    d = softdat_ring_at(&ep->req, ep->req.count);
-    if (!may_request(ep))
-        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
-    else if (ep->req.count == ep->req.size)
-        ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    else
-        ret = fill(ep, k, d, n, seg, remote);
-    if (ret == DAT_SUCCESS) {
-        d->cookie = cookie;
-        d->flags = flags;
-        d->state = SOFTDAT_DTO_QUEUED;
-        d->status = DAT_DTO_SUCCESS;
-        ep->req.count++;
-        if (ep->conn)
-            softdat_tx_pump(ep->conn);
-        else
-            flush(ep);           /* disconnected: it comes back at once */
-    }
-    softdat_unlock(ep->h.ia);
-    return ret;
-}
-
-DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    return post_request(handle, &kind_send, n, seg, cookie, NULL, flags);
-}
-
-DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                     DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
-                                     DAT_COMPLETION_FLAGS flags)
-{
-    return post_request(handle, &kind_read, n, seg, cookie, remote, flags);
-}
-
-DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                      DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
-                                      DAT_COMPLETION_FLAGS flags)
-{
-    return post_request(handle, &kind_write, n, seg, cookie, remote, flags);
-}
-
-DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    struct softdat_ep *ep = ep_of(handle);
-    struct softdat_dto *d;
-    DAT_RETURN ret;
-
-    if (!ep)
-        return bad_ep;
-    if (n < 0 || (n > 0 && !seg) || n > (DAT_COUNT)most(ep->attr.max_recv_iov, 1, 1))
-        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    softdat_lock(ep->h.ia);
-    d = softdat_ring_at(&ep->recv, ep->recv.count);
-    if (ep->recv.count == ep->recv.size)
-        ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    else
-        ret = take_segs(ep, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    if (ret == DAT_SUCCESS) {
-        d->cookie = cookie;
-        d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
-        d->op = DAT_DTO_RECEIVE;
-        d->status = DAT_DTO_SUCCESS;
-        ep->recv.count++;
-        if (ep->conn)
-            softdat_rx_posted(ep->conn);
-        else if (ep->state == DAT_EP_STATE_DISCONNECTED)
-            flush(ep);
-    }
-    softdat_unlock(ep->h.ia);
-    return ret;
 }

@@ -338,6 +338,8 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
     free_kind(ia, DAT_HANDLE_TYPE_PSP, softdat_psp_free);
     free_kind(ia, DAT_HANDLE_TYPE_EP, softdat_ep_free);
     softdat_net_stop(ia);
+    free_kind(ia, DAT_HANDLE_TYPE_SRQ, softdat_srq_free);
+    free_kind(ia, DAT_HANDLE_TYPE_RMR, softdat_rmr_free);
     free_kind(ia, DAT_HANDLE_TYPE_EVD, softdat_evd_free);
     free_kind(ia, DAT_HANDLE_TYPE_CNO, softdat_cno_free);
     free_kind(ia, DAT_HANDLE_TYPE_LMR, softdat_lmr_free);
@@ -351,6 +353,10 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
 /* -- attributes ------------------------------------------------------------------------------- */
 
 static DAT_NAMED_ATTR named[] = {
+    { "DAT_EXTENSION_INTERFACE", "TRUE" },
+    { DAT_IB_ATTR_FETCH_AND_ADD, "TRUE" },
+    { DAT_IB_ATTR_CMP_AND_SWAP, "TRUE" },
+    { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
     { "DAT_SOFTDAT", "TRUE" },                   /* this provider */
     { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order */
 };
@@ -378,7 +384,13 @@ static void fill_ia(struct softdat_ia *ia, DAT_IA_ATTR *a)
     a->max_rdma_read_in = a->max_rdma_read_out = 1 << 16;
     a->max_rdma_read_per_ep_in_guaranteed = DAT_TRUE;
     a->max_rdma_read_per_ep_out_guaranteed = DAT_TRUE;
-    a->extension_supported = DAT_EXTENSION_NONE;
+    a->extension_supported = DAT_EXTENSION_IB;
+    a->extension_version = DAT_IB_EXTENSION_VERSION;
+    a->max_srqs = 1 << 16;
+    a->max_ep_per_srq = 1 << 16;
+    a->max_recv_per_srq = SOFTDAT_MAX_DTO;
+    a->max_rmrs = 1 << 18;
+    a->max_rmr_target_address = ~UINT64_C(0);
     a->num_transport_attr = 0;
     a->num_vendor_attr = (DAT_COUNT)(sizeof(named) / sizeof(named[0]));
     a->vendor_attr = named;
@@ -389,7 +401,8 @@ static void fill_provider(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
     DAT_PROVIDER_ATTR fresh = {
         .provider_version_major = 1,
         .dapl_version_major = 2,
-        .lmr_mem_types_supported = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR,
+        .lmr_mem_types_supported = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR
+                                   | DAT_MEM_TYPE_SHARED_VIRTUAL,
         .iov_ownership_on_return = DAT_IOV_CONSUMER,
         .dat_qos_supported = DAT_QOS_BEST_EFFORT,
         .completion_flags_supported = DAT_COMPLETION_SUPPRESS_FLAG
@@ -405,12 +418,17 @@ static void fill_provider(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
         .evd_stream_merging_supported = {
             { 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1 },
             { 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1 } },
-        .srq_supported = DAT_FALSE,
+        .srq_supported = DAT_TRUE,
+        .srq_watermarks_supported = 1,
+        .srq_ep_pz_difference_supported = DAT_TRUE,
+        .srq_info_supported = 1,
         .ep_recv_info_supported = 1,
         .lmr_sync_req = DAT_FALSE,
         .dto_async_return_guaranteed = DAT_TRUE,
         .rdma_write_for_rdma_read_req = DAT_FALSE,
         .ha_supported = DAT_FALSE,
+        .num_provider_specific_attr = (DAT_COUNT)(sizeof(named) / sizeof(named[0])),
+        .provider_specific_attr = named,
     };
 
     snprintf(fresh.provider_name, sizeof(fresh.provider_name), "%s", ia->name);

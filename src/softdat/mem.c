@@ -84,22 +84,24 @@ static bool grow(struct softdat_ia *ia)
     return true;
 }
 
-struct softdat_lmr *softdat_lmr_find(struct softdat_ia *ia, uint32_t key)
+struct softdat_region *softdat_region_find(struct softdat_ia *ia, uint32_t key)
 {
     uint32_t i = key & (INDEX_MAX - 1);
-    struct softdat_lmr *lmr = i < ia->n_mem ? ia->mem[i].lmr : NULL;
+    struct softdat_region *region = i < ia->n_mem ? ia->mem[i].region : NULL;
 
-    return lmr && lmr->key == key ? lmr : NULL;
+    return region && region->key == key ? region : NULL;
 }
 
-bool softdat_lmr_allows(const struct softdat_lmr *lmr, const struct softdat_pz *pz, uint64_t addr,
-                        uint64_t len, DAT_MEM_PRIV_FLAGS priv)
+uint8_t *softdat_region_at(const struct softdat_region *r, const struct softdat_pz *pz,
+                           uint64_t addr, uint64_t len, DAT_MEM_PRIV_FLAGS priv)
 {
-    return lmr && lmr->pz == pz && (lmr->priv & priv) == priv && addr >= lmr->addr
-           && len <= lmr->len && addr - lmr->addr <= lmr->len - len;
+    if (!r || r->pz != pz || (r->priv & priv) != priv || addr < r->va || len > r->len
+        || addr - r->va > r->len - len)
+        return NULL;
+    return r->at + (addr - r->va);
 }
 
-static bool enter(struct softdat_ia *ia, struct softdat_lmr *lmr)
+static bool enter(struct softdat_ia *ia, struct softdat_region *region)
 {
     struct softdat_mem_slot *s;
     uint32_t i;
@@ -109,20 +111,59 @@ static bool enter(struct softdat_ia *ia, struct softdat_lmr *lmr)
     i = ia->free_mem - 1;
     s = &ia->mem[i];
     ia->free_mem = s->next_free;
-    s->lmr = lmr;
-    lmr->key = s->gen << INDEX_BITS | i;
+    s->region = region;
+    region->key = s->gen << INDEX_BITS | i;
     return true;
 }
 
-static void leave(struct softdat_ia *ia, struct softdat_lmr *lmr)
+static void leave(struct softdat_ia *ia, struct softdat_region *region)
 {
-    uint32_t i = lmr->key & (INDEX_MAX - 1);
+    uint32_t i = region->key & (INDEX_MAX - 1);
     struct softdat_mem_slot *s = &ia->mem[i];
 
-    s->lmr = NULL;
+    if (region->key == 0)
+        return;
+    region->key = 0;
+    s->region = NULL;
     s->gen = s->gen % GEN_MASK + 1;
     s->next_free = ia->free_mem;
     ia->free_mem = i + 1;
+}
+
+/* What a region description of each type stands for. */
+static DAT_RETURN describe(DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
+                           struct softdat_region *r)
+{
+    struct softdat_lmr *of;
+
+    if (type == DAT_MEM_TYPE_VIRTUAL) {
+        r->at = region.for_va;
+    } else if (type == DAT_MEM_TYPE_SHARED_VIRTUAL) {
+        r->at = region.for_shared_memory.virtual_address;
+    } else if (type == DAT_MEM_TYPE_LMR) {
+        of = softdat_get(region.for_lmr_handle, DAT_HANDLE_TYPE_LMR);
+        if (!of)
+            return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_LMR);
+        r->at = of->region.at;
+        r->len = of->region.len;
+    } else {
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    }
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN lmr_enter(struct softdat_ia *ia, struct softdat_lmr *lmr)
+{
+    bool ok;
+
+    softdat_lock(ia);
+    ok = enter(ia, &lmr->region);
+    if (ok) {
+        softdat_handle_init(&lmr->h, ia, DAT_HANDLE_TYPE_LMR);
+        lmr->region.pz->users++;
+    }
+    softdat_unlock(ia);
+    return ok ? DAT_SUCCESS : DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
 }
 
 DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
@@ -133,62 +174,46 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
 {
     struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
     struct softdat_pz *pz = softdat_get(pz_handle, DAT_HANDLE_TYPE_PZ);
+    struct softdat_region r = { .len = len, .pz = pz, .priv = priv };
     struct softdat_lmr *lmr;
-    bool ok;
+    DAT_RETURN ret;
 
     if (!ia)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     if (!pz)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
-    if (va != DAT_VA_TYPE_VA)
-        return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
-    if (type != DAT_MEM_TYPE_VIRTUAL && type != DAT_MEM_TYPE_LMR)
-        return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
-    if (len == 0 || !lmr_p)
+    ret = describe(type, region, &r);
+    if (ret != DAT_SUCCESS)
+        return ret;
+    if (r.len == 0 || !lmr_p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
     lmr = calloc(1, sizeof(*lmr));
     if (!lmr)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    lmr->addr = (uint64_t)(uintptr_t)region.for_va;
-    if (type == DAT_MEM_TYPE_LMR) {
-        struct softdat_lmr *of = softdat_get(region.for_lmr_handle, DAT_HANDLE_TYPE_LMR);
-
-        if (!of) {
-            free(lmr);
-            return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_LMR);
-        }
-        lmr->addr = of->addr;
-        len = of->len;
-    }
-    lmr->len = len;
-    lmr->pz = pz;
-    lmr->priv = priv;
-    softdat_lock(ia);
-    ok = enter(ia, lmr);
-    if (ok) {
-        softdat_handle_init(&lmr->h, ia, DAT_HANDLE_TYPE_LMR);
-        pz->users++;
-    }
-    softdat_unlock(ia);
-    if (!ok) {
+    r.va = va == DAT_VA_TYPE_ZB ? 0 : (uint64_t)(uintptr_t)r.at;
+    lmr->region = r;
+    lmr->va_type = va;
+    ret = lmr_enter(ia, lmr);
+    if (ret != DAT_SUCCESS) {
         free(lmr);
-        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+        return ret;
     }
     *lmr_p = lmr;
     if (local_p)
-        *local_p = lmr->key;
+        *local_p = lmr->region.key;
     if (key_p)
-        *key_p = lmr->key;
+        *key_p = lmr->region.key;
     if (got_len)
-        *got_len = len;
+        *got_len = r.len;
     if (got_addr)
-        *got_addr = lmr->addr;
+        *got_addr = r.va;
     return DAT_SUCCESS;
 }
 
 DAT_RETURN softdat_lmr_query(DAT_LMR_HANDLE handle, DAT_LMR_PARAM_MASK mask, DAT_LMR_PARAM *param)
 {
     struct softdat_lmr *lmr = softdat_get(handle, DAT_HANDLE_TYPE_LMR);
+    const struct softdat_region *r = &lmr->region;
 
     (void)mask;
     if (!lmr)
@@ -197,10 +222,9 @@ DAT_RETURN softdat_lmr_query(DAT_LMR_HANDLE handle, DAT_LMR_PARAM_MASK mask, DAT
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     *param = (DAT_LMR_PARAM){
         .ia_handle = lmr->h.ia, .mem_type = DAT_MEM_TYPE_VIRTUAL,
-        .region_desc = { .for_va = (DAT_PVOID)(uintptr_t)lmr->addr }, .length = lmr->len,
-        .pz_handle = lmr->pz, .mem_priv = lmr->priv, .va_type = DAT_VA_TYPE_VA,
-        .lmr_context = lmr->key, .rmr_context = lmr->key, .registered_size = lmr->len,
-        .registered_address = lmr->addr,
+        .region_desc = { .for_va = r->at }, .length = r->len, .pz_handle = r->pz,
+        .mem_priv = r->priv, .va_type = lmr->va_type, .lmr_context = r->key,
+        .rmr_context = r->key, .registered_size = r->len, .registered_address = r->va,
     };
     return DAT_SUCCESS;
 }
@@ -214,8 +238,12 @@ DAT_RETURN softdat_lmr_free(DAT_LMR_HANDLE handle)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_LMR);
     ia = lmr->h.ia;
     softdat_lock(ia);
-    leave(ia, lmr);
-    lmr->pz->users--;
+    if (lmr->users > 0) {
+        softdat_unlock(ia);
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
+    }
+    leave(ia, &lmr->region);
+    lmr->region.pz->users--;
     softdat_handle_fini(&lmr->h);
     softdat_unlock(ia);
     free(lmr);
@@ -229,4 +257,163 @@ DAT_RETURN softdat_lmr_sync(DAT_IA_HANDLE handle, const DAT_LMR_TRIPLET *seg, DA
     if (!softdat_get(handle, DAT_HANDLE_TYPE_IA))
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     return DAT_SUCCESS;
+}
+
+/* -- windows into registered memory: RMRs ----------------------------------------------------- */
+
+static struct softdat_rmr *rmr_of(DAT_RMR_HANDLE handle)
+{
+    return softdat_get(handle, DAT_HANDLE_TYPE_RMR);
+}
+
+static const DAT_RETURN bad_rmr = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_RMR;
+
+DAT_RETURN softdat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_p)
+{
+    struct softdat_pz *pz = softdat_get(pz_handle, DAT_HANDLE_TYPE_PZ);
+    struct softdat_rmr *rmr;
+
+    if (!pz)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
+    if (!rmr_p)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    rmr = calloc(1, sizeof(*rmr));
+    if (!rmr)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    softdat_lock(pz->h.ia);
+    softdat_handle_init(&rmr->h, pz->h.ia, DAT_HANDLE_TYPE_RMR);
+    rmr->pz = pz;
+    pz->users++;
+    softdat_unlock(pz->h.ia);
+    *rmr_p = rmr;
+    return DAT_SUCCESS;
+}
+
+static void unbind(struct softdat_rmr *rmr)
+{
+    leave(rmr->h.ia, &rmr->region);
+    if (rmr->lmr)
+        rmr->lmr->users--;
+    rmr->lmr = NULL;
+}
+
+DAT_RETURN softdat_rmr_free(DAT_RMR_HANDLE handle)
+{
+    struct softdat_rmr *rmr = rmr_of(handle);
+    struct softdat_ia *ia;
+
+    if (!rmr)
+        return bad_rmr;
+    ia = rmr->h.ia;
+    softdat_lock(ia);
+    unbind(rmr);
+    rmr->pz->users--;
+    softdat_handle_fini(&rmr->h);
+    softdat_unlock(ia);
+    free(rmr);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_rmr_query(DAT_RMR_HANDLE handle, DAT_RMR_PARAM_MASK mask, DAT_RMR_PARAM *param)
+{
+    struct softdat_rmr *rmr = rmr_of(handle);
+
+    (void)mask;
+    if (!rmr)
+        return bad_rmr;
+    if (!param)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    softdat_lock(rmr->h.ia);
+    *param = (DAT_RMR_PARAM){
+        .ia_handle = rmr->h.ia, .pz_handle = rmr->pz, .mem_priv = rmr->region.priv,
+        .rmr_context = rmr->region.key, .rmr_scope = DAT_RMR_SCOPE_PZ,
+        .lmr_triplet = { .virtual_address = rmr->region.va,
+                         .segment_length = (DAT_SEG_LENGTH)rmr->region.len,
+                         .lmr_context = rmr->lmr ? rmr->lmr->region.key : 0 },
+    };
+    softdat_unlock(rmr->h.ia);
+    return DAT_SUCCESS;
+}
+
+/* The bind's turn has come: the old context ends, the new one begins. */
+void softdat_bind_apply(struct softdat_bind *bind)
+{
+    struct softdat_rmr *rmr = bind->rmr;
+
+    if (!rmr_of(rmr)) {          /* it has been freed meanwhile */
+        softdat_bind_cancel(bind);
+        return;
+    }
+    unbind(rmr);
+    rmr->region = bind->region;
+    rmr->lmr = bind->lmr;
+    if (bind->lmr)
+        rmr->h.ia->mem[rmr->region.key & (INDEX_MAX - 1)].region = &rmr->region;
+}
+
+void softdat_bind_cancel(struct softdat_bind *bind)
+{
+    if (!bind->lmr)
+        return;
+    leave(bind->lmr->h.ia, &bind->region);
+    bind->lmr->users--;
+    bind->lmr = NULL;
+}
+
+/* What the new context will open. It is given out now; its slot is empty until the bind's turn. */
+static DAT_RETURN prepare(struct softdat_bind *bind, const DAT_LMR_TRIPLET *seg,
+                          DAT_MEM_PRIV_FLAGS priv, DAT_VA_TYPE va)
+{
+    const struct softdat_region *of = &bind->lmr->region;
+    struct softdat_region *r = &bind->region;
+    struct softdat_ia *ia = bind->lmr->h.ia;
+
+    *r = (struct softdat_region){
+        .va = va == DAT_VA_TYPE_ZB ? 0 : seg->virtual_address, .len = seg->segment_length,
+        .pz = bind->rmr->pz, .priv = priv,
+        .at = softdat_region_at(of, bind->rmr->pz, seg->virtual_address, seg->segment_length, 0),
+    };
+    if (!r->at)
+        return DAT_ERROR(DAT_PROTECTION_VIOLATION, DAT_NO_SUBTYPE);
+    if (priv & DAT_MEM_PRIV_REMOTE_WRITE_FLAG && !(of->priv & DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
+        return DAT_ERROR(DAT_PRIVILEGES_VIOLATION, DAT_NO_SUBTYPE);
+    if (!enter(ia, r))
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+    ia->mem[r->key & (INDEX_MAX - 1)].region = NULL;
+    bind->lmr->users++;
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_rmr_bind(DAT_RMR_HANDLE handle, DAT_LMR_HANDLE lmr_handle,
+                            const DAT_LMR_TRIPLET *seg, DAT_MEM_PRIV_FLAGS priv, DAT_VA_TYPE va,
+                            DAT_EP_HANDLE ep_handle, DAT_RMR_COOKIE cookie,
+                            DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT *key_p)
+{
+    struct softdat_ep *ep = softdat_get(ep_handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_bind bind = { .rmr = rmr_of(handle),
+                                 .lmr = softdat_get(lmr_handle, DAT_HANDLE_TYPE_LMR) };
+    DAT_RETURN ret = DAT_SUCCESS;
+
+    if (!bind.rmr)
+        return bad_rmr;
+    if (!ep)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+    if (!seg)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    if (seg->segment_length == 0)
+        bind.lmr = NULL;         /* unbind */
+    else if (!bind.lmr || seg->lmr_context != bind.lmr->region.key)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_LMR);
+    softdat_lock(ep->h.ia);
+    if (bind.lmr)
+        ret = prepare(&bind, seg, priv, va);
+    if (ret == DAT_SUCCESS) {
+        ret = softdat_ep_post_bind(ep, &bind, cookie, flags);
+        if (ret != DAT_SUCCESS)
+            softdat_bind_cancel(&bind);
+        else if (key_p)
+            *key_p = bind.region.key;
+    }
+    softdat_unlock(ep->h.ia);
+    return ret;
 }

@@ -68,10 +68,10 @@ static const DAT_PROVIDER table = {
     .lmr_free_func = softdat_lmr_free,
     .lmr_sync_rdma_read_func = softdat_lmr_sync,
     .lmr_sync_rdma_write_func = softdat_lmr_sync,
-    .rmr_create_func = NONE(DAT_RMR_CREATE_FUNC),
-    .rmr_query_func = NONE(DAT_RMR_QUERY_FUNC),
-    .rmr_bind_func = NONE(DAT_RMR_BIND_FUNC),
-    .rmr_free_func = NONE(DAT_RMR_FREE_FUNC),
+    .rmr_create_func = softdat_rmr_create,
+    .rmr_query_func = softdat_rmr_query,
+    .rmr_bind_func = softdat_rmr_bind,
+    .rmr_free_func = softdat_rmr_free,
     .rmr_create_for_ep_func = NONE(DAT_RMR_CREATE_FOR_EP_FUNC),
 
     .psp_create_func = softdat_psp_create,
@@ -108,16 +108,16 @@ static const DAT_PROVIDER table = {
     .ep_reset_func = softdat_ep_reset,
     .ep_free_func = softdat_ep_free,
 
-    .ep_create_with_srq_func = NONE(DAT_EP_CREATE_WITH_SRQ_FUNC),
-    .srq_create_func = NONE(DAT_SRQ_CREATE_FUNC),
-    .srq_free_func = NONE(DAT_SRQ_FREE_FUNC),
-    .srq_post_recv_func = NONE(DAT_SRQ_POST_RECV_FUNC),
-    .srq_query_func = NONE(DAT_SRQ_QUERY_FUNC),
-    .srq_resize_func = NONE(DAT_SRQ_RESIZE_FUNC),
-    .srq_set_lw_func = NONE(DAT_SRQ_SET_LW_FUNC),
+    .ep_create_with_srq_func = softdat_ep_create_with_srq,
+    .srq_create_func = softdat_srq_create,
+    .srq_free_func = softdat_srq_free,
+    .srq_post_recv_func = softdat_srq_post_recv,
+    .srq_query_func = softdat_srq_query,
+    .srq_resize_func = softdat_srq_resize,
+    .srq_set_lw_func = softdat_srq_set_lw,
 
     .ia_ha_related_func = NONE(DAT_IA_HA_RELATED_FUNC),
-    .handle_extendedop_func = NONE(DAT_HANDLE_EXTENDEDOP_FUNC),
+    .handle_extendedop_func = softdat_extended_op,
 };
 
 /* -- what libdat2 calls ----------------------------------------------------------------------- */

@@ -111,13 +111,6 @@ static void store_tail(uint64_t addr, const uint8_t *from, size_t len)
 
 /* -- frames: at the header -------------------------------------------------------------------- */
 
-/* The receive that the next send goes to; a held send is before it. */
-static struct softdat_dto *next_recv(struct softdat_conn *c)
-{
-    return c->ep && c->ep->recv.count > 0 && softdat_list_empty(&c->held)
-               ? softdat_ring_at(&c->ep->recv, 0) : NULL;
-}
-
 static void sink_into(struct softdat_sink *s, const struct softdat_dto *d, size_t len)
 {
     sink_start(s, len);
@@ -139,13 +132,22 @@ static void discard(struct softdat_conn *c)
 static void too_long(struct softdat_conn *c)
 {
     softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_RESPONDER);
-    if (c->ep)
-        softdat_ep_recv_done(c->ep, DAT_DTO_ERR_LOCAL_LENGTH, 0);
+    softdat_ep_recv_done(c->ep, DAT_DTO_ERR_LOCAL_LENGTH, 0, NULL);
+}
+
+static struct softdat_held *hold(size_t len)
+{
+    struct softdat_held *h = malloc(sizeof(*h) + len);
+
+    if (h)
+        *h = (struct softdat_held){ .len = len };
+    return h;
 }
 
 static bool head_send(struct softdat_conn *c)
 {
-    struct softdat_dto *d = next_recv(c);
+    /* a held send is before it */
+    struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_take_recv(c->ep) : NULL;
 
     c->holding = NULL;
     if (d && c->hdr.len > d->len) {
@@ -157,56 +159,80 @@ static bool head_send(struct softdat_conn *c)
         sink_into(&c->sink, d, c->hdr.len);
         return true;
     }
-    c->holding = malloc(sizeof(*c->holding) + c->hdr.len);
+    c->holding = hold(c->hdr.len);
     if (!c->holding)
         return false;
-    c->holding->len = c->hdr.len;
     sink_start(&c->sink, c->hdr.len);
     sink_add(&c->sink, c->holding->data, c->hdr.len);
     return true;
 }
 
+/* The memory that a request names, NULL when it may not. */
+static uint8_t *target(const struct softdat_conn *c, uint64_t len, DAT_MEM_PRIV_FLAGS priv)
+{
+    return softdat_region_at(softdat_region_find(c->ia, c->hdr.key), c->ep->pz, c->hdr.addr, len,
+                             priv);
+}
+
 static bool head_write(struct softdat_conn *c)
 {
-    const struct softdat_frame *f = &c->hdr;
-    struct softdat_lmr *lmr = softdat_lmr_find(c->ia, f->key);
+    size_t len = c->hdr.len;
 
     c->tail_len = 0;
-    if (!c->ep || !softdat_lmr_allows(lmr, c->ep->pz, f->addr, f->len,
-                                      DAT_MEM_PRIV_REMOTE_WRITE_FLAG)) {
+    c->target = target(c, len, DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+    sink_start(&c->sink, len);
+    if (len == 0)
+        return true;
+    if (!c->target) {
         discard(c);
-        return f->len == 0 || softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_ACCESS);
+        return softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_ACCESS);
     }
-    c->tail_len = tail_of(f->addr, f->len);
-    sink_start(&c->sink, f->len);
-    sink_add(&c->sink, (void *)(uintptr_t)f->addr, f->len - c->tail_len);
+    c->tail_len = tail_of((uintptr_t)c->target, len);
+    sink_add(&c->sink, c->target, len - c->tail_len);
     sink_add(&c->sink, c->tail, c->tail_len);
     return true;
 }
 
 static bool head_read(struct softdat_conn *c)
 {
-    const struct softdat_frame *f = &c->hdr;
-    struct softdat_lmr *lmr = softdat_lmr_find(c->ia, f->key);
+    uint8_t *at = target(c, c->hdr.want, DAT_MEM_PRIV_REMOTE_READ_FLAG);
 
     sink_start(&c->sink, 0);
-    if (f->want > 0 && (!c->ep || !softdat_lmr_allows(lmr, c->ep->pz, f->addr, f->want,
-                                                      DAT_MEM_PRIV_REMOTE_READ_FLAG)))
+    if (c->hdr.want > 0 && !at)
         return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
-    return softdat_tx_read_data(c, f->addr, f->want);
+    return softdat_tx_read_data(c, at, c->hdr.want);
+}
+
+/* Payload that is not the request's data, but says more about it. */
+static void sink_words(struct softdat_conn *c)
+{
+    sink_start(&c->sink, c->hdr.len);
+    sink_add(&c->sink, c->priv, c->hdr.len);
+}
+
+static bool head_atomic(struct softdat_conn *c)
+{
+    if (c->hdr.len != sizeof(uint64_t[2]))
+        return false;
+    c->target = target(c, sizeof(uint64_t),
+                       (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
+    sink_words(c);
+    if (c->target && (uintptr_t)c->target % sizeof(uint64_t) == 0)
+        return true;
+    discard(c);
+    return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
 }
 
 /* The same checks, but only the list of the caller's pieces comes by the connection. */
 static bool head_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_t id)
 {
     const struct softdat_frame *f = &c->hdr;
-    struct softdat_lmr *lmr = softdat_lmr_find(c->ia, f->key);
 
     if (!c->ringed || f->want == 0 || f->len > sizeof(c->priv))
         return false;
-    sink_start(&c->sink, f->len);
-    sink_add(&c->sink, c->priv, f->len);
-    if (c->ep && softdat_lmr_allows(lmr, c->ep->pz, f->addr, f->want, priv))
+    c->target = target(c, f->want, priv);
+    sink_words(c);
+    if (c->target)
         return true;
     discard(c);
     return softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
@@ -228,7 +254,7 @@ static struct softdat_dto *first_read(struct softdat_ep *ep)
     for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
 
-        if (d->op == DAT_DTO_RDMA_READ && d->state == SOFTDAT_DTO_SENT)
+        if (softdat_is_read(d) && d->state == SOFTDAT_DTO_SENT)
             return d;
     }
     return NULL;
@@ -273,7 +299,7 @@ static bool hear_ack(struct softdat_conn *c, uint32_t ack)
     for (uint32_t i = 0; i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
 
-        if (d->op == DAT_DTO_RDMA_READ)
+        if (softdat_is_read(d))
             continue;
         if ((int32_t)(ack - d->seq) < 0)
             break;
@@ -284,26 +310,76 @@ static bool hear_ack(struct softdat_conn *c, uint32_t ack)
     return true;
 }
 
+/* What has come waits for a receive. One may have been posted meanwhile. */
+static void wait_for_recv(struct softdat_conn *c, struct softdat_held *h)
+{
+    struct softdat_rq *rq = c->ep->rq;
+
+    c->held_bytes += h->len;
+    softdat_list_append(&c->held, &h->link);
+    if (softdat_list_empty(&c->waiting))
+        softdat_list_append(&rq->waiting, &c->waiting);
+    softdat_rx_posted(rq);
+}
+
 static bool done_send(struct softdat_conn *c)
 {
-    if (c->holding) {
-        c->held_bytes += c->holding->len;
-        softdat_list_append(&c->held, &c->holding->link);
-        c->holding = NULL;
-        softdat_rx_posted(c);    /* a receive may have been posted meanwhile */
+    struct softdat_held *h = c->holding;
+
+    c->holding = NULL;
+    if (h) {
+        wait_for_recv(c, h);
         return true;
     }
     softdat_tx_owe_ack(c);
-    if (c->ep)
-        softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, c->hdr.len);
+    softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, c->hdr.len, NULL);
     return true;
 }
 
 static bool done_write(struct softdat_conn *c)
 {
-    store_tail(c->hdr.addr + c->hdr.len - c->tail_len, c->tail, c->tail_len);
+    if (c->hdr.len > 0)
+        store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
     softdat_tx_owe_ack(c);
     return true;
+}
+
+/* The write is in place; the news of it takes its turn among the sends. */
+static bool tell_written(struct softdat_conn *c, uint64_t written)
+{
+    struct softdat_held *h = hold(0);
+
+    if (!h)
+        return false;
+    h->imm = true;
+    h->imm_data = c->hdr.id;
+    h->written = written;
+    wait_for_recv(c, h);
+    return true;
+}
+
+static bool done_write_imm(struct softdat_conn *c)
+{
+    if (c->hdr.len > 0)
+        store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
+    return tell_written(c, c->hdr.len);
+}
+
+static bool done_atomic(struct softdat_conn *c)
+{
+    _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)c->target;
+    uint64_t operand[2], old;
+
+    memcpy(operand, c->priv, sizeof(operand));
+    if (c->hdr.id == SOFTDAT_FETCH_ADD) {
+        old = atomic_fetch_add(at, operand[0]);
+    } else if (c->hdr.id == SOFTDAT_CMP_SWAP) {
+        old = operand[0];
+        atomic_compare_exchange_strong(at, &old, operand[1]);
+    } else {
+        return false;
+    }
+    return softdat_tx_frame(c, SOFTDAT_READ_DATA, &old, sizeof(old));
 }
 
 static bool done_read_data(struct softdat_conn *c)
@@ -320,16 +396,29 @@ static bool done_read_data(struct softdat_conn *c)
 }
 
 /* The caller's memory has gone: its own fault, so it hears of a local error. */
-static bool done_pull(struct softdat_conn *c)
+static bool pull(struct softdat_conn *c)
 {
     uint8_t tail[8];
-    size_t tail_len = tail_of(c->hdr.addr, c->hdr.want);
+    size_t tail_len = tail_of((uintptr_t)c->target, c->hdr.want);
 
-    if (!softdat_direct_pull(c, tail, tail_len))
-        return softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_LOCAL_PROTECTION);
-    store_tail(c->hdr.addr + c->hdr.want - tail_len, tail, tail_len);
-    softdat_tx_owe_ack(c);
+    if (!softdat_direct_pull(c, tail, tail_len)) {
+        softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_LOCAL_PROTECTION);
+        return false;
+    }
+    store_tail((uintptr_t)c->target + c->hdr.want - tail_len, tail, tail_len);
     return true;
+}
+
+static bool done_pull(struct softdat_conn *c)
+{
+    if (pull(c))
+        softdat_tx_owe_ack(c);
+    return true;
+}
+
+static bool done_pull_imm(struct softdat_conn *c)
+{
+    return !pull(c) || tell_written(c, c->hdr.want);
 }
 
 static bool done_push(struct softdat_conn *c)
@@ -351,7 +440,7 @@ static bool done_nak(struct softdat_conn *c)
 
     for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
-        bool read = d->op == DAT_DTO_RDMA_READ;
+        bool read = softdat_is_read(d);
 
         if (d->state != SOFTDAT_DTO_SENT || (c->hdr.id ? read || d->seq != c->hdr.id : !read))
             continue;
@@ -397,6 +486,9 @@ static const struct {
     [SOFTDAT_BYE] = { true, head_bare, done_bye },
     [SOFTDAT_PULL] = { true, head_pull, done_pull },
     [SOFTDAT_PUSH] = { true, head_push, done_push },
+    [SOFTDAT_WRITE_IMM] = { true, head_write, done_write_imm },
+    [SOFTDAT_PULL_IMM] = { true, head_pull, done_pull_imm },
+    [SOFTDAT_ATOMIC] = { true, head_atomic, done_atomic },
     [SOFTDAT_PUSHED] = { true, head_bare, done_read_data },
 };
 
@@ -586,33 +678,42 @@ bool softdat_rx_ring(struct softdat_conn *c)
 
 /* -- held sends ------------------------------------------------------------------------------- */
 
-void softdat_rx_posted(struct softdat_conn *c)
+static void deliver(struct softdat_conn *c, const struct softdat_held *h)
 {
-    while (!softdat_list_empty(&c->held) && c->ep && c->ep->recv.count > 0 && !c->poisoned) {
+    struct softdat_dto *d = softdat_ep_take_recv(c->ep);
+    struct softdat_sink s;
+
+    if (h->len > d->len) {
+        too_long(c);
+        return;
+    }
+    sink_into(&s, d, h->len);
+    sink_copy(&s, h->data, h->len);
+    softdat_tx_owe_ack(c);
+    softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, h->imm ? h->written : h->len,
+                         h->imm ? &h->imm_data : NULL);
+}
+
+void softdat_rx_posted(struct softdat_rq *rq)
+{
+    while (rq->ring.count > 0 && !softdat_list_empty(&rq->waiting)) {
+        struct softdat_conn *c = SOFTDAT_OF(rq->waiting.next, struct softdat_conn, waiting);
         struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
-        struct softdat_dto *d = softdat_ring_at(&c->ep->recv, 0);
-        size_t len = h->len;
 
         softdat_list_remove(&h->link);
-        c->held_bytes -= len;
-        if (len > d->len) {
-            too_long(c);
-        } else {
-            struct softdat_sink s;
-
-            sink_into(&s, d, len);
-            sink_copy(&s, h->data, len);
-            softdat_tx_owe_ack(c);
-            softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, len);
-        }
+        c->held_bytes -= h->len;
+        deliver(c, h);
         free(h);
+        if (c->poisoned || softdat_list_empty(&c->held))
+            softdat_list_remove(&c->waiting);
+        if (c->stalled && c->held_bytes <= HELD_MAX)
+            set_stalled(c, false);
     }
-    if (c->stalled && c->held_bytes <= HELD_MAX)
-        set_stalled(c, false);
 }
 
 void softdat_rx_free(struct softdat_conn *c)
 {
+    softdat_list_remove(&c->waiting);
     while (!softdat_list_empty(&c->held)) {
         struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
 

@@ -8,7 +8,9 @@
  *      ia.c         adapters: parameters, opening, attributes, closing
  *      net.c        sockets, the event loop, the helper thread
  *      cm.c         listening points, connection requests, connecting
- *      ep.c ep_fsm  endpoints: life, posting, completing, flushing
+ *      ep.c ep_fsm  endpoints: life, completing, flushing
+ *      post.c       posting requests and receives; the extended operations
+ *      rq.c         queues of receives, shared ones too
  *      tx.c rx.c    frames out and in (wire.h, PROTOCOL)
  *      shared.c     rings of bytes between two adapters of one host
  *      direct.c        long RDMA straight between their address spaces
@@ -22,9 +24,11 @@
 #include "ep_fsm.h"
 #include "wire.h"
 
-#include <dat2/udat.h>
-#include <dat2/dat_registry.h>
 #include <netinet/in.h>
+
+#include <dat2/udat.h>
+#include <dat2/dat_ib_extensions.h>
+#include <dat2/dat_registry.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -116,16 +120,31 @@ struct softdat_pz {
     int users;
 };
 
+/* Memory that a key opens: of an LMR, or the part of one that an RMR is bound to. */
+struct softdat_region {
+    uint64_t va, len;            /* addresses that the key takes: from va on */
+    uint8_t *at;                 /* where va is */
+    struct softdat_pz *pz;
+    DAT_MEM_PRIV_FLAGS priv;
+    uint32_t key;                /* lmr_context and rmr_context; 0: none */
+};
+
 struct softdat_lmr {
     struct softdat_handle h;
+    struct softdat_region region;
+    DAT_VA_TYPE va_type;
+    int users;                   /* RMRs bound to it */
+};
+
+struct softdat_rmr {
+    struct softdat_handle h;
     struct softdat_pz *pz;
-    uint64_t addr, len;
-    DAT_MEM_PRIV_FLAGS priv;
-    uint32_t key;                /* lmr_context and rmr_context */
+    struct softdat_lmr *lmr;     /* NULL: not bound */
+    struct softdat_region region;
 };
 
 struct softdat_mem_slot {
-    struct softdat_lmr *lmr;     /* NULL while free */
+    struct softdat_region *region;   /* NULL while free */
     uint32_t gen;
     uint32_t next_free;          /* index + 1 */
 };
@@ -244,10 +263,12 @@ struct softdat_conn {
     struct softdat_frame hdr;
     size_t hdr_have;
     struct softdat_sink sink;
+    uint8_t *target;             /* WRITE, PULL, PUSH, ATOMIC: where addr is */
     uint8_t tail[8];             /* the last word of an RDMA write, to be stored last */
     size_t tail_len;
     uint8_t priv[SOFTDAT_PRIV_MAX];
     struct softdat_list held;    /* sends that wait for a receive */
+    struct softdat_list waiting; /* on the receive queue's list meanwhile */
     struct softdat_held *holding;/* the one being received */
     size_t held_bytes;
     bool stalled;                /* too much is held: do not read on */
@@ -259,16 +280,28 @@ struct softdat_conn {
 struct softdat_held {
     struct softdat_list link;
     size_t len;
+    bool imm;                    /* not a send: news of a write with immediate data */
+    uint32_t imm_data;           /* imm: the data, and the bytes that were written */
+    uint64_t written;
     uint8_t data[];
 };
 
 /* -- endpoints -------------------------------------------------------------------------------- */
 
+/* A bind that has been posted (mem.c): the region is what the new context opens. */
+struct softdat_bind {
+    struct softdat_rmr *rmr;
+    struct softdat_lmr *lmr;     /* NULL: unbind */
+    struct softdat_region region;
+};
+
+enum { SOFTDAT_DTO_BIND = 0x100 };   /* beside DAT_DTOS and DAT_IB_DTOS */
+
 enum softdat_dto_state { SOFTDAT_DTO_QUEUED, SOFTDAT_DTO_SENT, SOFTDAT_DTO_DONE };
 
 struct softdat_dto {
     DAT_DTO_COOKIE cookie;
-    DAT_DTOS op;
+    int op;                      /* DAT_DTOS, DAT_IB_DTOS or SOFTDAT_DTO_BIND */
     DAT_COMPLETION_FLAGS flags;
     enum softdat_dto_state state;
     DAT_DTO_COMPLETION_STATUS status;
@@ -278,7 +311,18 @@ struct softdat_dto {
     uint32_t rkey;
     int n_iov;
     struct iovec *iov;           /* its place in the ring's iov array */
+    uint8_t ext;                 /* an extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
+    uint32_t imm;                /* immediate data, sent or received */
+    uint64_t operand[2];         /* of an atomic operation: add; or compare, swap */
+    struct softdat_bind bind;
 };
+
+/* Does it bring data back? Such requests complete with their answers, in their order. */
+static inline bool softdat_is_read(const struct softdat_dto *d)
+{
+    return d->op == DAT_DTO_RDMA_READ || d->op == DAT_IB_DTO_FETCH_ADD
+           || d->op == DAT_IB_DTO_CMP_SWAP;
+}
 
 /* A ring of posted DTOs, oldest first. */
 struct softdat_ring {
@@ -288,6 +332,22 @@ struct softdat_ring {
     uint32_t sent;               /* requests: how many from head on have been started */
 };
 
+/* A queue of receives: an EP's own, or one that EPs share (rq.c). */
+struct softdat_rq {
+    struct softdat_ring ring;
+    uint32_t max_iov;
+    struct softdat_list waiting; /* connections that hold sends for which there was no receive */
+};
+
+struct softdat_srq {
+    struct softdat_handle h;
+    struct softdat_pz *pz;
+    struct softdat_rq rq;
+    uint32_t low_watermark;      /* an event when fewer receives are left; 0: disarmed */
+    uint32_t taken;              /* receives that have left the queue and not completed */
+    int users;
+};
+
 struct softdat_ep {
     struct softdat_handle h;
     DAT_EP_STATE state;          /* changed by softdat_ep_step() only */
@@ -295,7 +355,12 @@ struct softdat_ep {
     struct softdat_pz *pz;
     struct softdat_evd *recv_evd, *req_evd, *conn_evd;
     struct softdat_conn *conn;
-    struct softdat_ring recv, req;
+    struct softdat_rq own, *rq;  /* rq: own, or of srq */
+    struct softdat_srq *srq;
+    struct softdat_dto taken;    /* the receive that the arriving send goes to */
+    struct iovec taken_iov[SOFTDAT_MAX_IOV];
+    bool has_taken;
+    struct softdat_ring req;
     uint32_t next_seq;           /* of the next SEND or WRITE */
     uint32_t reads;              /* RDMA reads under way */
     struct sockaddr_in remote;
@@ -372,9 +437,14 @@ void softdat_evd_push(struct softdat_evd *evd);
 void softdat_run_agents(struct softdat_ia *ia);
 
 /* mem.c */
-struct softdat_lmr *softdat_lmr_find(struct softdat_ia *ia, uint32_t key);
-bool softdat_lmr_allows(const struct softdat_lmr *lmr, const struct softdat_pz *pz, uint64_t addr,
-                        uint64_t len, DAT_MEM_PRIV_FLAGS priv);
+struct softdat_region *softdat_region_find(struct softdat_ia *ia, uint32_t key);
+/* Where these bytes are, NULL when there is no such region, or it does not allow it. */
+uint8_t *softdat_region_at(const struct softdat_region *region, const struct softdat_pz *pz,
+                           uint64_t addr, uint64_t len, DAT_MEM_PRIV_FLAGS priv);
+/* What a posted bind does in its turn. */
+void softdat_bind_apply(struct softdat_bind *bind);
+/* It will never have its turn. */
+void softdat_bind_cancel(struct softdat_bind *bind);
 
 /* net.c */
 uint64_t softdat_now(void);
@@ -406,17 +476,40 @@ void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void
                       size_t priv_len);
 /* Takes the completed requests off the head of the ring and tells of them. */
 void softdat_ep_reap(struct softdat_ep *ep);
-void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len);
+/* Takes the next receive for an arriving send: ep->taken. NULL: there is none. */
+struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep);
+/* The taken receive completes; imm: a write with immediate data has used it. */
+void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len,
+                          const uint32_t *imm);
+void softdat_ep_flush(struct softdat_ep *ep);
+bool softdat_ep_attr_fits(const DAT_EP_ATTR *attr);
 /* The connection is over: flush everything, one event. */
 void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number);
 void softdat_ep_destroy(struct softdat_ep *ep);
+
+/* rq.c */
 struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i);
+bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each);
+void softdat_ring_free(struct softdat_ring *r);
+void softdat_ring_pop(struct softdat_ring *r);
+bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t iov_each);
+/* A receive has left the shared queue: is that to be told? */
+void softdat_srq_took(struct softdat_srq *srq);
+
+/* post.c */
+/* Posts a bind; called with the lock. */
+DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind *bind,
+                                DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
+/* Posts a receive to a queue whose memory is of pz; called with the lock. */
+DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
+                           const struct softdat_pz *pz, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                           DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
 
 /* tx.c */
 void softdat_tx_pump(struct softdat_conn *c);
 bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
                       size_t len);
-bool softdat_tx_read_data(struct softdat_conn *c, uint64_t addr, uint32_t len);
+bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len);
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status);
 void softdat_tx_acks(struct softdat_ia *ia);
 void softdat_tx_owe_ack(struct softdat_conn *c);
@@ -425,7 +518,7 @@ bool softdat_tx_idle(const struct softdat_conn *c);
 /* rx.c */
 void softdat_rx_ready(struct softdat_conn *c);
 /* A receive has been posted: held sends may go on. */
-void softdat_rx_posted(struct softdat_conn *c);
+void softdat_rx_posted(struct softdat_rq *rq);
 void softdat_rx_free(struct softdat_conn *c);
 /* Looks at a shared ring. Returns whether anything had happened there. */
 bool softdat_rx_ring(struct softdat_conn *c);

@@ -46,11 +46,11 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
     return queue(c, &f, NULL, len > 0 ? priv : NULL, len);
 }
 
-bool softdat_tx_read_data(struct softdat_conn *c, uint64_t addr, uint32_t len)
+bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len)
 {
     struct softdat_frame f = { .type = SOFTDAT_READ_DATA };
 
-    return queue(c, &f, (const void *)(uintptr_t)addr, NULL, len);
+    return queue(c, &f, data, NULL, len);
 }
 
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status)
@@ -104,10 +104,14 @@ static bool begin_out(struct softdat_conn *c)
     return true;
 }
 
+/* How requests travel: in the usual way, and when their payload is moved by the target itself. */
 static const struct { uint8_t usual, direct; } frame_of[] = {
-    [DAT_DTO_SEND] = { SOFTDAT_SEND, SOFTDAT_SEND },
+    [DAT_DTO_SEND] = { SOFTDAT_SEND, 0 },
     [DAT_DTO_RDMA_WRITE] = { SOFTDAT_WRITE, SOFTDAT_PULL },
     [DAT_DTO_RDMA_READ] = { SOFTDAT_READ, SOFTDAT_PUSH },
+    [DAT_IB_DTO_RDMA_WRITE_IMMED] = { SOFTDAT_WRITE_IMM, SOFTDAT_PULL_IMM },
+    [DAT_IB_DTO_FETCH_ADD] = { SOFTDAT_ATOMIC, 0 },
+    [DAT_IB_DTO_CMP_SWAP] = { SOFTDAT_ATOMIC, 0 },
 };
 
 /* May this request start? A fenced one waits for the reads before it, a read for its turn. */
@@ -115,50 +119,93 @@ static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
 {
     if (d->flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0)
         return false;
-    return d->op != DAT_DTO_RDMA_READ || ep->reads < (uint32_t)ep->attr.max_rdma_read_out;
+    return !softdat_is_read(d) || ep->reads < (uint32_t)ep->attr.max_rdma_read_out;
 }
 
-static void begin_payload(struct softdat_conn *c, const struct softdat_dto *d)
+/* Binds need no frame: they are done in their turn, once nothing before them is unfinished. */
+static bool bind_now(struct softdat_ep *ep, struct softdat_dto *d)
+{
+    if (d->op != SOFTDAT_DTO_BIND)
+        return false;
+    softdat_bind_apply(&d->bind);
+    d->state = SOFTDAT_DTO_DONE;
+    ep->req.sent++;
+    softdat_ep_reap(ep);
+    return true;
+}
+
+static struct softdat_dto *next_to_start(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+    struct softdat_dto *d;
+
+    if (!ep || c->phase != SOFTDAT_OPEN)
+        return NULL;
+    do {
+        if (ep->req.sent == ep->req.count)
+            return NULL;
+        d = softdat_ring_at(&ep->req, ep->req.sent);
+        if (!may_start(ep, d))
+            return NULL;
+    } while (bind_now(ep, d));
+    return d;
+}
+
+static void add_iov(struct softdat_conn *c, const struct softdat_dto *d)
 {
     for (int i = 0; i < d->n_iov; i++)
         if (d->iov[i].iov_len > 0)
             c->cur[c->cur_n++] = d->iov[i];
 }
 
+static void add_bytes(struct softdat_conn *c, void *base, size_t len)
+{
+    c->cur[c->cur_n++] = (struct iovec){ base, len };
+}
+
+/* The payload of a request, and what its header says of it; begin() has been called. */
+static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool direct)
+{
+    struct softdat_frame *f = &c->cur_hdr;
+
+    if (direct || d->op == DAT_DTO_RDMA_READ)
+        f->want = (uint32_t)d->len;
+    if (f->type == SOFTDAT_ATOMIC) {
+        f->id = d->op == DAT_IB_DTO_FETCH_ADD ? SOFTDAT_FETCH_ADD : SOFTDAT_CMP_SWAP;
+        f->len = sizeof(d->operand);
+        add_bytes(c, d->operand, sizeof(d->operand));
+    } else if (direct) {
+        f->len = softdat_direct_list(d, c->cur_list);
+        add_bytes(c, c->cur_list, f->len);
+    } else if (d->op != DAT_DTO_RDMA_READ) {
+        f->len = (uint32_t)d->len;
+        add_iov(c, d);
+    }
+}
+
 static bool begin_request(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
+    struct softdat_dto *d = next_to_start(c);
     struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC };
-    struct softdat_dto *d;
     bool direct;
 
-    if (!ep || c->phase != SOFTDAT_OPEN || ep->req.sent == ep->req.count)
+    if (!d)
         return false;
-    d = softdat_ring_at(&ep->req, ep->req.sent);
-    if (!may_start(ep, d))
-        return false;
-    ep->req.sent++;
-    d->state = SOFTDAT_DTO_SENT;
-    direct = d->op != DAT_DTO_SEND && softdat_direct_possible(c, d->len);
+    direct = frame_of[d->op].direct && softdat_direct_possible(c, d->len);
     f.type = direct ? frame_of[d->op].direct : frame_of[d->op].usual;
     f.addr = d->raddr;
     f.key = d->rkey;
-    if (d->op == DAT_DTO_RDMA_READ)
+    f.id = d->ext ? d->imm : 0;
+    ep->req.sent++;
+    d->state = SOFTDAT_DTO_SENT;
+    if (softdat_is_read(d))
         ep->reads++;
     else
         d->seq = ++ep->next_seq;
-    if (direct || d->op == DAT_DTO_RDMA_READ)
-        f.want = (uint32_t)d->len;
-    if (direct)
-        f.len = softdat_direct_list(d, c->cur_list);
-    else if (d->op != DAT_DTO_RDMA_READ)
-        f.len = (uint32_t)d->len;
     begin(c, &f);
     c->cur_out = NULL;
-    if (direct)
-        c->cur[c->cur_n++] = (struct iovec){ c->cur_list, f.len };
-    else if (f.len > 0)
-        begin_payload(c, d);
+    add_payload(c, d, direct);
     return true;
 }
 

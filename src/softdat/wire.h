@@ -22,9 +22,14 @@ enum softdat_frame_type {
     SOFTDAT_BYE,             /* orderly end: nothing follows */
     SOFTDAT_PULL,            /* a WRITE whose `want` bytes are fetched from the listed pieces */
     SOFTDAT_PUSH,            /* a READ whose `want` bytes are stored into the listed pieces */
+    SOFTDAT_WRITE_IMM,       /* a WRITE that uses a receive up; id: the immediate data */
+    SOFTDAT_PULL_IMM,        /* the same, fetched as PULL */
+    SOFTDAT_ATOMIC,          /* payload: operand, operand; id: which operation */
     SOFTDAT_PUSHED,          /* the answer to PUSH, among the READ_DATAs */
     SOFTDAT_FRAME_TYPES
 };
+
+enum softdat_atomic { SOFTDAT_FETCH_ADD, SOFTDAT_CMP_SWAP };
 
 enum { SOFTDAT_WIRE_MAGIC = 0x5d, SOFTDAT_PRIV_MAX = 256 };
 
@@ -42,7 +47,8 @@ struct softdat_frame {
     uint32_t key;            /* WRITE, READ: the rmr_context */
     uint64_t addr;           /* WRITE, READ: the target address; CONNECT: the caller's IPv4 */
     uint32_t want;           /* READ, PULL, PUSH: bytes; ACCEPT: the shared segment is used */
-    uint32_t id;             /* NAK: which request failed; 0: the READ that is next */
+    uint32_t id;             /* NAK: which request failed, 0: the READ that is next; _IMM: the
+                                immediate data; ATOMIC: a softdat_atomic */
 };
 
 _Static_assert(sizeof(struct softdat_frame) == 32, "the header has no padding");

@@ -1,8 +1,15 @@
 ## SPDX-License-Identifier: MIT
 ## The software provider through libdat2.
 if HAVE_CMOCKA
-check_PROGRAMS += test/provider/conform
-test_provider_conform_SOURCES = test/provider/conform.c test/unit/unit.h
-test_provider_conform_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir)/test/unit $(DAT_CPPFLAGS)
-test_provider_conform_LDADD = $(DAT_LIBS) -lcmocka -lpthread
+provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h
+provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit $(DAT_CPPFLAGS)
+provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
+
+check_PROGRAMS += test/provider/conform test/provider/extended
+test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
+test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
+test_provider_conform_LDADD = $(provider_test_libs)
+test_provider_extended_SOURCES = test/provider/extended.c $(provider_test)
+test_provider_extended_CPPFLAGS = $(provider_test_cppflags)
+test_provider_extended_LDADD = $(provider_test_libs)
 endif

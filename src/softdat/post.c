@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <string.h>
+
+static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
+{
+    return softdat_get(handle, DAT_HANDLE_TYPE_EP);
+}
+
+static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
+
+/* Checks the local segments and writes them as an iovec. */
+static DAT_RETURN take_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
+                            struct softdat_dto *d, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                            DAT_MEM_PRIV_FLAGS priv)
+{
+    d->n_iov = 0;
+    d->len = 0;
+    for (DAT_COUNT i = 0; i < n; i++) {
+        struct softdat_region *r = softdat_region_find(ia, seg[i].lmr_context);
+        uint8_t *at;
+
+        if (seg[i].segment_length == 0)
+            continue;
+        at = softdat_region_at(r, pz, seg[i].virtual_address, seg[i].segment_length, 0);
+        if (!at)
+            return DAT_ERROR(DAT_PROTECTION_VIOLATION, DAT_NO_SUBTYPE);
+        if ((r->priv & priv) != priv)
+            return DAT_ERROR(DAT_PRIVILEGES_VIOLATION, DAT_NO_SUBTYPE);
+        d->iov[d->n_iov++] = (struct iovec){ at, seg[i].segment_length };
+        d->len += seg[i].segment_length;
+    }
+    return DAT_SUCCESS;
+}
+
+/* -- requests --------------------------------------------------------------------------------- */
+
+static bool may_request(const struct softdat_ep *ep)
+{
+    return ep->state == DAT_EP_STATE_CONNECTED || ep->state == DAT_EP_STATE_DISCONNECTED;
+}
+
+/* What the requests differ in. Reading one's own registered memory needs no right: adapters
+ * do not have such a check, and clients (dtest among them) do not ask for it. */
+struct kind {
+    int op;                      /* DAT_DTOS or DAT_IB_DTOS */
+    uint8_t ext;                 /* as softdat_dto.ext */
+    bool remote;                 /* names remote memory */
+    DAT_MEM_PRIV_FLAGS priv;     /* that the local memory needs */
+    size_t iov_at, max_at;       /* offsets in DAT_EP_ATTR: segments, bytes */
+    uint64_t len;                /* what it must be; 0: any */
+};
+
+#define LIMITS(iov, max) .iov_at = offsetof(DAT_EP_ATTR, iov), .max_at = offsetof(DAT_EP_ATTR, max)
+
+static const struct kind kind_send = {
+    DAT_DTO_SEND, LIMITS(max_request_iov, max_message_size),
+};
+static const struct kind kind_write = {
+    DAT_DTO_RDMA_WRITE, .remote = true, LIMITS(max_rdma_write_iov, max_rdma_size),
+};
+static const struct kind kind_read = {
+    DAT_DTO_RDMA_READ, .remote = true, .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
+    LIMITS(max_rdma_read_iov, max_rdma_size),
+};
+static const struct kind kind_write_imm = {
+    DAT_IB_DTO_RDMA_WRITE_IMMED, .remote = true, .ext = 1 + DAT_IB_RDMA_WRITE_IMMED,
+    LIMITS(max_rdma_write_iov, max_rdma_size),
+};
+static const struct kind kind_fetch_add = {
+    DAT_IB_DTO_FETCH_ADD, .remote = true, .ext = 1 + DAT_IB_FETCH_AND_ADD, .len = 8,
+    .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG, LIMITS(max_rdma_read_iov, max_rdma_size),
+};
+static const struct kind kind_cmp_swap = {
+    DAT_IB_DTO_CMP_SWAP, .remote = true, .ext = 1 + DAT_IB_CMP_AND_SWAP, .len = 8,
+    .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG, LIMITS(max_rdma_read_iov, max_rdma_size),
+};
+
+static DAT_COUNT iov_limit(const struct softdat_ep *ep, const struct kind *k)
+{
+    DAT_COUNT n = *(const DAT_COUNT *)(const void *)((const char *)&ep->attr + k->iov_at);
+
+    /* Clients of DAT 1.x leave the RDMA limits zero and mean those of requests. */
+    if (n <= 0)
+        n = ep->attr.max_request_iov;
+    return n > 0 ? n : 1;
+}
+
+/* What is posted, besides the kind. */
+struct request {
+    DAT_COUNT n;
+    const DAT_LMR_TRIPLET *seg;
+    DAT_DTO_COOKIE cookie;
+    const DAT_RMR_TRIPLET *remote;
+    DAT_COMPLETION_FLAGS flags;
+    uint32_t imm;
+    uint64_t operand[2];
+};
+
+static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, const struct request *r,
+                       struct softdat_dto *d)
+{
+    DAT_SEG_LENGTH max = *(const DAT_SEG_LENGTH *)(const void *)((const char *)&ep->attr
+                                                                 + k->max_at);
+    DAT_RETURN ret = take_segs(ep->h.ia, ep->pz, d, r->n, r->seg, k->priv);
+
+    if (ret != DAT_SUCCESS)
+        return ret;
+    if ((max > 0 && d->len > max) || (r->remote && r->remote->segment_length < d->len)
+        || (k->len && d->len != k->len))
+        return DAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE);
+    d->op = k->op;
+    d->ext = k->ext;
+    d->cookie = r->cookie;
+    d->flags = r->flags;
+    d->raddr = r->remote ? r->remote->virtual_address : 0;
+    d->rkey = r->remote ? r->remote->rmr_context : 0;
+    d->imm = r->imm;
+    d->operand[0] = r->operand[0];
+    d->operand[1] = r->operand[1];
+    return DAT_SUCCESS;
+}
+
+/* The place of the next request; NULL with *ret_p. */
+static struct softdat_dto *next_request(struct softdat_ep *ep, DAT_RETURN *ret_p)
+{
+    *ret_p = DAT_SUCCESS;
+    if (!may_request(ep))
+        *ret_p = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
+    else if (ep->req.count == ep->req.size)
+        *ret_p = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    else
+        return softdat_ring_at(&ep->req, ep->req.count);
+    return NULL;
+}
+
+static void start(struct softdat_ep *ep, struct softdat_dto *d)
+{
+    d->state = SOFTDAT_DTO_QUEUED;
+    d->status = DAT_DTO_SUCCESS;
+    ep->req.count++;
+    if (ep->conn)
+        softdat_tx_pump(ep->conn);
+    else
+        softdat_ep_flush(ep);    /* disconnected: it comes back at once */
+}
+
+static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const struct request *r)
+{
+    struct softdat_ep *ep = ep_of(handle);
+    struct softdat_dto *d;
+    DAT_RETURN ret;
+
+    if (!ep)
+        return bad_ep;
+    if (r->n < 0 || (r->n > 0 && !r->seg) || r->n > iov_limit(ep, k) || (k->remote && !r->remote))
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    softdat_lock(ep->h.ia);
+    d = next_request(ep, &ret);
+    if (d)
+        ret = fill(ep, k, r, d);
+    if (ret == DAT_SUCCESS)
+        start(ep, d);
+    softdat_unlock(ep->h.ia);
+    return ret;
+}
+
+DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct request r = { .n = n, .seg = seg, .cookie = cookie, .flags = flags };
+
+    return post_request(handle, &kind_send, &r);
+}
+
+DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                     DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                                     DAT_COMPLETION_FLAGS flags)
+{
+    struct request r = { .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
+
+    return post_request(handle, &kind_read, &r);
+}
+
+DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                      DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                                      DAT_COMPLETION_FLAGS flags)
+{
+    struct request r = { .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
+
+    return post_request(handle, &kind_write, &r);
+}
+
+DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind *bind,
+                                DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    DAT_RETURN ret;
+    struct softdat_dto *d = next_request(ep, &ret);
+
+    if (!d)
+        return ret;
+    d->op = SOFTDAT_DTO_BIND;
+    d->ext = 0;
+    d->cookie.as_64 = cookie.as_64;
+    d->flags = flags;
+    d->n_iov = 0;
+    d->len = 0;
+    d->bind = *bind;
+    start(ep, d);
+    return DAT_SUCCESS;
+}
+
+/* -- extended operations (dat_ib_extensions.h) ------------------------------------------------ */
+
+/* The arguments come in the order of the header's macros. */
+static void take_tail(struct request *r, va_list args)
+{
+    r->seg = va_arg(args, const DAT_LMR_TRIPLET *);
+    r->cookie = va_arg(args, DAT_DTO_COOKIE);
+    r->remote = va_arg(args, const DAT_RMR_TRIPLET *);
+}
+
+DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args)
+{
+    struct request r = { .n = 1 };
+    const struct kind *k;
+
+    switch ((int)op) {
+    case DAT_IB_FETCH_AND_ADD_OP:
+        k = &kind_fetch_add;
+        r.operand[0] = va_arg(args, DAT_UINT64);
+        take_tail(&r, args);
+        break;
+    case DAT_IB_CMP_AND_SWAP_OP:
+        k = &kind_cmp_swap;
+        r.operand[0] = va_arg(args, DAT_UINT64);
+        r.operand[1] = va_arg(args, DAT_UINT64);
+        take_tail(&r, args);
+        break;
+    case DAT_IB_RDMA_WRITE_IMMED_OP:
+        k = &kind_write_imm;
+        r.n = va_arg(args, DAT_COUNT);
+        take_tail(&r, args);
+        r.imm = va_arg(args, DAT_UINT32);
+        break;
+    default:
+        return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+    }
+    r.flags = (DAT_COMPLETION_FLAGS)va_arg(args, int);
+    return post_request(handle, k, &r);
+}
+
+/* -- receives --------------------------------------------------------------------------------- */
+
+DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
+                           const struct softdat_pz *pz, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                           DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_dto *d = softdat_ring_at(&rq->ring, rq->ring.count);
+    DAT_RETURN ret;
+
+    if (n < 0 || (n > 0 && !seg) || (uint32_t)n > rq->max_iov)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (rq->ring.count == rq->ring.size)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    ret = take_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    if (ret != DAT_SUCCESS)
+        return ret;
+    d->cookie = cookie;
+    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
+    d->op = DAT_DTO_RECEIVE;
+    d->ext = 0;
+    d->status = DAT_DTO_SUCCESS;
+    rq->ring.count++;
+    softdat_rx_posted(rq);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_ep *ep = ep_of(handle);
+    DAT_RETURN ret;
+
+    if (!ep)
+        return bad_ep;
+    if (ep->srq)
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+    softdat_lock(ep->h.ia);
+    ret = softdat_rq_post(ep->h.ia, ep->rq, ep->pz, n, seg, cookie, flags);
+    if (ret == DAT_SUCCESS && !ep->conn && ep->state == DAT_EP_STATE_DISCONNECTED)
+        softdat_ep_flush(ep);
+    softdat_unlock(ep->h.ia);
+    return ret;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* -- rings of posted DTOs --------------------------------------------------------------------- */
+
+struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
+{
+    uint32_t at = r->head + i;
+
+    return &r->dto[at < r->size ? at : at - r->size];
+}
+
+bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each)
+{
+    *r = (struct softdat_ring){ .size = size, .dto = calloc(size, sizeof(*r->dto)),
+                                .iov = calloc((size_t)size * iov_each, sizeof(*r->iov)) };
+    for (uint32_t i = 0; r->dto && r->iov && i < size; i++)
+        r->dto[i].iov = &r->iov[(size_t)i * iov_each];
+    return r->dto && r->iov;
+}
+
+void softdat_ring_free(struct softdat_ring *r)
+{
+    free(r->dto);
+    free(r->iov);
+}
+
+void softdat_ring_pop(struct softdat_ring *r)
+{
+    r->head = r->head + 1 < r->size ? r->head + 1 : 0;
+    r->count--;
+    if (r->sent > 0)
+        r->sent--;
+}
+
+bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t iov_each)
+{
+    softdat_list_init(&rq->waiting);
+    rq->max_iov = iov_each;
+    return softdat_ring_make(&rq->ring, size, iov_each);
+}
+
+/* -- shared receive queues -------------------------------------------------------------------- */
+
+static struct softdat_srq *srq_of(DAT_SRQ_HANDLE handle)
+{
+    return softdat_get(handle, DAT_HANDLE_TYPE_SRQ);
+}
+
+static const DAT_RETURN bad_srq = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_SRQ;
+
+DAT_RETURN softdat_srq_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, DAT_SRQ_ATTR *attr,
+                              DAT_SRQ_HANDLE *srq_p)
+{
+    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
+    struct softdat_pz *pz = softdat_get(pz_handle, DAT_HANDLE_TYPE_PZ);
+    struct softdat_srq *srq;
+
+    if (!ia)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    if (!pz)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
+    if (!srq_p || !attr || attr->max_recv_dtos <= 0 || attr->max_recv_dtos > SOFTDAT_MAX_DTO
+        || attr->max_recv_iov <= 0 || attr->max_recv_iov > SOFTDAT_MAX_IOV)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    srq = calloc(1, sizeof(*srq));
+    if (!srq || !softdat_rq_make(&srq->rq, (uint32_t)attr->max_recv_dtos,
+                                 (uint32_t)attr->max_recv_iov)) {
+        if (srq)
+            softdat_ring_free(&srq->rq.ring);
+        free(srq);
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    }
+    srq->low_watermark = attr->low_watermark > 0 ? (uint32_t)attr->low_watermark : 0;
+    srq->pz = pz;
+    softdat_lock(ia);
+    softdat_handle_init(&srq->h, ia, DAT_HANDLE_TYPE_SRQ);
+    pz->users++;
+    softdat_unlock(ia);
+    *srq_p = srq;
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_srq_free(DAT_SRQ_HANDLE handle)
+{
+    struct softdat_srq *srq = srq_of(handle);
+    struct softdat_ia *ia;
+
+    if (!srq)
+        return bad_srq;
+    ia = srq->h.ia;
+    softdat_lock(ia);
+    if (srq->users > 0) {
+        softdat_unlock(ia);
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+    }
+    softdat_handle_fini(&srq->h);
+    srq->pz->users--;
+    softdat_unlock(ia);
+    softdat_ring_free(&srq->rq.ring);
+    free(srq);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_srq_post_recv(DAT_SRQ_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                 DAT_DTO_COOKIE cookie)
+{
+    struct softdat_srq *srq = srq_of(handle);
+    DAT_RETURN ret;
+
+    if (!srq)
+        return bad_srq;
+    softdat_lock(srq->h.ia);
+    ret = softdat_rq_post(srq->h.ia, &srq->rq, srq->pz, n, seg, cookie,
+                          DAT_COMPLETION_DEFAULT_FLAG);
+    softdat_unlock(srq->h.ia);
+    return ret;
+}
+
+DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, DAT_SRQ_PARAM *param)
+{
+    struct softdat_srq *srq = srq_of(handle);
+
+    (void)mask;
+    if (!srq)
+        return bad_srq;
+    if (!param)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    softdat_lock(srq->h.ia);
+    *param = (DAT_SRQ_PARAM){
+        .ia_handle = srq->h.ia, .srq_state = DAT_SRQ_STATE_OPERATIONAL, .pz_handle = srq->pz,
+        .max_recv_dtos = (DAT_COUNT)srq->rq.ring.size,
+        .max_recv_iov = (DAT_COUNT)srq->rq.max_iov,
+        .low_watermark = (DAT_COUNT)srq->low_watermark,
+        .available_dto_count = (DAT_COUNT)srq->rq.ring.count,
+        .outstanding_dto_count = (DAT_COUNT)(srq->rq.ring.count + srq->taken),
+    };
+    softdat_unlock(srq->h.ia);
+    return DAT_SUCCESS;
+}
+
+/* Receives move to a queue of another size, in their order. */
+static void move_all(struct softdat_ring *from, struct softdat_ring *to)
+{
+    for (; from->count > 0; softdat_ring_pop(from), to->count++) {
+        const struct softdat_dto *d = softdat_ring_at(from, 0);
+        struct softdat_dto *t = softdat_ring_at(to, to->count);
+        struct iovec *iov = t->iov;
+
+        *t = *d;
+        t->iov = iov;
+        memcpy(iov, d->iov, (size_t)d->n_iov * sizeof(*iov));
+    }
+}
+
+DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
+{
+    struct softdat_srq *srq = srq_of(handle);
+    DAT_RETURN ret = DAT_SUCCESS;
+    struct softdat_ring ring;
+
+    if (!srq)
+        return bad_srq;
+    if (size <= 0 || size > SOFTDAT_MAX_DTO)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    softdat_lock(srq->h.ia);
+    if ((uint32_t)size < srq->rq.ring.count) {
+        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+    } else if (!softdat_ring_make(&ring, (uint32_t)size, srq->rq.max_iov)) {
+        softdat_ring_free(&ring);
+        ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    } else {
+        move_all(&srq->rq.ring, &ring);
+        softdat_ring_free(&srq->rq.ring);
+        srq->rq.ring = ring;
+    }
+    softdat_unlock(srq->h.ia);
+    return ret;
+}
+
+/* One event for each time that it is armed: the watermark is 0 then. */
+static void tell_if_low(struct softdat_srq *srq)
+{
+    DAT_EVENT event;
+
+    if (srq->rq.ring.count >= srq->low_watermark)
+        return;
+    srq->low_watermark = 0;
+    memset(&event, 0, sizeof(event));
+    event.event_number = DAT_ASYNC_ERROR_EP_BROKEN;    /* as Debian's providers tell of it */
+    event.event_data.asynch_error_event_data.dat_handle = srq;
+    event.event_data.asynch_error_event_data.reason = DAT_SRQ_LOW_WATERMARK_EVENT;
+    softdat_evd_post(srq->h.ia->async_evd, &event);
+}
+
+void softdat_srq_took(struct softdat_srq *srq)
+{
+    srq->taken++;
+    tell_if_low(srq);
+}
+
+DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
+{
+    struct softdat_srq *srq = srq_of(handle);
+
+    if (!srq)
+        return bad_srq;
+    if (low < 0 || (uint32_t)low > srq->rq.ring.size)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    softdat_lock(srq->h.ia);
+    srq->low_watermark = (uint32_t)low;
+    tell_if_low(srq);
+    softdat_unlock(srq->h.ia);
+    return DAT_SUCCESS;
+}

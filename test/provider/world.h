@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTDAT_TEST_WORLD_H
+#define SOFTDAT_TEST_WORLD_H
+/*
+ * Two adapters of one process, the two ends of what the provider's tests do. All waiting is for
+ * events. Needs DAT_OVERRIDE with an IA soft0.
+ */
+#include "unit.h"
+
+#include <netinet/in.h>
+
+#include <dat2/udat.h>
+#include <dat2/dat_ib_extensions.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SEC = 1000000, QLEN = 64 };
+
+struct side {
+    DAT_IA_HANDLE ia;
+    DAT_EVD_HANDLE async, dto, conn, cr;
+    DAT_PZ_HANDLE pz;
+    DAT_EP_HANDLE ep;
+    uint8_t *buf;                /* BUF bytes, registered with all rights */
+    DAT_LMR_HANDLE lmr;
+    DAT_LMR_CONTEXT local;
+    DAT_RMR_CONTEXT key;
+};
+
+enum { BUF = 1 << 20 };
+
+struct world {
+    struct side a, b;            /* a calls, b listens */
+    DAT_PSP_HANDLE psp;
+    DAT_CONN_QUAL qual;
+    DAT_SOCK_ADDR *addr;
+};
+
+#define OK(call) assert_int_equal(DAT_GET_TYPE(call), DAT_SUCCESS)
+#define IS(type, call) assert_int_equal(DAT_GET_TYPE(call), DAT_GET_TYPE(type))
+
+DAT_EVENT next_event(DAT_EVD_HANDLE evd);
+void expect_conn(struct side *s, DAT_EVENT_NUMBER number);
+void expect_dto(struct side *s, uint64_t cookie, DAT_DTO_COMPLETION_STATUS status);
+void expect_nothing(DAT_EVD_HANDLE evd);
+DAT_LMR_TRIPLET seg(const struct side *s, size_t at, uint32_t len);
+DAT_RMR_TRIPLET rseg(const struct side *s, size_t at, uint32_t len);
+DAT_DTO_COOKIE cookie(uint64_t n);
+void post_recv(struct side *s, size_t at, uint32_t len, uint64_t n);
+void post_send(struct side *s, size_t at, uint32_t len, uint64_t n);
+void make_ep(struct side *s);
+int set_up(void **state);
+int tear_down(void **state);
+DAT_CR_HANDLE call(struct world *w, const void *priv, int len);
+void join(struct world *w);
+DAT_EP_STATE state_of(struct side *s);
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+#endif
