@@ -54,8 +54,8 @@ mkdir -p build m4
 } | put build/sources.mk
 {
     echo '# written by autogen.sh: the build fragments of the folders that have one'
-    [ -f src/softdat/Makefile.mk ] || list softdat_sources src/softdat/ src/softdat/*.c
-    for f in src/softdat/Makefile.mk test/*/Makefile.mk; do
+    list softdat_sources src/softdat/ src/softdat/*.c
+    for f in benchmarks/Makefile.mk test/*/Makefile.mk; do
         if [ -f "$f" ]; then echo "include $f"; fi
     done
 } | put build/parts.mk

@@ -25,7 +25,7 @@ static const uint64_t answer_ns = UINT64_C(30) * 1000000000;     /* for READY af
 
 /* -- connections ------------------------------------------------------------------------------ */
 
-static void set_deadline(struct softdat_conn *c, uint64_t ns)
+void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
 {
     c->deadline = softdat_now() + ns;
     if (c->deadline < c->ia->next_deadline)
@@ -48,7 +48,7 @@ static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t e
     if (c->sock.fd >= 0 && events & EPOLLOUT)
         softdat_tx_pump(c);
     if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR))
-        softdat_conn_lost(c, true);
+        softdat_conn_lost(c);
 }
 
 struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softdat_conn_phase phase)
@@ -59,6 +59,8 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
         return NULL;
     c->sock = (struct softdat_sock){ .fd = fd, .ready = conn_ready };
     c->ia = ia;
+    softdat_list_init(&c->slow);
+    softdat_list_init(&c->doomed);
     c->phase = phase;
     softdat_list_init(&c->acks);
     softdat_list_init(&c->outs);
@@ -80,6 +82,8 @@ void softdat_conn_free(struct softdat_conn *c)
     softdat_sock_close(c->ia, &c->sock);
     softdat_list_remove(&c->acks);
     softdat_list_remove(&c->rings);
+    softdat_list_remove(&c->slow);
+    softdat_list_remove(&c->doomed);
     c->ia->n_sockets -= !c->ringed;
     if (c->segment_fd >= 0)
         close(c->segment_fd);
@@ -120,7 +124,7 @@ void softdat_conn_leave(struct softdat_conn *c, bool linger)
     if (c->hdr_have == sizeof(c->hdr))
         c->sink.discard = true;
     softdat_rx_free(c);
-    set_deadline(c, linger_ns);
+    softdat_conn_deadline(c, linger_ns);
     if (!c->said_bye)
         softdat_tx_frame(c, SOFTDAT_BYE, NULL, 0);
 }
@@ -140,14 +144,25 @@ static void ep_lost(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
 
+    c->ia->count[SOFTDAT_N_BREAKS]++;
     softdat_conn_free(c);
     if (ep)
         softdat_ep_down(ep, DAT_CONNECTION_EVENT_BROKEN);
 }
 
-void softdat_conn_lost(struct softdat_conn *c, bool by_error)
+void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status)
 {
-    (void)by_error;
+    struct softdat_dto *d = c->ep ? softdat_ring_unfinished(&c->ep->req) : NULL;
+
+    if (d) {
+        d->state = SOFTDAT_DTO_DONE;
+        d->status = status;
+    }
+    softdat_conn_lost(c);
+}
+
+void softdat_conn_lost(struct softdat_conn *c)
+{
     switch (c->phase) {
     case SOFTDAT_CALLED:
         ep_failed(c, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
@@ -168,8 +183,10 @@ void softdat_conn_expire(struct softdat_conn *c)
 {
     if (c->phase == SOFTDAT_CALLING || c->phase == SOFTDAT_CALLED)
         ep_failed(c, DAT_CONNECTION_EVENT_TIMED_OUT);
+    else if (c->phase == SOFTDAT_OPEN)
+        softdat_path_expired(c);
     else
-        softdat_conn_lost(c, false);
+        softdat_conn_lost(c);
 }
 
 /* -- listening -------------------------------------------------------------------------------- */
@@ -189,7 +206,7 @@ static socklen_t local_name(struct sockaddr_un *un, struct in_addr addr, uint32_
 }
 
 /* Other users stay out: abstract names have no permissions. */
-static bool same_user(int fd)
+bool softdat_same_user(int fd)
 {
     struct ucred cred;
     socklen_t len = sizeof(cred);
@@ -205,50 +222,42 @@ static void set_nodelay(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
-static void take_call(struct softdat_ia *ia, struct softdat_sp *sp, int fd, bool local)
+static void take_call(struct softdat_ia *ia, const struct softdat_listener *at, int fd)
 {
     struct softdat_conn *c;
     socklen_t len = sizeof(c->peer);
 
-    if ((local && !same_user(fd)) || !(c = softdat_conn_make(ia, fd, SOFTDAT_INCOMING))) {
+    if (ia->failed || (at->local && !softdat_same_user(fd))
+        || !(c = softdat_conn_make(ia, fd, SOFTDAT_INCOMING))) {
         close(fd);
         return;
     }
-    c->sp = sp;
-    c->local = local;
-    if (!local) {
+    c->sp = at->sp;
+    c->local = at->local;
+    c->port = at->port;
+    if (!c->local) {
         set_nodelay(fd);
         getpeername(fd, (struct sockaddr *)&c->peer, &len);
     }
-    set_deadline(c, stranger_ns);
+    softdat_conn_deadline(c, stranger_ns);
 }
 
-static void listen_ready(struct softdat_ia *ia, struct softdat_sp *sp, int fd, bool local)
+static void listen_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
+    const struct softdat_listener *at = SOFTDAT_OF(s, struct softdat_listener, sock);
+
+    (void)events;
     for (int i = 0; i < ACCEPT_BURST; i++) {
-        int got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int got = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (got < 0)
             return;
-        take_call(ia, sp, got, local);
+        take_call(ia, at, got);
     }
 }
 
-static void tcp_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+static int listen_tcp(struct sockaddr_in sin, uint32_t qual)
 {
-    (void)events;
-    listen_ready(ia, SOFTDAT_OF(s, struct softdat_sp, tcp), s->fd, false);
-}
-
-static void local_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
-{
-    (void)events;
-    listen_ready(ia, SOFTDAT_OF(s, struct softdat_sp, local), s->fd, true);
-}
-
-static int listen_tcp(const struct softdat_ia *ia, uint32_t qual)
-{
-    struct sockaddr_in sin = ia->cfg.addr;
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     sin.sin_port = htons((uint16_t)qual);
@@ -260,10 +269,10 @@ static int listen_tcp(const struct softdat_ia *ia, uint32_t qual)
     return -1;
 }
 
-static int listen_local(const struct softdat_ia *ia, uint32_t qual)
+static int listen_local(struct sockaddr_in sin, uint32_t qual)
 {
     struct sockaddr_un un;
-    socklen_t len = local_name(&un, ia->cfg.addr.sin_addr, qual);
+    socklen_t len = local_name(&un, sin.sin_addr, qual);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, BACKLOG) == 0)
@@ -273,12 +282,19 @@ static int listen_local(const struct softdat_ia *ia, uint32_t qual)
     return -1;
 }
 
+static void sp_deaf(struct softdat_ia *ia, struct softdat_sp *sp)
+{
+    for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
+        softdat_sock_close(ia, &sp->listener[i].tcp.sock);
+        softdat_sock_close(ia, &sp->listener[i].local.sock);
+    }
+}
+
 static void sp_close(struct softdat_ia *ia, struct softdat_sp *sp)
 {
     struct softdat_list *l = ia->conns.next;
 
-    softdat_sock_close(ia, &sp->tcp);
-    softdat_sock_close(ia, &sp->local);
+    sp_deaf(ia, sp);
     while (l != &ia->conns) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 
@@ -296,6 +312,33 @@ static void sp_close(struct softdat_ia *ia, struct softdat_sp *sp)
     }
 }
 
+static bool listen_on(struct softdat_ia *ia, struct softdat_listener *at, int fd)
+{
+    at->sock = (struct softdat_sock){ .fd = fd, .ready = listen_ready };
+    return fd >= 0 && softdat_sock_add(ia, &at->sock, EPOLLIN) == 0;
+}
+
+/* On every port, by TCP and by a unix socket. */
+static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
+{
+    uint32_t qual = (uint32_t)sp->qual;
+    bool ok = true;
+
+    for (uint8_t i = 0; i < ia->cfg.n_ports; i++) {
+        struct sockaddr_in sin = ia->cfg.port[i].addr;
+
+        sp->listener[i].tcp = (struct softdat_listener){ .sp = sp, .port = i };
+        sp->listener[i].local = (struct softdat_listener){ .sp = sp, .port = i, .local = true };
+        ok = listen_on(ia, &sp->listener[i].tcp, ok ? listen_tcp(sin, qual) : -1) && ok;
+        ok = listen_on(ia, &sp->listener[i].local, ok ? listen_local(sin, qual) : -1) && ok;
+        if (ok && ia->cfg.port[i].cut) {
+            softdat_sock_mute(ia, &sp->listener[i].tcp.sock, true);
+            softdat_sock_mute(ia, &sp->listener[i].local.sock, true);
+        }
+    }
+    return ok;
+}
+
 static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CONN_QUAL qual,
                             struct softdat_evd *evd, struct softdat_sp **sp_p)
 {
@@ -303,19 +346,15 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
 
     if (qual == 0 || qual > UINT16_MAX)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (ia->failed)
+        return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     sp = calloc(1, sizeof(*sp));
     if (!sp)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     sp->qual = qual;
     sp->evd = evd;
-    sp->tcp = (struct softdat_sock){ listen_tcp(ia, (uint32_t)qual), 0, tcp_ready };
-    sp->local = (struct softdat_sock){ -1, 0, local_ready };
-    if (sp->tcp.fd >= 0)
-        sp->local.fd = listen_local(ia, (uint32_t)qual);
-    if (sp->tcp.fd < 0 || sp->local.fd < 0 || softdat_sock_add(ia, &sp->tcp, EPOLLIN)
-        || softdat_sock_add(ia, &sp->local, EPOLLIN)) {
-        softdat_sock_close(ia, &sp->tcp);
-        softdat_sock_close(ia, &sp->local);
+    if (!sp_listen(ia, sp)) {
+        sp_deaf(ia, sp);
         free(sp);
         return DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE);
     }
@@ -331,8 +370,7 @@ static void sp_free(struct softdat_sp *sp)
     sp->evd->users--;
     if (sp->ep)
         softdat_ep_step(sp->ep, SOFTDAT_EP_RELEASE);
-    softdat_handle_fini(&sp->h);
-    free(sp);
+    softdat_handle_end(&sp->h);
 }
 
 DAT_RETURN softdat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qual,
@@ -485,15 +523,13 @@ static bool asked(struct softdat_conn *c)
     memset(&event, 0, sizeof(event));
     event.event_number = DAT_CONNECTION_REQUEST_EVENT;
     e->sp_handle.psp_handle = c->sp;
-    e->local_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&c->ia->cfg.addr;
+    e->local_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&c->ia->cfg.port[c->port].addr;
     e->conn_qual = c->sp->qual;
     e->cr_handle = cr;
     softdat_evd_post(c->sp->evd, &event);
     /* A reserved service point is for one request. */
-    if (c->sp->ep) {
-        softdat_sock_close(c->ia, &c->sp->tcp);
-        softdat_sock_close(c->ia, &c->sp->local);
-    }
+    if (c->sp->ep)
+        sp_deaf(c->ia, c->sp);
     return true;
 }
 
@@ -521,8 +557,7 @@ static void cr_free(struct softdat_cr *cr)
 {
     if (cr->conn)
         cr->conn->cr = NULL;
-    softdat_handle_fini(&cr->h);
-    free(cr);
+    softdat_handle_end(&cr->h);
 }
 
 DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_COUNT size,
@@ -549,6 +584,7 @@ DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_
     }
     c = cr->conn;
     ep->remote = cr->from;
+    ep->port = c ? c->port : 0;
     if (cr->sp && cr->sp->ep == ep)
         cr->sp->ep = NULL;
     cr_free(cr);
@@ -559,10 +595,8 @@ DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_
         c->ep = ep;
         ep->conn = c;
         c->phase = SOFTDAT_ANSWERED;
-        set_deadline(c, answer_ns);
+        softdat_conn_deadline(c, answer_ns);
         softdat_tx_frame(c, SOFTDAT_ACCEPT, priv, (size_t)size);
-        if (c->shared.seg)
-            softdat_shared_start(c);     /* the next frame either way is READY */
     }
     softdat_unlock(ia);
     return DAT_SUCCESS;
@@ -586,7 +620,7 @@ DAT_RETURN softdat_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVO
         softdat_tx_frame(c, SOFTDAT_REJECT, priv, (size_t)size);
         c->phase = SOFTDAT_LEAVING;
         c->said_bye = true;
-        set_deadline(c, linger_ns);
+        softdat_conn_deadline(c, linger_ns);
         softdat_tx_pump(c);
     }
     softdat_unlock(ia);
@@ -641,17 +675,16 @@ static int call_local(struct in_addr addr, uint32_t qual)
     socklen_t len = local_name(&un, addr, qual);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&un, len) == 0 && same_user(fd))
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&un, len) == 0 && softdat_same_user(fd))
         return fd;
     if (fd >= 0)
         close(fd);
     return -1;
 }
 
-/* A socket that is connecting from this adapter's address; -1 with *error_p. */
-static int call_tcp(const struct softdat_ia *ia, struct sockaddr_in to, int *error_p)
+/* A socket that is connecting from that address; -1 with *error_p. */
+static int call_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p)
 {
-    struct sockaddr_in from = ia->cfg.addr;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     from.sin_port = 0;
@@ -664,37 +697,50 @@ static int call_tcp(const struct softdat_ia *ia, struct sockaddr_in to, int *err
     return -1;
 }
 
-static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, size_t size)
+/* A socket to the EP's peer from that port: local when it is a process of this host. */
+static struct softdat_conn *call_from(struct softdat_ep *ep, int port, int *error_p)
 {
     struct softdat_ia *ia = ep->h.ia;
     struct softdat_conn *c = NULL;
-    int error = ENOMEM, fd = -1;
-    bool local;
+    bool local = false;
+    int fd = -1;
 
     if (ia->cfg.local >= SOFTDAT_LOCAL_SOCKET)
         fd = call_local(ep->remote.sin_addr, (uint32_t)ep->remote_qual);
     local = fd >= 0;
     if (!local)
-        fd = call_tcp(ia, ep->remote, &error);
+        fd = call_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
     if (fd >= 0)
         c = softdat_conn_make(ia, fd, local ? SOFTDAT_CALLED : SOFTDAT_CALLING);
+    if (!c && fd >= 0)
+        close(fd);
+    if (c) {
+        c->local = local;
+        c->port = (uint8_t)port;
+    }
+    return c;
+}
+
+static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, size_t size)
+{
+    int error = ENETUNREACH, port = softdat_path_choose(ep->h.ia, ep->remote.sin_addr);
+    struct softdat_conn *c = port >= 0 ? call_from(ep, port, &error) : NULL;
+
     if (!c) {
-        if (fd >= 0)
-            close(fd);
         softdat_ep_step(ep, SOFTDAT_EP_FAIL);
         softdat_ep_event(ep, number_of(error), NULL, 0);
         return;
     }
+    ep->port = (uint8_t)port;
     c->ep = ep;
     ep->conn = c;
-    c->local = local;
     c->peer = ep->remote;
     if (us != DAT_TIMEOUT_INFINITE)
-        set_deadline(c, (uint64_t)us * 1000);
+        softdat_conn_deadline(c, (uint64_t)us * 1000);
     if (size > 0)
         memcpy(c->priv, priv, size);
     c->sink.left = size;         /* kept there until CONNECT leaves */
-    if (local) {
+    if (c->local) {
         c->segment_fd = softdat_shared_make(c);
         say_connect(c);
     }
@@ -720,7 +766,9 @@ DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_C
     if (qos != DAT_QOS_BEST_EFFORT || flags != DAT_CONNECT_DEFAULT_FLAG)
         return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
     softdat_lock(ep->h.ia);
-    if (softdat_ep_step(ep, SOFTDAT_EP_CONNECT)) {
+    if (ep->h.ia->failed) {
+        ret = DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    } else if (softdat_ep_step(ep, SOFTDAT_EP_CONNECT)) {
         memcpy(&ep->remote, to, sizeof(ep->remote));
         ep->remote.sin_port = htons((uint16_t)qual);
         ep->remote_qual = qual;
@@ -754,14 +802,20 @@ DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_
 
 /* -- frames of connection management ---------------------------------------------------------- */
 
+static void open_conn(struct softdat_conn *c)
+{
+    c->phase = SOFTDAT_OPEN;
+    c->ia->count[SOFTDAT_N_CONNECTS]++;
+    softdat_path_watch(c);
+}
+
 static bool accepted(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
 
     if (!ep)
         return false;
-    c->phase = SOFTDAT_OPEN;
-    c->deadline = 0;
+    open_conn(c);
     if (c->hdr.want && c->shared.seg) {
         softdat_direct_try(c);
         softdat_shared_start(c);
@@ -789,8 +843,7 @@ static bool stands(struct softdat_conn *c)
 {
     if (!c->ep)
         return false;
-    c->phase = SOFTDAT_OPEN;
-    c->deadline = 0;
+    open_conn(c);
     softdat_ep_step(c->ep, SOFTDAT_EP_UP);
     softdat_ep_event(c->ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
     softdat_tx_pump(c);

@@ -102,6 +102,10 @@ void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS statu
         ep->srq->taken--;
     d->status = status;
     d->len = len;
+    if (status == DAT_DTO_SUCCESS) {
+        ep->h.ia->count[SOFTDAT_N_RECVS]++;
+        ep->h.ia->count[SOFTDAT_N_BYTES_IN] += len;
+    }
     if (imm) {
         d->op = DAT_IB_DTO_RECV_IMMED;
         d->ext = 1 + DAT_IB_RDMA_WRITE_IMMED_DATA;
@@ -172,30 +176,47 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number)
 
 /* -- making and ending ------------------------------------------------------------------------ */
 
-static const DAT_EP_ATTR default_attr = {
-    .service_type = DAT_SERVICE_TYPE_RC,
-    .max_message_size = UINT32_C(1) << 31,
-    .max_rdma_size = UINT32_C(1) << 31,
-    .qos = DAT_QOS_BEST_EFFORT,
-    .max_recv_dtos = 128,
-    .max_request_dtos = 128,
-    .max_recv_iov = 4,
-    .max_request_iov = 4,
-    .max_rdma_read_in = 16,
-    .max_rdma_read_out = 16,
-    .max_rdma_read_iov = 4,
-    .max_rdma_write_iov = 4,
-};
-
-bool softdat_ep_attr_fits(const DAT_EP_ATTR *a)
+static DAT_COUNT at_most(DAT_COUNT n, uint64_t limit)
 {
-    return a->service_type == DAT_SERVICE_TYPE_RC && a->max_recv_dtos >= 0
-           && a->max_recv_dtos <= SOFTDAT_MAX_DTO && a->max_request_dtos >= 0
-           && a->max_request_dtos <= SOFTDAT_MAX_DTO && a->max_recv_iov <= SOFTDAT_MAX_IOV
-           && a->max_request_iov <= SOFTDAT_MAX_IOV && a->max_rdma_read_iov <= SOFTDAT_MAX_IOV
-           && a->max_rdma_write_iov <= SOFTDAT_MAX_IOV
-           && a->max_rdma_read_in <= SOFTDAT_MAX_READS
-           && a->max_rdma_read_out <= SOFTDAT_MAX_READS
+    return (uint64_t)n < limit ? n : (DAT_COUNT)limit;
+}
+
+/* What an EP without attributes gets. */
+static DAT_EP_ATTR default_attr(const struct softdat_config *cfg)
+{
+    DAT_COUNT iov = at_most(4, cfg->max_iov), rdma_iov = at_most(4, cfg->max_rdma_iov);
+
+    return (DAT_EP_ATTR){
+        .service_type = DAT_SERVICE_TYPE_RC,
+        .max_message_size = cfg->max_message,
+        .max_rdma_size = cfg->max_message,
+        .qos = DAT_QOS_BEST_EFFORT,
+        .max_recv_dtos = at_most(128, cfg->max_dtos),
+        .max_request_dtos = at_most(128, cfg->max_dtos),
+        .max_recv_iov = iov,
+        .max_request_iov = iov,
+        .max_rdma_read_in = at_most(16, cfg->max_reads),
+        .max_rdma_read_out = at_most(16, cfg->max_reads),
+        .max_rdma_read_iov = rdma_iov,
+        .max_rdma_write_iov = rdma_iov,
+    };
+}
+
+static bool within(DAT_COUNT n, uint64_t limit)
+{
+    return n >= 0 && (uint64_t)n <= limit;
+}
+
+bool softdat_ep_attr_fits(const struct softdat_config *cfg, const DAT_EP_ATTR *a)
+{
+    return a->service_type == DAT_SERVICE_TYPE_RC && within(a->max_recv_dtos, cfg->max_dtos)
+           && within(a->max_request_dtos, cfg->max_dtos) && a->max_message_size <= cfg->max_message
+           && a->max_rdma_size <= cfg->max_message && within(a->max_recv_iov, cfg->max_iov)
+           && within(a->max_request_iov, cfg->max_iov)
+           && within(a->max_rdma_read_iov, cfg->max_rdma_iov)
+           && within(a->max_rdma_write_iov, cfg->max_rdma_iov)
+           && within(a->max_rdma_read_in, cfg->max_reads)
+           && within(a->max_rdma_read_out, cfg->max_reads)
            && !(a->recv_completion_flags & DAT_COMPLETION_SUPPRESS_FLAG);
 }
 
@@ -235,7 +256,6 @@ static void use(struct softdat_evd *evd, int n)
 
 void softdat_ep_destroy(struct softdat_ep *ep)
 {
-    softdat_handle_fini(&ep->h);
     use(ep->recv_evd, -1);
     use(ep->req_evd, -1);
     use(ep->conn_evd, -1);
@@ -244,7 +264,7 @@ void softdat_ep_destroy(struct softdat_ep *ep)
     if (ep->srq)
         ep->srq->users--;
     ep_rings_free(ep);
-    free(ep);
+    softdat_handle_end(&ep->h);
 }
 
 /* NULL for a null handle, and *ok false for a handle that is none. */
@@ -257,14 +277,14 @@ static struct softdat_evd *evd_or_null(DAT_EVD_HANDLE handle, bool *ok)
     return evd;
 }
 
-static struct softdat_ep *ep_make(const DAT_EP_ATTR *attr)
+static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP_ATTR *attr)
 {
     struct softdat_ep *ep = calloc(1, sizeof(*ep));
 
     if (!ep)
         return NULL;
     ep->state = DAT_EP_STATE_UNCONNECTED;
-    ep->attr = attr ? *attr : default_attr;
+    ep->attr = attr ? *attr : default_attr(cfg);
     ep->rq = &ep->own;
     if (ep_rings(ep))
         return ep;
@@ -302,9 +322,11 @@ static DAT_RETURN create(struct softdat_ia *ia, struct softdat_pz *pz, DAT_EVD_H
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     if (!pz)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
-    if (!ep_p || (attr && !softdat_ep_attr_fits(attr)))
+    if (!ep_p || (attr && !softdat_ep_attr_fits(&ia->cfg, attr)))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
-    ep = ep_make(attr);
+    if (ia->failed)
+        return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    ep = ep_make(&ia->cfg, attr);
     if (!ep)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     ep->recv_evd = evd_or_null(recv, &ok);
@@ -391,7 +413,7 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     softdat_lock(ep->h.ia);
     p->ia_handle = ep->h.ia;
     p->ep_state = ep->state;
-    p->local_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ep->h.ia->cfg.addr;
+    p->local_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ep->h.ia->cfg.port[ep->port].addr;
     p->remote_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ep->remote;
     p->remote_port_qual = ep->remote_qual;
     p->pz_handle = ep->pz;
@@ -411,7 +433,7 @@ static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
 
     if (ep->own.ring.count + ep->req.count > 0)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
-    fresh = ep_make(attr);
+    fresh = ep_make(&ep->h.ia->cfg, attr);
     if (!fresh)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     ep_rings_free(ep);
@@ -458,7 +480,8 @@ DAT_RETURN softdat_ep_modify(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, const
 
     if (!ep)
         return bad_ep;
-    if (!p || mask & ~(evds | attrs) || (mask & attrs && !softdat_ep_attr_fits(&p->ep_attr)))
+    if (!p || mask & ~(evds | attrs)
+        || (mask & attrs && !softdat_ep_attr_fits(&ep->h.ia->cfg, &p->ep_attr)))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(ep->h.ia);
     if (ep->state != DAT_EP_STATE_UNCONNECTED && ep->state != DAT_EP_STATE_RESERVED)

@@ -158,11 +158,10 @@ void softdat_evd_destroy(struct softdat_evd *evd)
 {
     if (evd->cno)
         evd->cno->users--;
-    softdat_handle_fini(&evd->h);
     if (evd->efd >= 0)
         close(evd->efd);
     free(evd->ring);
-    free(evd);
+    softdat_handle_end(&evd->h);
 }
 
 DAT_RETURN softdat_evd_create(DAT_IA_HANDLE ia_handle, DAT_COUNT qlen, DAT_CNO_HANDLE cno_handle,
@@ -515,10 +514,9 @@ DAT_RETURN softdat_cno_free(DAT_CNO_HANDLE handle)
         softdat_unlock(ia);
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
     }
-    softdat_handle_fini(&cno->h);
-    softdat_unlock(ia);
     close(cno->efd);
-    free(cno);
+    softdat_handle_end(&cno->h);
+    softdat_unlock(ia);
     return DAT_SUCCESS;
 }
 

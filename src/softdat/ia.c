@@ -3,8 +3,6 @@
 #include "calls.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,139 +10,8 @@
 
 enum {
     SCRATCH = 1 << 16,
-    DIRECT_BYTES = 1 << 16,
+    KEEP_ENDED = 256,
 };
-
-/* -- IA parameters ---------------------------------------------------------------------------- */
-
-/* The IPv4 address of an interface; name NULL: the first that is up and no loopback. */
-static bool interface_addr(const char *name, struct in_addr *addr)
-{
-    struct ifaddrs *all, *i;
-    bool found = false;
-
-    if (getifaddrs(&all))
-        return false;
-    for (i = all; i && !found; i = i->ifa_next) {
-        bool fits = name ? strcmp(i->ifa_name, name) == 0
-                         : (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
-
-        if (!fits || !i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
-            continue;
-        *addr = ((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr;
-        found = true;
-    }
-    freeifaddrs(all);
-    return found;
-}
-
-/* One parameter: sets it, or says what would be right. */
-static const char *set_addr(struct softdat_config *cfg, const char *value)
-{
-    return inet_pton(AF_INET, value, &cfg->addr.sin_addr) == 1 ? NULL
-                                                               : "an IPv4 address of this host";
-}
-
-static const char *set_if(struct softdat_config *cfg, const char *value)
-{
-    return interface_addr(value, &cfg->addr.sin_addr)
-               ? NULL : "the name of an interface that has an IPv4 address";
-}
-
-static const char *set_priv(struct softdat_config *cfg, const char *value)
-{
-    char *end;
-    unsigned long n = strtoul(value, &end, 10);
-
-    cfg->max_priv = (uint32_t)n;
-    return *value && !*end && n <= SOFTDAT_PRIV_MAX ? NULL : "a number from 0 to 256";
-}
-
-/* Bytes, with k or m behind the number; "off" is none. */
-static const char *set_direct(struct softdat_config *cfg, const char *value)
-{
-    char *end;
-    unsigned long n = strtoul(value, &end, 10);
-
-    if (strcmp(value, "off") == 0) {
-        cfg->direct_bytes = 0;
-        return NULL;
-    }
-    n <<= *end == 'k' ? 10 : *end == 'm' ? 20 : 0;
-    end += *end == 'k' || *end == 'm';
-    cfg->direct_bytes = n;
-    return *value && !*end && n > 0 && n <= UINT32_MAX ? NULL : "off or a number of bytes";
-}
-
-static const char *set_local(struct softdat_config *cfg, const char *value)
-{
-    static const char *const word[] = { "tcp", "socket", "shared" };
-
-    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++)
-        if (strcmp(word[i], value) == 0) {
-            cfg->local = (enum softdat_local)i;
-            return NULL;
-        }
-    return "shared, socket or tcp";
-}
-
-static const char *set_polled(struct softdat_config *cfg, const char *value)
-{
-    cfg->direct_polled = strcmp(value, "direct") == 0;
-    return cfg->direct_polled || strcmp(value, "rings") == 0 ? NULL : "rings or direct";
-}
-
-static const struct {
-    const char *name;
-    const char *(*set)(struct softdat_config *, const char *);
-} params[] = {
-    { "addr", set_addr },        /* the adapter's address */
-    { "if", set_if },            /* the interface whose address it is */
-    { "max_priv", set_priv },    /* bytes of private data */
-    { "local", set_local },      /* how processes of one host are connected */
-    { "direct", set_direct },    /* RDMA from so many bytes on goes straight between processes */
-    { "polled", set_polled },    /* ... and what carries it while the target polls */
-};
-
-static int set_param(const char *ia_name, struct softdat_config *cfg, char *word)
-{
-    char *value = strchr(word, '=');
-    const char *right = "one of addr=, if=, max_priv=, local=, direct=, polled=";
-
-    if (value) {
-        *value++ = '\0';
-        for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
-            if (strcmp(params[i].name, word) == 0)
-                right = params[i].set(cfg, value);
-    }
-    if (!right)
-        return 0;
-    fprintf(stderr, "daplsoft: IA %s: parameter \"%s%s%s\" is not possible: it must be %s. Correct "
-            "the IA's line in dat.conf\n",
-            ia_name, word, value ? "=" : "", value ? value : "", right);
-    return -1;
-}
-
-/* "key=value key=value": blanks or commas between them. */
-int softdat_config_parse(const char *ia_name, const char *text, struct softdat_config *cfg)
-{
-    char *copy = strdup(text), *save = NULL;
-    int rc = copy ? 0 : -1;
-
-    memset(cfg, 0, sizeof(*cfg));
-    cfg->addr.sin_family = AF_INET;
-    cfg->max_priv = SOFTDAT_PRIV_MAX;
-    cfg->direct_bytes = DIRECT_BYTES;
-    cfg->local = SOFTDAT_LOCAL_SHARED;
-    for (char *w = copy ? strtok_r(copy, " \t,", &save) : NULL; w && !rc;
-         w = strtok_r(NULL, " \t,", &save))
-        rc = set_param(ia_name, cfg, w);
-    free(copy);
-    if (!rc && cfg->addr.sin_addr.s_addr == 0
-        && !interface_addr(NULL, &cfg->addr.sin_addr))
-        cfg->addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return rc;
-}
 
 /* -- handles ---------------------------------------------------------------------------------- */
 
@@ -157,10 +24,24 @@ void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HA
     softdat_list_append(&ia->handles, &h->link);
 }
 
-void softdat_handle_fini(struct softdat_handle *h)
+static void forget_oldest(struct softdat_ia *ia)
 {
+    struct softdat_handle *h = SOFTDAT_OF(ia->ended.next, struct softdat_handle, link);
+
+    softdat_list_remove(&h->link);
+    ia->n_ended--;
+    free(h);                     /* the first member of every object */
+}
+
+void softdat_handle_end(struct softdat_handle *h)
+{
+    struct softdat_ia *ia = h->ia;
+
     h->alive = 0;
     softdat_list_remove(&h->link);
+    softdat_list_append(&ia->ended, &h->link);
+    if (++ia->n_ended > KEEP_ENDED)
+        forget_oldest(ia);
 }
 
 void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type)
@@ -221,6 +102,26 @@ DAT_RETURN softdat_get_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 
 /* -- opening and closing ---------------------------------------------------------------------- */
 
+/* What has no place in DAT's own attributes. */
+static void name_attributes(struct softdat_ia *ia)
+{
+    static const DAT_NAMED_ATTR always[] = {
+        { "DAT_EXTENSION_INTERFACE", "TRUE" },
+        { DAT_IB_ATTR_FETCH_AND_ADD, "TRUE" },
+        { DAT_IB_ATTR_CMP_AND_SWAP, "TRUE" },
+        { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
+        { "DAT_SOFTDAT", "TRUE" },                   /* this provider */
+        { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order */
+    };
+
+    memcpy(ia->named, always, sizeof(always));
+    ia->n_named = sizeof(always) / sizeof(always[0]);
+    if (ia->cfg.n_ports < 2)
+        return;
+    inet_ntop(AF_INET, &ia->cfg.port[1].addr.sin_addr, ia->port_text, sizeof(ia->port_text));
+    ia->named[ia->n_named++] = (DAT_NAMED_ATTR){ "DAT_SOFTDAT_ADDRESS_2", ia->port_text };
+}
+
 static struct softdat_ia *ia_make(const char *name, const struct softdat_config *cfg,
                                   DAT_PROVIDER *provider)
 {
@@ -240,10 +141,15 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     ia->cfg = *cfg;
     pthread_mutex_init(&ia->lock, NULL);
     softdat_list_init(&ia->handles);
+    softdat_list_init(&ia->ended);
     softdat_list_init(&ia->conns);
     softdat_list_init(&ia->acks);
     softdat_list_init(&ia->dead);
     softdat_list_init(&ia->rings);
+    softdat_list_init(&ia->slow);
+    softdat_list_init(&ia->doomed);
+    ia->random = cfg->seed;
+    name_attributes(ia);
     ia->next_deadline = UINT64_MAX;
     if (getrandom(&ia->word, sizeof(ia->word), GRND_NONBLOCK) != sizeof(ia->word))
         ia->word = softdat_now();
@@ -252,6 +158,8 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
 
 static void ia_free(struct softdat_ia *ia)
 {
+    while (ia->n_ended > 0)
+        forget_oldest(ia);
     pthread_mutex_destroy(&ia->lock);
     free(ia->mem);
     free(ia->scratch);
@@ -352,48 +260,42 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
 
 /* -- attributes ------------------------------------------------------------------------------- */
 
-static DAT_NAMED_ATTR named[] = {
-    { "DAT_EXTENSION_INTERFACE", "TRUE" },
-    { DAT_IB_ATTR_FETCH_AND_ADD, "TRUE" },
-    { DAT_IB_ATTR_CMP_AND_SWAP, "TRUE" },
-    { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
-    { "DAT_SOFTDAT", "TRUE" },                   /* this provider */
-    { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order */
-};
-
 static void fill_ia(struct softdat_ia *ia, DAT_IA_ATTR *a)
 {
+    const struct softdat_config *cfg = &ia->cfg;
+
     memset(a, 0, sizeof(*a));
     snprintf(a->adapter_name, sizeof(a->adapter_name), "%s", ia->name);
     snprintf(a->vendor_name, sizeof(a->vendor_name), "mpich-dapl software adapter");
     a->hardware_version_major = 1;
     a->firmware_version_major = 1;
-    a->ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ia->cfg.addr;
+    a->ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ia->cfg.port[0].addr;
     a->max_eps = 1 << 16;
-    a->max_dto_per_ep = SOFTDAT_MAX_DTO;
-    a->max_rdma_read_per_ep_in = a->max_rdma_read_per_ep_out = SOFTDAT_MAX_READS;
+    a->max_dto_per_ep = (DAT_COUNT)cfg->max_dtos;
+    a->max_rdma_read_per_ep_in = a->max_rdma_read_per_ep_out = (DAT_COUNT)cfg->max_reads;
     a->max_evds = 1 << 16;
     a->max_evd_qlen = SOFTDAT_MAX_QLEN;
-    a->max_iov_segments_per_dto = SOFTDAT_MAX_IOV;
-    a->max_lmrs = 1 << 18;
-    a->max_lmr_block_size = UINT32_MAX;
+    a->max_iov_segments_per_dto = (DAT_COUNT)cfg->max_iov;
+    a->max_lmrs = (DAT_COUNT)cfg->max_lmrs;
+    a->max_lmr_block_size = cfg->max_lmr_size;
     a->max_lmr_virtual_address = ~UINT64_C(0);
     a->max_pzs = 1 << 16;
-    a->max_message_size = a->max_rdma_size = UINT32_C(1) << 31;
-    a->max_iov_segments_per_rdma_read = a->max_iov_segments_per_rdma_write = SOFTDAT_MAX_IOV;
-    a->max_rdma_read_in = a->max_rdma_read_out = 1 << 16;
+    a->max_message_size = a->max_rdma_size = cfg->max_message;
+    a->max_iov_segments_per_rdma_read = (DAT_COUNT)cfg->max_rdma_iov;
+    a->max_iov_segments_per_rdma_write = (DAT_COUNT)cfg->max_rdma_iov;
+    a->max_rdma_read_in = a->max_rdma_read_out = cfg->max_reads ? 1 << 16 : 0;
     a->max_rdma_read_per_ep_in_guaranteed = DAT_TRUE;
     a->max_rdma_read_per_ep_out_guaranteed = DAT_TRUE;
     a->extension_supported = DAT_EXTENSION_IB;
     a->extension_version = DAT_IB_EXTENSION_VERSION;
     a->max_srqs = 1 << 16;
     a->max_ep_per_srq = 1 << 16;
-    a->max_recv_per_srq = SOFTDAT_MAX_DTO;
+    a->max_recv_per_srq = (DAT_COUNT)cfg->max_dtos;
     a->max_rmrs = 1 << 18;
     a->max_rmr_target_address = ~UINT64_C(0);
     a->num_transport_attr = 0;
-    a->num_vendor_attr = (DAT_COUNT)(sizeof(named) / sizeof(named[0]));
-    a->vendor_attr = named;
+    a->num_vendor_attr = ia->n_named;
+    a->vendor_attr = ia->named;
 }
 
 static void fill_provider(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
@@ -427,8 +329,8 @@ static void fill_provider(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
         .dto_async_return_guaranteed = DAT_TRUE,
         .rdma_write_for_rdma_read_req = DAT_FALSE,
         .ha_supported = DAT_FALSE,
-        .num_provider_specific_attr = (DAT_COUNT)(sizeof(named) / sizeof(named[0])),
-        .provider_specific_attr = named,
+        .num_provider_specific_attr = ia->n_named,
+        .provider_specific_attr = ia->named,
     };
 
     snprintf(fresh.provider_name, sizeof(fresh.provider_name), "%s", ia->name);

@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 /* A key is (generation << INDEX_BITS) | index: a freed region's key is never another's. */
-enum { INDEX_BITS = 18, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1 };
+enum { INDEX_BITS = 19, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1 };
 
 /* -- protection zones ------------------------------------------------------------------------- */
 
@@ -53,9 +53,8 @@ DAT_RETURN softdat_pz_free(DAT_PZ_HANDLE handle)
         softdat_unlock(ia);
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
     }
-    softdat_handle_fini(&pz->h);
+    softdat_handle_end(&pz->h);
     softdat_unlock(ia);
-    free(pz);
     return DAT_SUCCESS;
 }
 
@@ -157,8 +156,11 @@ static DAT_RETURN lmr_enter(struct softdat_ia *ia, struct softdat_lmr *lmr)
     bool ok;
 
     softdat_lock(ia);
-    ok = enter(ia, &lmr->region);
+    ok = ia->n_lmrs < ia->cfg.max_lmrs && !softdat_fault_strikes(ia, SOFTDAT_FAULT_LMR)
+         && enter(ia, &lmr->region);
     if (ok) {
+        ia->n_lmrs++;
+        ia->count[SOFTDAT_N_LMRS]++;
         softdat_handle_init(&lmr->h, ia, DAT_HANDLE_TYPE_LMR);
         lmr->region.pz->users++;
     }
@@ -185,8 +187,10 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
     ret = describe(type, region, &r);
     if (ret != DAT_SUCCESS)
         return ret;
-    if (r.len == 0 || !lmr_p)
+    if (r.len == 0 || r.len > ia->cfg.max_lmr_size || !lmr_p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
+    if (ia->failed)
+        return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     lmr = calloc(1, sizeof(*lmr));
     if (!lmr)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
@@ -243,10 +247,10 @@ DAT_RETURN softdat_lmr_free(DAT_LMR_HANDLE handle)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
     }
     leave(ia, &lmr->region);
+    ia->n_lmrs--;
     lmr->region.pz->users--;
-    softdat_handle_fini(&lmr->h);
+    softdat_handle_end(&lmr->h);
     softdat_unlock(ia);
-    free(lmr);
     return DAT_SUCCESS;
 }
 
@@ -308,9 +312,8 @@ DAT_RETURN softdat_rmr_free(DAT_RMR_HANDLE handle)
     softdat_lock(ia);
     unbind(rmr);
     rmr->pz->users--;
-    softdat_handle_fini(&rmr->h);
+    softdat_handle_end(&rmr->h);
     softdat_unlock(ia);
-    free(rmr);
     return DAT_SUCCESS;
 }
 

@@ -41,14 +41,26 @@ void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t 
     if (s->fd < 0 || s->events == events)
         return;
     s->events = events;
-    epoll_ctl(ia->epfd, EPOLL_CTL_MOD, s->fd, &e);
+    if (!s->muted)
+        epoll_ctl(ia->epfd, EPOLL_CTL_MOD, s->fd, &e);
+}
+
+void softdat_sock_mute(struct softdat_ia *ia, struct softdat_sock *s, bool mute)
+{
+    struct epoll_event e = { .events = s->events, .data.ptr = s };
+
+    if (s->fd < 0 || s->muted == mute)
+        return;
+    s->muted = mute;
+    epoll_ctl(ia->epfd, mute ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, s->fd, &e);
 }
 
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
 {
     if (s->fd < 0)
         return;
-    epoll_ctl(ia->epfd, EPOLL_CTL_DEL, s->fd, NULL);
+    if (!s->muted)
+        epoll_ctl(ia->epfd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     s->fd = -1;
 }
@@ -92,7 +104,7 @@ static int poll_sockets(struct softdat_ia *ia)
     for (int i = 0; i < n; i++) {
         struct softdat_sock *s = e[i].data.ptr;
 
-        if (s->fd >= 0)
+        if (s->fd >= 0 && !s->muted)
             s->ready(ia, s, e[i].events);
     }
     if (ia->next_deadline != UINT64_MAX && softdat_now() >= ia->next_deadline)
@@ -109,7 +121,7 @@ static int poll_rings(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, rings);
 
         l = l->next;
-        if (softdat_shared_news(c) || c->blocked)
+        if ((softdat_shared_news(c) || c->blocked) && !softdat_path_cut(c))
             n += softdat_rx_ring(c);
     }
     return n;
@@ -140,6 +152,10 @@ int softdat_progress(struct softdat_ia *ia)
     /* Nothing came: whoever waits for an acknowledgement has waited for our answer in vain. */
     if (n == 0 && !softdat_list_empty(&ia->acks))
         softdat_tx_acks(ia);
+    if (!softdat_list_empty(&ia->slow))
+        softdat_slow_resume(ia);
+    if (ia->fatal || !softdat_list_empty(&ia->doomed))
+        softdat_fault_execute(ia);
     if (!softdat_list_empty(&ia->dead))
         bury(ia);
     return n;
@@ -148,10 +164,12 @@ int softdat_progress(struct softdat_ia *ia)
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
 {
     struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
-    uint64_t due = ia->next_deadline, now = softdat_now();
+    uint64_t due = softdat_slow_next(ia), now = softdat_now();
     struct timespec t;
 
     softdat_tx_acks(ia);
+    if (ia->next_deadline < due)
+        due = ia->next_deadline;
     if (due != UINT64_MAX && (due <= now || due - now < ns))
         ns = due > now ? due - now : 0;
     t.tv_sec = (time_t)(ns / 1000000000u);
@@ -212,10 +230,14 @@ int softdat_net_start(struct softdat_ia *ia)
 {
     ia->epfd = epoll_create1(EPOLL_CLOEXEC);
     ia->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (ia->epfd >= 0 && ia->stop_fd >= 0
-        && pthread_create(&ia->helper, NULL, help, ia) == 0) {
-        ia->helper_runs = true;
-        return 0;
+    if (ia->epfd >= 0 && ia->stop_fd >= 0) {
+        softdat_path_start(ia);
+        softdat_control_start(ia);
+        ia->helper_runs = pthread_create(&ia->helper, NULL, help, ia) == 0;
+        if (ia->helper_runs)
+            return 0;
+        softdat_path_stop(ia);
+        softdat_control_stop(ia);
     }
     if (ia->epfd >= 0)
         close(ia->epfd);
@@ -237,6 +259,8 @@ void softdat_net_stop(struct softdat_ia *ia)
     while (!softdat_list_empty(&ia->conns))
         softdat_conn_free(SOFTDAT_OF(ia->conns.next, struct softdat_conn, link));
     bury(ia);
+    softdat_path_stop(ia);
+    softdat_control_stop(ia);
     softdat_unlock(ia);
     close(ia->epfd);
     close(ia->stop_fd);

@@ -48,6 +48,7 @@ struct kind {
     int op;                      /* DAT_DTOS or DAT_IB_DTOS */
     uint8_t ext;                 /* as softdat_dto.ext */
     bool remote;                 /* names remote memory */
+    bool answered;               /* brings data back: needs RDMA reads */
     DAT_MEM_PRIV_FLAGS priv;     /* that the local memory needs */
     size_t iov_at, max_at;       /* offsets in DAT_EP_ATTR: segments, bytes */
     uint64_t len;                /* what it must be; 0: any */
@@ -62,7 +63,7 @@ static const struct kind kind_write = {
     DAT_DTO_RDMA_WRITE, .remote = true, LIMITS(max_rdma_write_iov, max_rdma_size),
 };
 static const struct kind kind_read = {
-    DAT_DTO_RDMA_READ, .remote = true, .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
+    DAT_DTO_RDMA_READ, .remote = true, .answered = true, .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
     LIMITS(max_rdma_read_iov, max_rdma_size),
 };
 static const struct kind kind_write_imm = {
@@ -70,12 +71,12 @@ static const struct kind kind_write_imm = {
     LIMITS(max_rdma_write_iov, max_rdma_size),
 };
 static const struct kind kind_fetch_add = {
-    DAT_IB_DTO_FETCH_ADD, .remote = true, .ext = 1 + DAT_IB_FETCH_AND_ADD, .len = 8,
-    .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG, LIMITS(max_rdma_read_iov, max_rdma_size),
+    DAT_IB_DTO_FETCH_ADD, .remote = true, .answered = true, .ext = 1 + DAT_IB_FETCH_AND_ADD,
+    .len = 8, .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG, LIMITS(max_rdma_read_iov, max_rdma_size),
 };
 static const struct kind kind_cmp_swap = {
-    DAT_IB_DTO_CMP_SWAP, .remote = true, .ext = 1 + DAT_IB_CMP_AND_SWAP, .len = 8,
-    .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG, LIMITS(max_rdma_read_iov, max_rdma_size),
+    DAT_IB_DTO_CMP_SWAP, .remote = true, .answered = true, .ext = 1 + DAT_IB_CMP_AND_SWAP,
+    .len = 8, .priv = DAT_MEM_PRIV_LOCAL_WRITE_FLAG, LIMITS(max_rdma_read_iov, max_rdma_size),
 };
 
 static DAT_COUNT iov_limit(const struct softdat_ep *ep, const struct kind *k)
@@ -136,11 +137,31 @@ static struct softdat_dto *next_request(struct softdat_ep *ep, DAT_RETURN *ret_p
     return NULL;
 }
 
+static void count_request(struct softdat_ia *ia, const struct softdat_dto *d)
+{
+    static const struct { uint8_t number, bytes; } row[] = {
+        [DAT_DTO_SEND] = { SOFTDAT_N_SENDS, SOFTDAT_N_BYTES_OUT },
+        [DAT_DTO_RDMA_WRITE] = { SOFTDAT_N_WRITES, SOFTDAT_N_BYTES_OUT },
+        [DAT_DTO_RDMA_READ] = { SOFTDAT_N_READS, SOFTDAT_N_BYTES_READ },
+        [DAT_IB_DTO_RDMA_WRITE_IMMED] = { SOFTDAT_N_WRITES, SOFTDAT_N_BYTES_OUT },
+        [DAT_IB_DTO_FETCH_ADD] = { SOFTDAT_N_ATOMICS, SOFTDAT_N_BYTES_READ },
+        [DAT_IB_DTO_CMP_SWAP] = { SOFTDAT_N_ATOMICS, SOFTDAT_N_BYTES_READ },
+        [SOFTDAT_DTO_BIND] = { SOFTDAT_N_BINDS, SOFTDAT_N_BYTES_OUT },
+    };
+
+    ia->count[row[d->op].number]++;
+    ia->count[row[d->op].bytes] += d->len;
+}
+
 static void start(struct softdat_ep *ep, struct softdat_dto *d)
 {
     d->state = SOFTDAT_DTO_QUEUED;
     d->status = DAT_DTO_SUCCESS;
+    d->due = softdat_slow_due(ep->h.ia);
     ep->req.count++;
+    count_request(ep->h.ia, d);
+    if (ep->conn)
+        softdat_fault_request(ep->conn);
     if (ep->conn)
         softdat_tx_pump(ep->conn);
     else
@@ -157,6 +178,8 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const
         return bad_ep;
     if (r->n < 0 || (r->n > 0 && !r->seg) || r->n > iov_limit(ep, k) || (k->remote && !r->remote))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (k->answered && ep->attr.max_rdma_read_out <= 0)
+        return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
     softdat_lock(ep->h.ia);
     d = next_request(ep, &ret);
     if (d)

@@ -37,6 +37,14 @@ void softdat_ring_pop(struct softdat_ring *r)
         r->sent--;
 }
 
+struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        if (softdat_ring_at(r, i)->state != SOFTDAT_DTO_DONE)
+            return softdat_ring_at(r, i);
+    return NULL;
+}
+
 bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t iov_each)
 {
     softdat_list_init(&rq->waiting);
@@ -64,8 +72,9 @@ DAT_RETURN softdat_srq_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, 
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     if (!pz)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
-    if (!srq_p || !attr || attr->max_recv_dtos <= 0 || attr->max_recv_dtos > SOFTDAT_MAX_DTO
-        || attr->max_recv_iov <= 0 || attr->max_recv_iov > SOFTDAT_MAX_IOV)
+    if (!srq_p || !attr || attr->max_recv_dtos <= 0
+        || (uint64_t)attr->max_recv_dtos > ia->cfg.max_dtos || attr->max_recv_iov <= 0
+        || (uint64_t)attr->max_recv_iov > ia->cfg.max_iov)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     srq = calloc(1, sizeof(*srq));
     if (!srq || !softdat_rq_make(&srq->rq, (uint32_t)attr->max_recv_dtos,
@@ -98,11 +107,10 @@ DAT_RETURN softdat_srq_free(DAT_SRQ_HANDLE handle)
         softdat_unlock(ia);
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
     }
-    softdat_handle_fini(&srq->h);
     srq->pz->users--;
-    softdat_unlock(ia);
     softdat_ring_free(&srq->rq.ring);
-    free(srq);
+    softdat_handle_end(&srq->h);
+    softdat_unlock(ia);
     return DAT_SUCCESS;
 }
 
@@ -165,7 +173,7 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
 
     if (!srq)
         return bad_srq;
-    if (size <= 0 || size > SOFTDAT_MAX_DTO)
+    if (size <= 0 || (uint64_t)size > srq->h.ia->cfg.max_dtos)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(srq->h.ia);
     if ((uint32_t)size < srq->rq.ring.count) {

@@ -287,12 +287,22 @@ static bool head_bare(struct softdat_conn *c)
 
 /* -- frames: all of it is here ---------------------------------------------------------------- */
 
+/* The peer has executed it. False: the news has been lost, and the connection with it. */
+static bool finish(struct softdat_conn *c, struct softdat_dto *d)
+{
+    if (softdat_fault_strikes(c->ia, SOFTDAT_FAULT_LOSE))
+        softdat_fault_doom(c);
+    else
+        d->state = SOFTDAT_DTO_DONE;
+    return d->state == SOFTDAT_DTO_DONE;
+}
+
 /* Everything up to request number `ack` has been executed by the peer. */
 static bool hear_ack(struct softdat_conn *c, uint32_t ack)
 {
     struct softdat_ep *ep = c->ep;
 
-    if (!ep)
+    if (!ep || softdat_doomed(c))
         return true;
     if ((int32_t)(ep->next_seq - ack) < 0)
         return false;
@@ -303,8 +313,8 @@ static bool hear_ack(struct softdat_conn *c, uint32_t ack)
             continue;
         if ((int32_t)(ack - d->seq) < 0)
             break;
-        if (d->state == SOFTDAT_DTO_SENT)
-            d->state = SOFTDAT_DTO_DONE;
+        if (d->state == SOFTDAT_DTO_SENT && !finish(c, d))
+            break;
     }
     softdat_ep_reap(ep);
     return true;
@@ -388,7 +398,8 @@ static bool done_read_data(struct softdat_conn *c)
 
     if (!d)
         return false;
-    d->state = SOFTDAT_DTO_DONE;
+    if (softdat_doomed(c) || !finish(c, d))
+        return true;
     c->ep->reads--;
     softdat_ep_reap(c->ep);
     softdat_tx_pump(c);          /* a fenced request or a further read may have waited */
@@ -625,7 +636,7 @@ void softdat_rx_ready(struct softdat_conn *c)
     if (rc < 0 && c->ringed)
         softdat_rx_ring(c);      /* what the peer wrote before it went is still good */
     if (rc < 0 && c->sock.fd >= 0)
-        softdat_conn_lost(c, true);
+        softdat_conn_lost(c);
 }
 
 /* -- shared rings ----------------------------------------------------------------------------- */
@@ -649,7 +660,7 @@ static bool read_ring(struct softdat_conn *c)
             set_stalled(c, true);
     }
     if (n < 0 && c->sock.fd >= 0)
-        softdat_conn_lost(c, true);
+        softdat_conn_lost(c);
     return any;
 }
 
@@ -665,7 +676,7 @@ bool softdat_rx_ring(struct softdat_conn *c)
         any = true;
         c->shared.heard = executed;
         if (!hear_ack(c, executed)) {
-            softdat_conn_lost(c, true);
+            softdat_conn_lost(c);
             return any;
         }
     }

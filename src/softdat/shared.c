@@ -286,7 +286,8 @@ bool softdat_shared_has_room(struct softdat_conn *c)
 
 static bool idle(struct softdat_conn *c)
 {
-    return c->stalled || (!softdat_shared_news(c) && (!c->blocked || !softdat_shared_has_room(c)));
+    return c->stalled || softdat_path_cut(c)
+           || (!softdat_shared_news(c) && (!c->blocked || !softdat_shared_has_room(c)));
 }
 
 static void flip(struct softdat_ia *ia, bool wanted)

@@ -5,7 +5,9 @@
  * The inside of the software DAT provider. Files:
  *
  *      provider.c   what libdat2 loads: init, fini, the table of calls
- *      ia.c         adapters: parameters, opening, attributes, closing
+ *      config.c     the parameters of a line of dat.conf
+ *      ia.c         adapters: opening, attributes, closing
+ *      path.c       ports, and whether the paths through them are up
  *      net.c        sockets, the event loop, the helper thread
  *      cm.c         listening points, connection requests, connecting
  *      ep.c ep_fsm  endpoints: life, completing, flushing
@@ -13,9 +15,11 @@
  *      rq.c         queues of receives, shared ones too
  *      tx.c rx.c    frames out and in (wire.h, PROTOCOL)
  *      shared.c     rings of bytes between two adapters of one host
- *      direct.c        long RDMA straight between their address spaces
+ *      direct.c     long RDMA straight between their address spaces
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers and notification objects
+ *      fault.c      the laboratory: slow wires and injected faults
+ *      control.c    answers the program daplsoft (../daplsoft)
  *
  * One lock per adapter protects everything on it. It is taken by the API calls and by the
  * adapter's helper thread, which serves the sockets only while the application does not call in:
@@ -43,7 +47,11 @@ enum {
     SOFTDAT_MAX_DTO = 16384,     /* per EP and direction */
     SOFTDAT_MAX_READS = 64,      /* RDMA reads under way per EP */
     SOFTDAT_MAX_QLEN = 1 << 20,  /* entries of an EVD */
+    SOFTDAT_MAX_LMRS = 1 << 18,
+    SOFTDAT_MAX_PORTS = 2,
+    SOFTDAT_ASKERS = 8,          /* open connections of daplsoft */
 };
+#define SOFTDAT_MAX_MESSAGE (UINT32_C(1) << 31)  /* bytes of one DTO */
 
 struct softdat_ia;
 struct softdat_ep;
@@ -155,7 +163,15 @@ struct softdat_mem_slot {
 struct softdat_sock {
     int fd;
     uint32_t events;             /* what epoll watches for */
+    bool muted;
     void (*ready)(struct softdat_ia *ia, struct softdat_sock *sock, uint32_t events);
+};
+
+struct softdat_listener {
+    struct softdat_sock sock;
+    struct softdat_sp *sp;
+    uint8_t port;
+    bool local;
 };
 
 struct softdat_sp {              /* a listening point: PSP or RSP */
@@ -164,7 +180,9 @@ struct softdat_sp {              /* a listening point: PSP or RSP */
     struct softdat_evd *evd;
     DAT_PSP_FLAGS flags;
     struct softdat_ep *ep;       /* RSP: the one EP */
-    struct softdat_sock tcp, local;
+    struct {
+        struct softdat_listener tcp, local;
+    } listener[SOFTDAT_MAX_PORTS];
 };
 
 struct softdat_cr {
@@ -179,6 +197,7 @@ struct softdat_cr {
 struct softdat_out {
     struct softdat_list link;
     struct softdat_frame f;
+    uint64_t due;                /* on a slow wire: not before, ns */
     const void *data;            /* NULL, priv, or registered memory */
     uint8_t priv[];
 };
@@ -237,6 +256,8 @@ struct softdat_conn {
     struct softdat_list link;    /* on ia->conns */
     struct softdat_list acks;    /* on ia->acks while an acknowledgement is owed */
     struct softdat_list rings;   /* on ia->rings while ringed */
+    struct softdat_list slow;    /* on ia->slow until `resume` */
+    struct softdat_list doomed;  /* on ia->doomed when a fault has struck it */
     struct softdat_ia *ia;
     struct softdat_ep *ep;
     struct softdat_cr *cr;
@@ -244,6 +265,7 @@ struct softdat_conn {
     enum softdat_conn_phase phase;
     struct sockaddr_in peer;
     uint64_t deadline;           /* ns; 0: none */
+    uint8_t port;                /* through which of the adapter's */
     bool local;                  /* same host: an abstract unix socket */
     struct softdat_shared shared;
     bool ringed;                 /* frames go through shared rings, not the socket */
@@ -256,6 +278,8 @@ struct softdat_conn {
     struct softdat_frame cur_hdr;
     struct softdat_out *cur_out; /* what it is: one of outs, else a request of the EP */
     struct softdat_piece cur_list[SOFTDAT_MAX_IOV];
+    uint64_t cur_due;            /* on a slow wire: not before, ns */
+    uint64_t wire_free, resume;  /* ns: when more may be written; when to go on */
     bool said_bye;
     bool blocked;                /* ringed: the ring is full, go on when there is room */
 
@@ -308,6 +332,7 @@ struct softdat_dto {
     uint32_t seq;                /* SEND and WRITE: its number, for the acknowledgement */
     uint64_t len;                /* bytes asked for; for a receive, after the end, bytes received */
     uint64_t raddr;
+    uint64_t due;                /* on a slow wire: not before, ns */
     uint32_t rkey;
     int n_iov;
     struct iovec *iov;           /* its place in the ring's iov array */
@@ -365,6 +390,7 @@ struct softdat_ep {
     uint32_t reads;              /* RDMA reads under way */
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
+    uint8_t port;                /* of ours, through which it is connected */
     uint8_t priv[SOFTDAT_PRIV_MAX];   /* private data of the answer, for the event */
 };
 
@@ -373,12 +399,46 @@ struct softdat_ep {
 /* How two processes of one host are connected: the best that both sides allow. */
 enum softdat_local { SOFTDAT_LOCAL_TCP, SOFTDAT_LOCAL_SOCKET, SOFTDAT_LOCAL_SHARED };
 
-struct softdat_config {
-    enum softdat_local local;
+/* What can be counted of an adapter; control.c has the names. */
+enum softdat_counter {
+    SOFTDAT_N_SENDS, SOFTDAT_N_WRITES, SOFTDAT_N_READS, SOFTDAT_N_ATOMICS, SOFTDAT_N_BINDS,
+    SOFTDAT_N_BYTES_OUT, SOFTDAT_N_BYTES_READ, SOFTDAT_N_RECVS, SOFTDAT_N_BYTES_IN,
+    SOFTDAT_N_DIRECT, SOFTDAT_N_CONNECTS, SOFTDAT_N_BREAKS, SOFTDAT_N_LMRS, SOFTDAT_N_CUTS,
+    SOFTDAT_N_FAULTS, SOFTDAT_COUNTERS
+};
+
+struct softdat_port {
     struct sockaddr_in addr;
-    uint32_t max_priv;
+    struct in_addr mask;
+    unsigned ifindex;            /* 0: of no interface */
+    bool cut;                    /* by daplsoft */
+    bool carrier;                /* the interface is up and has one */
+};
+
+/* Faults that strike one in so many. */
+enum softdat_fault {
+    SOFTDAT_FAULT_BREAK,         /* requests: their connection breaks */
+    SOFTDAT_FAULT_LOSE,          /* completions: the request was executed, the connection breaks
+                                    before its poster hears of it */
+    SOFTDAT_FAULT_LMR,           /* registrations */
+    SOFTDAT_FAULTS
+};
+
+/* What a line of dat.conf sets (config.c). Numbers have one type, so that one row sets any. */
+struct softdat_config {
+    struct softdat_port port[SOFTDAT_MAX_PORTS];
+    uint32_t n_ports;
+    uint64_t local;              /* enum softdat_local */
     uint64_t direct_bytes;       /* RDMA of so many bytes goes straight; 0: never */
-    bool direct_polled;          /* also while the target polls */
+    uint64_t direct_polled;      /* also while the target polls */
+    uint64_t max_priv, max_dtos, max_iov, max_rdma_iov, max_reads, max_message, max_lmrs;
+    uint64_t max_lmr_size;
+    uint64_t rate;               /* bytes per second and connection; 0: no limit */
+    uint64_t latency_us, jitter_us;
+    uint64_t retry_ms;           /* how long a path may be down */
+    uint64_t seed, max_faults;
+    uint64_t one_in[SOFTDAT_FAULTS];     /* 0: never */
+    uint64_t fatal_after;        /* requests until the adapter fails; 0: never */
 };
 
 struct softdat_ia {
@@ -387,16 +447,27 @@ struct softdat_ia {
     struct softdat_config cfg;
     pthread_mutex_t lock;
     struct softdat_list handles; /* everything on this adapter, for closing it */
-    struct softdat_list conns, acks, dead, rings;
+    struct softdat_list ended;   /* handles that have been freed, oldest first */
+    uint32_t n_ended;
+    struct softdat_list conns, acks, dead, rings, slow, doomed;
     int n_sockets;               /* connections that are not ringed */
     struct softdat_evd *async_evd;
     bool own_async;
     struct softdat_mem_slot *mem;
-    uint32_t n_mem, free_mem;
+    uint32_t n_mem, free_mem, n_lmrs;
     uint8_t *scratch;            /* where sockets are read into */
     uint64_t word;               /* random: who reads it can read our memory (direct.c) */
     int n_agents_due;
+    uint64_t count[SOFTDAT_COUNTERS];
+    uint64_t random, requests;   /* of the laboratory */
+    bool fatal, failed;          /* it shall fail at the end of this round; it has failed */
+    DAT_NAMED_ATTR named[8];     /* what dat_ia_query tells of this provider */
+    DAT_COUNT n_named;
+    char port_text[16];
 
+    struct softdat_sock netlink, control;
+    struct softdat_sock asker[SOFTDAT_ASKERS];   /* connections of daplsoft */
+    unsigned next_asker;
     int epfd;
     int stop_fd;
     pthread_t helper;
@@ -414,10 +485,15 @@ struct softdat_ia {
 /* The IA parameters of the dat.conf line of this name and its provider; NULL: no such line. */
 const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p);
 
-/* ia.c */
+/* config.c */
+/* 0, or -1 after one line on stderr about what is wrong. */
 int softdat_config_parse(const char *ia_name, const char *params, struct softdat_config *cfg);
+
+/* ia.c */
 void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HANDLE_TYPE type);
-void softdat_handle_fini(struct softdat_handle *h);
+/* The object ends; called with the lock. Its memory is kept for a while, so that a handle that is
+ * used after that is recognised. */
+void softdat_handle_end(struct softdat_handle *h);
 /* The object of a handle if it is alive and of this type, else NULL. */
 void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type);
 void softdat_lock(struct softdat_ia *ia);
@@ -453,6 +529,8 @@ void softdat_net_stop(struct softdat_ia *ia);
 int softdat_sock_add(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
 void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
+/* A muted socket is not looked at. */
+void softdat_sock_mute(struct softdat_ia *ia, struct softdat_sock *s, bool mute);
 /* One round over the sockets (lock held). Returns how many were ready. */
 int softdat_progress(struct softdat_ia *ia);
 /* Sleeps until there may be something to do, efd is written, or ns have passed. Called with the
@@ -468,8 +546,13 @@ void softdat_conn_free(struct softdat_conn *c);
 /* A frame of connection management has arrived whole. False: not possible now. */
 bool softdat_cm_frame(struct softdat_conn *c);
 /* The socket has ended or broken. */
-void softdat_conn_lost(struct softdat_conn *c, bool by_error);
+void softdat_conn_lost(struct softdat_conn *c);
+/* The transport gives it up: its oldest request completes with `status`. */
+void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status);
+void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns);
 void softdat_conn_expire(struct softdat_conn *c);
+/* Is the other end of a unix socket a process of the same user? */
+bool softdat_same_user(int fd);
 
 /* ep.c */
 void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
@@ -482,7 +565,7 @@ struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep);
 void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len,
                           const uint32_t *imm);
 void softdat_ep_flush(struct softdat_ep *ep);
-bool softdat_ep_attr_fits(const DAT_EP_ATTR *attr);
+bool softdat_ep_attr_fits(const struct softdat_config *cfg, const DAT_EP_ATTR *attr);
 /* The connection is over: flush everything, one event. */
 void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number);
 void softdat_ep_destroy(struct softdat_ep *ep);
@@ -492,6 +575,8 @@ struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i);
 bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each);
 void softdat_ring_free(struct softdat_ring *r);
 void softdat_ring_pop(struct softdat_ring *r);
+/* The oldest request that has not finished; NULL: none. */
+struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r);
 bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t iov_each);
 /* A receive has left the shared queue: is that to be told? */
 void softdat_srq_took(struct softdat_srq *srq);
@@ -566,6 +651,45 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
  * tail_len bytes of a PULL go to `tail`. */
 bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len);
 bool softdat_direct_push(struct softdat_conn *c);
+
+/* path.c */
+void softdat_path_start(struct softdat_ia *ia);
+void softdat_path_stop(struct softdat_ia *ia);
+/* The port from which to call that address; -1: none is up. */
+int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to);
+/* Cuts or heals a port, counted from 0; false: there is none. */
+bool softdat_path_set(struct softdat_ia *ia, int port, bool cut);
+/* Is nothing to be written to it or read from it? */
+bool softdat_path_cut(const struct softdat_conn *c);
+/* The connection has been opened, or its port has changed: when is it to be looked at? */
+void softdat_path_watch(struct softdat_conn *c);
+/* That time has come. */
+void softdat_path_expired(struct softdat_conn *c);
+
+/* fault.c */
+/* When a frame that is posted now may leave; 0: at once. */
+uint64_t softdat_slow_due(struct softdat_ia *ia);
+/* How many bytes of the current frame may be written now; 0: none, it will be resumed. */
+size_t softdat_slow_allow(struct softdat_conn *c);
+void softdat_slow_wrote(struct softdat_conn *c, size_t n);
+void softdat_slow_resume(struct softdat_ia *ia);
+/* When that is due next, UINT64_MAX: never. */
+uint64_t softdat_slow_next(const struct softdat_ia *ia);
+bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what);
+/* A request starts: may anything happen to it? */
+void softdat_fault_request(struct softdat_conn *c);
+/* It will break at the end of this round; meanwhile it writes nothing and completes nothing. */
+void softdat_fault_doom(struct softdat_conn *c);
+void softdat_fault_execute(struct softdat_ia *ia);
+
+static inline bool softdat_doomed(const struct softdat_conn *c)
+{
+    return !softdat_list_empty(&c->doomed);
+}
+
+/* control.c */
+void softdat_control_start(struct softdat_ia *ia);
+void softdat_control_stop(struct softdat_ia *ia);
 
 /* tx.c */
 /* Steps over n bytes. */

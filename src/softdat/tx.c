@@ -20,6 +20,7 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
     if (!out)
         return false;
     out->f = *f;
+    out->due = c->phase == SOFTDAT_OPEN ? softdat_slow_due(c->ia) : 0;
     out->f.magic = SOFTDAT_WIRE_MAGIC;
     out->f.len = (uint32_t)len;
     out->data = data;
@@ -38,7 +39,8 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
     struct softdat_frame f = { .type = (uint8_t)type };
 
     if (type == SOFTDAT_CONNECT)
-        f.addr = c->ia->cfg.addr.sin_addr.s_addr;    /* a local socket would not tell */
+        /* a local socket would not tell */
+        f.addr = c->ia->cfg.port[c->port].addr.sin_addr.s_addr;
     if (type == SOFTDAT_ACCEPT)
         f.want = c->shared.seg != NULL;
     if (type == SOFTDAT_BYE)
@@ -78,9 +80,10 @@ void softdat_tx_acks(struct softdat_ia *ia)
 
 /* -- the frame that is being written ---------------------------------------------------------- */
 
-static void begin(struct softdat_conn *c, const struct softdat_frame *f)
+static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_t due)
 {
     c->cur_hdr = *f;
+    c->cur_due = due;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;
     softdat_list_remove(&c->acks);
@@ -97,7 +100,7 @@ static bool begin_out(struct softdat_conn *c)
         return false;
     out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
     softdat_list_remove(&out->link);
-    begin(c, &out->f);
+    begin(c, &out->f, out->due);
     c->cur_out = out;
     if (out->f.len > 0)
         c->cur[c->cur_n++] = (struct iovec){ (void *)(uintptr_t)out->data, out->f.len };
@@ -199,11 +202,12 @@ static bool begin_request(struct softdat_conn *c)
     f.id = d->ext ? d->imm : 0;
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
+    c->ia->count[SOFTDAT_N_DIRECT] += direct;
     if (softdat_is_read(d))
         ep->reads++;
     else
         d->seq = ++ep->next_seq;
-    begin(c, &f);
+    begin(c, &f, d->due);
     c->cur_out = NULL;
     add_payload(c, d, direct);
     return true;
@@ -227,6 +231,7 @@ static void written(struct softdat_conn *c, size_t n)
     struct iovec *v = c->cur + c->cur_at;
     int left = c->cur_n - c->cur_at;
 
+    softdat_slow_wrote(c, n);
     softdat_iov_step(&v, &left, n);
     c->cur_at = c->cur_n - left;
     if (left > 0)
@@ -234,6 +239,9 @@ static void written(struct softdat_conn *c, size_t n)
     c->cur_n = c->cur_at = 0;
     free(c->cur_out);
     c->cur_out = NULL;
+    /* The last frame on the socket, if both sides have a segment: the next either way is READY. */
+    if (c->cur_hdr.type == SOFTDAT_ACCEPT && c->shared.seg)
+        softdat_shared_start(c);
 }
 
 /* The segment's descriptor travels with the first byte of CONNECT. */
@@ -256,11 +264,9 @@ static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
     return n;
 }
 
-static bool write_socket(struct softdat_conn *c)
+static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
 {
-    struct msghdr m = {
-        .msg_iov = c->cur + c->cur_at, .msg_iovlen = (size_t)(c->cur_n - c->cur_at),
-    };
+    struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n_v };
     ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m)
                                    : sendmsg(c->sock.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -279,14 +285,43 @@ static bool write_socket(struct softdat_conn *c)
     return false;
 }
 
-static bool write_ring(struct softdat_conn *c)
+static bool write_ring(struct softdat_conn *c, struct iovec *v, int n_v)
 {
-    size_t n = softdat_shared_write(c, c->cur + c->cur_at, c->cur_n - c->cur_at);
+    size_t n = softdat_shared_write(c, v, n_v);
 
     c->blocked = n == 0;
     if (n > 0)
         written(c, n);
     return n > 0;
+}
+
+/* At most `max` bytes of what is left of the frame. */
+static int first_bytes(const struct softdat_conn *c, size_t max, struct iovec *v)
+{
+    int n = 0;
+
+    for (int i = c->cur_at; i < c->cur_n && max > 0; i++, n++) {
+        v[n] = c->cur[i];
+        if (v[n].iov_len > max)
+            v[n].iov_len = max;
+        max -= v[n].iov_len;
+    }
+    return n;
+}
+
+static bool write_some(struct softdat_conn *c)
+{
+    size_t max = softdat_slow_allow(c);
+    struct iovec v[SOFTDAT_MAX_IOV + 2], *from = c->cur + c->cur_at;
+    int n = c->cur_n - c->cur_at;
+
+    if (max == 0)
+        return false;
+    if (max != SIZE_MAX) {
+        n = first_bytes(c, max, v);
+        from = v;
+    }
+    return c->ringed ? write_ring(c, from, n) : write_socket(c, from, n);
 }
 
 bool softdat_tx_idle(const struct softdat_conn *c)
@@ -296,12 +331,12 @@ bool softdat_tx_idle(const struct softdat_conn *c)
 
 void softdat_tx_pump(struct softdat_conn *c)
 {
-    if (c->sock.fd < 0 || c->phase == SOFTDAT_CALLING)
+    if (c->sock.fd < 0 || c->phase == SOFTDAT_CALLING || softdat_path_cut(c) || softdat_doomed(c))
         return;
     for (;;) {
         if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
             break;
-        if (!(c->ringed ? write_ring(c) : write_socket(c)))
+        if (!write_some(c))
             return;
     }
     softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);

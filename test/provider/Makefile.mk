@@ -2,14 +2,22 @@
 ## The software provider through libdat2.
 if HAVE_CMOCKA
 provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h
-provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit $(DAT_CPPFLAGS)
+provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat \
+    $(DAT_CPPFLAGS)
 provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
 
-check_PROGRAMS += test/provider/conform test/provider/extended
+check_PROGRAMS += test/provider/conform test/provider/extended test/provider/laboratory \
+    test/provider/robust
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
 test_provider_extended_SOURCES = test/provider/extended.c $(provider_test)
 test_provider_extended_CPPFLAGS = $(provider_test_cppflags)
 test_provider_extended_LDADD = $(provider_test_libs)
+test_provider_laboratory_SOURCES = test/provider/laboratory.c $(provider_test)
+test_provider_laboratory_CPPFLAGS = $(provider_test_cppflags)
+test_provider_laboratory_LDADD = $(provider_test_libs)
+test_provider_robust_SOURCES = test/provider/robust.c $(provider_test)
+test_provider_robust_CPPFLAGS = $(provider_test_cppflags)
+test_provider_robust_LDADD = $(provider_test_libs)
 endif

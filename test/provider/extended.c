@@ -167,6 +167,7 @@ static void write_to(struct world *w, DAT_RMR_TRIPLET r, DAT_DTO_COMPLETION_STAT
 
     OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(1), &r, DAT_COMPLETION_DEFAULT_FLAG));
     expect_dto(&w->a, 1, status);
+    state_of(&w->b);             /* takes the target's lock: TSan sees what ordered the write */
 }
 
 static void join_again(struct world *w)

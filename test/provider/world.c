@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 DAT_EVENT next_event(DAT_EVD_HANDLE evd)
 {
@@ -73,14 +74,14 @@ void make_ep(struct side *s)
     OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &s->ep));
 }
 
-static void open_side(struct side *s)
+void open_side(struct side *s, const char *name)
 {
     DAT_REGION_DESCRIPTION region;
     DAT_VLEN len;
     DAT_VADDR addr;
 
     s->async = DAT_HANDLE_NULL;
-    OK(dat_ia_open("soft0", 8, &s->async, &s->ia));
+    OK(dat_ia_open((DAT_NAME_PTR)(uintptr_t)name, 8, &s->async, &s->ia));
     OK(dat_pz_create(s->ia, &s->pz));
     OK(dat_evd_create(s->ia, QLEN, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &s->dto));
     OK(dat_evd_create(s->ia, QLEN, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &s->conn));
@@ -91,6 +92,21 @@ static void open_side(struct side *s)
     OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, s->pz, DAT_MEM_PRIV_ALL_FLAG,
                       DAT_VA_TYPE_VA, &s->lmr, &s->local, &s->key, &len, &addr));
     make_ep(s);
+}
+
+/* The process's k-th adapter is asked as daplsoft would; -1: it does not answer. */
+ssize_t control(unsigned k, const char *order, char *answer)
+{
+    struct sockaddr_un un;
+    socklen_t len = softdat_control_name(&un, getpid(), k);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    ssize_t n = -1;
+
+    if (connect(fd, (struct sockaddr *)&un, len) == 0 && send(fd, order, strlen(order), 0) > 0)
+        n = recv(fd, answer, SOFTDAT_CONTROL_MAX, 0);
+    close(fd);
+    answer[n > 0 ? n : 0] = '\0';
+    return n;
 }
 
 static void close_side(struct side *s)
@@ -107,11 +123,12 @@ static void close_side(struct side *s)
 
 int set_up(void **state)
 {
+    const char *name = *state ? *state : "soft0";
     struct world *w = calloc(1, sizeof(*w));
     static DAT_IA_ATTR attr;
 
-    open_side(&w->a);
-    open_side(&w->b);
+    open_side(&w->a, name);
+    open_side(&w->b, name);
     OK(dat_psp_create_any(w->b.ia, &w->qual, w->b.cr, DAT_PSP_CONSUMER_FLAG, &w->psp));
     OK(dat_ia_query(w->b.ia, NULL, DAT_IA_FIELD_ALL, &attr, 0, NULL));
     w->addr = (DAT_SOCK_ADDR *)attr.ia_address_ptr;

@@ -3,8 +3,9 @@
 #define SOFTDAT_TEST_WORLD_H
 /*
  * Two adapters of one process, the two ends of what the provider's tests do. All waiting is for
- * events. Needs DAT_OVERRIDE with an IA soft0.
+ * events. Needs DAT_OVERRIDE with an IA soft0, and those that CASE_ON names.
  */
+#include "control.h"
 #include "unit.h"
 
 #include <netinet/in.h>
@@ -49,12 +50,17 @@ DAT_DTO_COOKIE cookie(uint64_t n);
 void post_recv(struct side *s, size_t at, uint32_t len, uint64_t n);
 void post_send(struct side *s, size_t at, uint32_t len, uint64_t n);
 void make_ep(struct side *s);
+void open_side(struct side *s, const char *name);
 int set_up(void **state);
 int tear_down(void **state);
 DAT_CR_HANDLE call(struct world *w, const void *priv, int len);
 void join(struct world *w);
 DAT_EP_STATE state_of(struct side *s);
+ssize_t control(unsigned k, const char *order, char *answer);
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+/* On the IA of this name. */
+#define CASE_ON(f, name) \
+    cmocka_unit_test_prestate_setup_teardown(f, set_up, tear_down, (void *)(uintptr_t)(name))
 
 #endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daplsoft: what the software DAT provider does on this host, and its laboratory's switches.
+ *
+ *   daplsoft list                        the IAs of dat.conf, and those that processes have open
+ *   daplsoft show  [TARGET]              ports, counters and connections of open IAs
+ *   daplsoft cut   TARGET [PORT]         the path through a port goes down; without PORT, all
+ *   daplsoft heal  TARGET [PORT]         ... and comes back
+ *   daplsoft break TARGET [PORT]         its connections break
+ *   daplsoft fail  TARGET                the adapter fails for good (IA catastrophic error)
+ *
+ * TARGET: PID, PID.K (the K-th IA of that process) or all. Another host's adapters (or another
+ * network namespace's) are seen only from there.
+ */
+#include "control.h"
+
+#include <dat2/udat.h>
+#include <dat2/dat_registry.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { MAX_IAS = 4096, MAX_LINES = 64, PATIENCE_S = 5 };
+
+static struct ia {
+    long pid;
+    unsigned k;
+} open_ia[MAX_IAS];
+static int n_open;
+
+static const char usage[] =
+    "daplsoft list | show [TARGET] | cut TARGET [PORT] | heal TARGET [PORT] |\n"
+    "         break TARGET [PORT] | fail TARGET\nTARGET: PID, PID.K or all (see daplsoft list)\n";
+
+/* Every adapter has a listening socket with a name that the kernel lists. */
+static void find_open(void)
+{
+    FILE *f = fopen("/proc/net/unix", "r");
+    char line[512];
+
+    while (f && fgets(line, sizeof(line), f)) {
+        const char *at = strstr(line, "@" SOFTDAT_CONTROL_PREFIX);
+        struct ia ia;
+        bool known = false;
+
+        if (!at || sscanf(at + 1 + strlen(SOFTDAT_CONTROL_PREFIX), "%ld.%u", &ia.pid, &ia.k) != 2)
+            continue;
+        for (int i = 0; i < n_open; i++)
+            known = known || (open_ia[i].pid == ia.pid && open_ia[i].k == ia.k);
+        if (!known && n_open < MAX_IAS)
+            open_ia[n_open++] = ia;
+    }
+    if (f)
+        fclose(f);
+}
+
+/* Asks one adapter; false: it did not answer, which has been said. */
+static bool ask(const struct ia *ia, const char *order, char *answer)
+{
+    struct timeval patience = { .tv_sec = PATIENCE_S };
+    struct sockaddr_un un;
+    socklen_t len = softdat_control_name(&un, (pid_t)ia->pid, ia->k);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    ssize_t n = -1;
+
+    if (fd < 0)
+        return false;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    if (connect(fd, (struct sockaddr *)&un, len) == 0
+        && send(fd, order, strlen(order), MSG_NOSIGNAL) > 0)
+        n = recv(fd, answer, SOFTDAT_CONTROL_MAX, 0);
+    if (n <= 0)
+        fprintf(stderr, "daplsoft: IA %ld.%u does not answer: %s. Is its process stopped, or "
+                "another user's?\n", ia->pid, ia->k, n == 0 ? "it has ended" : strerror(errno));
+    close(fd);
+    answer[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+static bool fits(const struct ia *ia, const char *target)
+{
+    long pid;
+    unsigned k;
+    int n = sscanf(target, "%ld.%u", &pid, &k);
+
+    return strcmp(target, "all") == 0 || (n >= 1 && pid == ia->pid && (n == 1 || k == ia->k));
+}
+
+static const char *program_of(long pid)
+{
+    static char name[64];
+    char path[64];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+    f = fopen(path, "r");
+    if (!f || !fgets(name, sizeof(name), f))
+        snprintf(name, sizeof(name), "?");
+    name[strcspn(name, "\n")] = '\0';
+    if (f)
+        fclose(f);
+    return name;
+}
+
+static int on_each(const char *order, const char *target)
+{
+    static char answer[SOFTDAT_CONTROL_MAX + 1];
+    int done = 0, failed = 0;
+
+    for (int i = 0; i < n_open; i++) {
+        if (!fits(&open_ia[i], target))
+            continue;
+        done++;
+        if (!ask(&open_ia[i], order, answer)) {
+            failed++;
+            continue;
+        }
+        failed += strncmp(answer, "error:", 6) == 0;
+        printf("%ld.%u (%s) %s", open_ia[i].pid, open_ia[i].k, program_of(open_ia[i].pid), answer);
+    }
+    if (done == 0 && strcmp(target, "all")) {
+        fprintf(stderr, "daplsoft: no open IA %s on this host: daplsoft list shows what there is\n",
+                target);
+        return 1;
+    }
+    return failed > 0;
+}
+
+static int list(void)
+{
+    DAT_PROVIDER_INFO info[MAX_LINES], *at[MAX_LINES];
+    DAT_COUNT n = 0;
+
+    for (int i = 0; i < MAX_LINES; i++)
+        at[i] = &info[i];
+    if (dat_registry_list_providers(MAX_LINES, &n, at) == DAT_SUCCESS)
+        for (DAT_COUNT i = 0; i < n; i++)
+            printf("dat.conf: %s (uDAPL %u.%u)\n", info[i].ia_name, info[i].dapl_version_major,
+                   info[i].dapl_version_minor);
+    for (int i = 0; i < n_open; i++)
+        printf("open: %ld.%u (%s)\n", open_ia[i].pid, open_ia[i].k, program_of(open_ia[i].pid));
+    if (n == 0)
+        printf("dat.conf: no IA\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = { "show", "cut", "heal", "break", "fail" };
+    const char *word = argc > 1 ? argv[1] : "", *target = argc > 2 ? argv[2] : NULL;
+    char order[64];
+
+    find_open();
+    if (strcmp(word, "list") == 0 && argc == 2)
+        return list();
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        if (strcmp(orders[i], word) || argc > 4 || (i > 0 && !target))
+            continue;
+        snprintf(order, sizeof(order), "%s %s", word, argc > 3 ? argv[3] : "");
+        return on_each(order, target ? target : "all");
+    }
+    fputs(usage, stderr);
+    return 2;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * The IA parameters of a dat.conf line: "name=value name=value", blanks or commas between them.
+ * One row for each parameter; docs/provider.md has the same rows in words.
+ */
+
+/* -- interfaces ------------------------------------------------------------------------------- */
+
+static const struct sockaddr_in *ipv4_of(const struct ifaddrs *i)
+{
+    return i->ifa_addr && i->ifa_addr->sa_family == AF_INET ? (const void *)i->ifa_addr : NULL;
+}
+
+/* Fills a port from the first interface that `fits`. */
+static bool port_from(struct softdat_port *port,
+                      bool (*fits)(const struct ifaddrs *, const void *), const void *arg)
+{
+    struct ifaddrs *all, *i;
+    bool found = false;
+
+    if (getifaddrs(&all))
+        return false;
+    for (i = all; i && !found; i = i->ifa_next) {
+        if (!ipv4_of(i) || !fits(i, arg))
+            continue;
+        found = true;
+        port->addr = *ipv4_of(i);
+        port->mask = i->ifa_netmask
+                         ? ((const struct sockaddr_in *)(const void *)i->ifa_netmask)->sin_addr
+                         : (struct in_addr){ INADDR_NONE };
+        port->ifindex = if_nametoindex(i->ifa_name);
+        port->carrier = true;
+    }
+    freeifaddrs(all);
+    port->addr.sin_port = 0;
+    return found;
+}
+
+static bool has_name(const struct ifaddrs *i, const void *name)
+{
+    return strcmp(i->ifa_name, name) == 0;
+}
+
+static bool has_addr(const struct ifaddrs *i, const void *addr)
+{
+    return ipv4_of(i)->sin_addr.s_addr == ((const struct in_addr *)addr)->s_addr;
+}
+
+static bool is_outside(const struct ifaddrs *i, const void *none)
+{
+    (void)none;
+    return (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
+}
+
+/* -- values ----------------------------------------------------------------------------------- */
+
+struct row {
+    const char *name;
+    /* Sets it; false: the value is not possible. */
+    bool (*set)(struct softdat_config *, const struct row *, const char *value);
+    size_t at;                   /* offset in softdat_config, of a uint64_t or a port */
+    const char *right;           /* what values are possible */
+    uint64_t min, max;
+    const char *words[4];        /* word i stands for the value i */
+};
+
+static uint64_t *number_at(struct softdat_config *cfg, const struct row *row)
+{
+    return (uint64_t *)(void *)((char *)cfg + row->at);
+}
+
+static struct softdat_port *port_at(struct softdat_config *cfg, const struct row *row)
+{
+    return (struct softdat_port *)(void *)((char *)cfg + row->at);
+}
+
+static bool set_addr(struct softdat_config *cfg, const struct row *row, const char *value)
+{
+    struct softdat_port *port = port_at(cfg, row);
+    struct in_addr addr;
+
+    if (inet_pton(AF_INET, value, &addr) != 1 || addr.s_addr == 0)
+        return false;
+    /* An address of the loopback net, and one that comes up later, belong to no interface yet. */
+    if (!port_from(port, has_addr, &addr))
+        *port = (struct softdat_port){ .addr = { .sin_family = AF_INET, .sin_addr = addr },
+                                       .mask = { INADDR_NONE }, .carrier = true };
+    return true;
+}
+
+static bool set_if(struct softdat_config *cfg, const struct row *row, const char *value)
+{
+    return port_from(port_at(cfg, row), has_name, value);
+}
+
+/* A whole number; k, m, g behind it are binary thousands. */
+static bool set_number(struct softdat_config *cfg, const struct row *row, const char *value)
+{
+    static const char unit[] = "kmg";
+    const char *u;
+    char *end;
+    uint64_t n = strtoull(value, &end, 10);
+
+    if (*value < '0' || *value > '9')
+        return false;
+    u = *end ? strchr(unit, *end) : NULL;
+    if (u) {
+        n <<= 10 * (u - unit + 1);
+        end++;
+    }
+    *number_at(cfg, row) = n;
+    return !*end && n >= row->min && n <= row->max;
+}
+
+/* The same, or "off" for none. */
+static bool set_bytes(struct softdat_config *cfg, const struct row *row, const char *value)
+{
+    if (strcmp(value, "off"))
+        return set_number(cfg, row, value);
+    *number_at(cfg, row) = 0;
+    return true;
+}
+
+static bool set_word(struct softdat_config *cfg, const struct row *row, const char *value)
+{
+    for (uint64_t i = 0; i < 4 && row->words[i]; i++)
+        if (strcmp(row->words[i], value) == 0) {
+            *number_at(cfg, row) = i;
+            return true;
+        }
+    return false;
+}
+
+/* "1/N": one in N. */
+static bool set_chance(struct softdat_config *cfg, const struct row *row, const char *value)
+{
+    return strncmp(value, "1/", 2) == 0 && set_number(cfg, row, value + 2);
+}
+
+/* -- the rows --------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(struct softdat_config, member)
+#define PORT(i) (offsetof(struct softdat_config, port) + (i) * sizeof(struct softdat_port))
+#define NUMBER(name, member, min, max, right) { name, set_number, AT(member), right, min, max, {0} }
+#define CHANCE(name, which)                                                                      \
+    { name, set_chance, AT(one_in) + (which) * sizeof(uint64_t), "1/N, one in N", 1, UINT32_MAX, \
+      {0} }
+
+static const char an_addr[] = "an IPv4 address of this host";
+static const char an_if[] = "the name of an interface that has an IPv4 address";
+
+static const struct row rows[] = {
+    { "addr", set_addr, PORT(0), an_addr, 0, 0, {0} },
+    { "if", set_if, PORT(0), an_if, 0, 0, {0} },
+    { "addr2", set_addr, PORT(1), an_addr, 0, 0, {0} },
+    { "if2", set_if, PORT(1), an_if, 0, 0, {0} },
+    { "local", set_word, AT(local), "shared, socket or tcp", 0, 0, { "tcp", "socket", "shared" } },
+    { "direct", set_bytes, AT(direct_bytes), "off or a number of bytes", 1, UINT32_MAX, {0} },
+    { "polled", set_word, AT(direct_polled), "rings or direct", 0, 0, { "rings", "direct" } },
+    NUMBER("max_priv", max_priv, 0, SOFTDAT_PRIV_MAX, "a number from 0 to 256"),
+    NUMBER("max_dtos", max_dtos, 1, SOFTDAT_MAX_DTO, "a number from 1 to 16384"),
+    NUMBER("max_iov", max_iov, 1, SOFTDAT_MAX_IOV, "a number from 1 to 16"),
+    NUMBER("max_rdma_iov", max_rdma_iov, 1, SOFTDAT_MAX_IOV, "a number from 1 to 16"),
+    NUMBER("max_reads", max_reads, 0, SOFTDAT_MAX_READS, "a number from 0 to 64"),
+    NUMBER("max_message", max_message, 64, SOFTDAT_MAX_MESSAGE, "64 bytes to 2g"),
+    NUMBER("max_lmrs", max_lmrs, 1, SOFTDAT_MAX_LMRS, "a number from 1 to 262144"),
+    NUMBER("max_lmr_size", max_lmr_size, 4096, UINT64_MAX, "a number of bytes from 4k"),
+    NUMBER("rate", rate, 1, UINT64_MAX, "bytes per second"),
+    NUMBER("latency", latency_us, 0, 10000000, "microseconds, at most 10000000"),
+    NUMBER("jitter", jitter_us, 0, 10000000, "microseconds, at most 10000000"),
+    NUMBER("retry", retry_ms, 1, 3600000, "milliseconds, from 1 to 3600000"),
+    NUMBER("seed", seed, 0, UINT64_MAX, "a number"),
+    NUMBER("faults", max_faults, 0, UINT64_MAX, "a number"),
+    NUMBER("fatal", fatal_after, 1, UINT64_MAX, "a number of requests"),
+    CHANCE("break", SOFTDAT_FAULT_BREAK),
+    CHANCE("lose", SOFTDAT_FAULT_LOSE),
+    CHANCE("fail_lmr", SOFTDAT_FAULT_LMR),
+};
+
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+static const struct softdat_config defaults = {
+    .local = SOFTDAT_LOCAL_SHARED,
+    .direct_bytes = 1 << 16,
+    .max_priv = SOFTDAT_PRIV_MAX,
+    .max_dtos = SOFTDAT_MAX_DTO,
+    .max_iov = SOFTDAT_MAX_IOV,
+    .max_rdma_iov = SOFTDAT_MAX_IOV,
+    .max_reads = SOFTDAT_MAX_READS,
+    .max_message = SOFTDAT_MAX_MESSAGE,
+    .max_lmrs = SOFTDAT_MAX_LMRS,
+    .max_lmr_size = UINT32_MAX,
+    .retry_ms = 4000,
+    .max_faults = UINT64_MAX,
+};
+
+/* -- parsing ---------------------------------------------------------------------------------- */
+
+static void refuse(const char *ia_name, const char *word, const char *value, const char *right)
+{
+    fprintf(stderr, "daplsoft: IA %s: parameter \"%s%s%s\" is not possible: it must be %s. Correct "
+            "the IA's line in dat.conf\n",
+            ia_name, word, value ? "=" : "", value ? value : "", right);
+}
+
+static void refuse_name(const char *ia_name, const char *word, const char *value)
+{
+    char names[512] = "one of ";
+    size_t len = strlen(names);
+
+    for (size_t i = 0; i < N_ROWS; i++)
+        len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s=", i ? ", " : "",
+                                rows[i].name);
+    refuse(ia_name, word, value, names);
+}
+
+static bool set_param(const char *ia_name, struct softdat_config *cfg, char *word)
+{
+    char *value = strchr(word, '=');
+
+    if (value)
+        *value++ = '\0';
+    for (size_t i = 0; value && i < N_ROWS; i++) {
+        if (strcmp(rows[i].name, word))
+            continue;
+        if (rows[i].set(cfg, &rows[i], value))
+            return true;
+        refuse(ia_name, word, value, rows[i].right);
+        return false;
+    }
+    refuse_name(ia_name, word, value);
+    return false;
+}
+
+/* What only all parameters together can say. */
+static bool complete(const char *ia_name, struct softdat_config *cfg)
+{
+    struct softdat_port *port = cfg->port;
+
+    if (!port[0].addr.sin_family && !port_from(&port[0], is_outside, NULL))
+        port[0] = (struct softdat_port){ .addr = { .sin_family = AF_INET }, .carrier = true,
+                                         .mask = { INADDR_NONE } };
+    if (!port[0].addr.sin_addr.s_addr)
+        port[0].addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    cfg->n_ports = port[1].addr.sin_family ? 2 : 1;
+    if (port[0].addr.sin_addr.s_addr == port[1].addr.sin_addr.s_addr) {
+        refuse(ia_name, "addr2", inet_ntoa(port[1].addr.sin_addr), "another address than addr");
+        return false;
+    }
+    /* What goes straight between address spaces is neither slowed down nor limited. */
+    if (cfg->rate || cfg->latency_us || cfg->jitter_us)
+        cfg->direct_bytes = 0;
+    return true;
+}
+
+int softdat_config_parse(const char *ia_name, const char *text, struct softdat_config *cfg)
+{
+    char *copy = strdup(text), *save = NULL;
+    bool ok = copy != NULL;
+
+    *cfg = defaults;
+    for (char *w = copy ? strtok_r(copy, " \t,", &save) : NULL; w && ok;
+         w = strtok_r(NULL, " \t,", &save))
+        ok = set_param(ia_name, cfg, w);
+    free(copy);
+    return ok && complete(ia_name, cfg) ? 0 : -1;
+}

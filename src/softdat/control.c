@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+#include "control.h"
+#include "softdat.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/*
+ * What the program daplsoft talks to: each open adapter listens on an abstract unix socket
+ * (control.h says on which) for one packet with an order, and answers with one packet of text.
+ */
+
+struct answer {
+    char text[SOFTDAT_CONTROL_MAX];
+    size_t len;
+};
+
+__attribute__((format(printf, 2, 3)))
+static void say(struct answer *a, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(a->text + a->len, sizeof(a->text) - a->len, format, args);
+    va_end(args);
+    a->len += n > 0 ? (size_t)n : 0;
+    if (a->len >= sizeof(a->text))
+        a->len = sizeof(a->text) - 1;
+}
+
+/* -- show ------------------------------------------------------------------------------------- */
+
+static const char *const counter_name[SOFTDAT_COUNTERS] = {
+    [SOFTDAT_N_SENDS] = "sends", [SOFTDAT_N_WRITES] = "writes", [SOFTDAT_N_READS] = "reads",
+    [SOFTDAT_N_ATOMICS] = "atomics", [SOFTDAT_N_BINDS] = "binds",
+    [SOFTDAT_N_BYTES_OUT] = "bytes_sent_or_written", [SOFTDAT_N_BYTES_READ] = "bytes_read",
+    [SOFTDAT_N_RECVS] = "receives", [SOFTDAT_N_BYTES_IN] = "bytes_received",
+    [SOFTDAT_N_DIRECT] = "direct_transfers", [SOFTDAT_N_CONNECTS] = "connections_made",
+    [SOFTDAT_N_BREAKS] = "connections_broken", [SOFTDAT_N_LMRS] = "registrations",
+    [SOFTDAT_N_CUTS] = "path_downs", [SOFTDAT_N_FAULTS] = "faults_injected",
+};
+
+static const char *const phase_name[] = {
+    [SOFTDAT_CALLING] = "calling", [SOFTDAT_CALLED] = "calling", [SOFTDAT_INCOMING] = "called",
+    [SOFTDAT_ASKED] = "called", [SOFTDAT_ANSWERED] = "accepted", [SOFTDAT_OPEN] = "open",
+    [SOFTDAT_LEAVING] = "leaving",
+};
+
+/* How the bytes of a connection travel: chosen when it was made. */
+static void say_link(struct answer *a, const struct softdat_conn *c)
+{
+    if (!c->ringed) {
+        say(a, "%s", c->local ? "a unix socket" : "TCP");
+        return;
+    }
+    say(a, "shared rings");
+    if (c->ia->cfg.direct_bytes && atomic_load(&c->shared.their_reach->reaches))
+        say(a, ", RDMA from %llu bytes direct%s",
+            (unsigned long long)c->ia->cfg.direct_bytes,
+            c->ia->cfg.direct_polled ? "" : " unless polled");
+    else if (c->ia->cfg.direct_bytes)
+        say(a, ", no direct RDMA: the kernel does not allow it");
+}
+
+static void say_conn(struct answer *a, const struct softdat_conn *c)
+{
+    char addr[INET_ADDRSTRLEN];
+
+    inet_ntop(AF_INET, &c->peer.sin_addr, addr, sizeof(addr));
+    say(a, "connection: %s port=%d state=%s outstanding=%u by ", addr, c->port + 1,
+        phase_name[c->phase], c->ep ? c->ep->req.count : 0);
+    say_link(a, c);
+    say(a, "\n");
+}
+
+static void say_ports(struct answer *a, const struct softdat_ia *ia)
+{
+    for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
+        const struct softdat_port *p = &ia->cfg.port[i];
+        char addr[INET_ADDRSTRLEN];
+
+        inet_ntop(AF_INET, &p->addr.sin_addr, addr, sizeof(addr));
+        say(a, "port %u: %s %s\n", i + 1, addr,
+            p->cut ? "cut" : p->carrier ? "up" : "down: no carrier");
+    }
+}
+
+static void show(struct softdat_ia *ia, int port, struct answer *a)
+{
+    (void)port;
+    say(a, "ia: %s%s\n", ia->name, ia->failed ? " (failed)" : "");
+    say_ports(a, ia);
+    for (int i = 0; i < SOFTDAT_COUNTERS; i++)
+        say(a, "%s: %llu\n", counter_name[i], (unsigned long long)ia->count[i]);
+    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next)
+        say_conn(a, SOFTDAT_OF(l, struct softdat_conn, link));
+}
+
+/* -- the other orders ------------------------------------------------------------------------- */
+
+static void set_path(struct softdat_ia *ia, int port, bool cut, struct answer *a)
+{
+    for (int i = 0; i < (int)ia->cfg.n_ports; i++)
+        if (port == 0 || port == i + 1) {
+            softdat_path_set(ia, i, cut);
+            say(a, "ia: %s port %d %s\n", ia->name, i + 1, cut ? "cut" : "healed");
+        }
+    if (a->len == 0)
+        say(a, "error: ia %s has no port %d\n", ia->name, port);
+}
+
+static void cut(struct softdat_ia *ia, int port, struct answer *a)
+{
+    set_path(ia, port, true, a);
+}
+
+static void heal(struct softdat_ia *ia, int port, struct answer *a)
+{
+    set_path(ia, port, false, a);
+}
+
+static void break_all(struct softdat_ia *ia, int port, struct answer *a)
+{
+    unsigned n = 0;
+
+    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        if (c->phase != SOFTDAT_OPEN || (port && port != c->port + 1))
+            continue;
+        softdat_fault_doom(c);
+        n++;
+    }
+    ia->count[SOFTDAT_N_FAULTS] += n;
+    say(a, "ia: %s %u connections broken\n", ia->name, n);
+}
+
+static void fail(struct softdat_ia *ia, int port, struct answer *a)
+{
+    (void)port;
+    ia->fatal = true;
+    ia->count[SOFTDAT_N_FAULTS]++;
+    say(a, "ia: %s failed\n", ia->name);
+}
+
+static const struct {
+    const char *word;
+    void (*act)(struct softdat_ia *, int port, struct answer *);
+} order[] = {
+    { "show", show }, { "cut", cut }, { "heal", heal }, { "break", break_all }, { "fail", fail },
+};
+
+/* "word" or "word PORT"; port 0: all. */
+static void obey(struct softdat_ia *ia, const char *text, struct answer *a)
+{
+    char word[16] = "";
+    int port = 0;
+
+    if (sscanf(text, "%15s %d", word, &port) >= 1)
+        for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+            if (strcmp(order[i].word, word) == 0) {
+                order[i].act(ia, port, a);
+                return;
+            }
+    say(a, "error: no order %s\n", word);
+}
+
+/* -- the sockets ------------------------------------------------------------------------------ */
+
+static void asker_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    struct answer *a = calloc(1, sizeof(*a));
+    char text[64];
+    ssize_t n = a ? recv(s->fd, text, sizeof(text) - 1, MSG_DONTWAIT) : 0;
+
+    (void)events;
+    if (n > 0) {
+        text[n] = '\0';
+        obey(ia, text, a);
+        if (send(s->fd, a->text, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+            n = 0;               /* whoever asked has gone */
+    }
+    free(a);
+    if (n >= 0 || errno != EAGAIN)
+        softdat_sock_close(ia, s);
+}
+
+static void control_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct softdat_sock *asker = &ia->asker[ia->next_asker++ % SOFTDAT_ASKERS];
+
+    (void)events;
+    if (fd < 0)
+        return;
+    if (!softdat_same_user(fd)) {
+        close(fd);
+        return;
+    }
+    softdat_sock_close(ia, asker);   /* whoever has been silent longest */
+    *asker = (struct softdat_sock){ .fd = fd, .ready = asker_ready };
+    if (softdat_sock_add(ia, asker, EPOLLIN))
+        softdat_sock_close(ia, asker);
+}
+
+/* An adapter without this socket works; it is only not seen by daplsoft. */
+void softdat_control_start(struct softdat_ia *ia)
+{
+    struct sockaddr_un un;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool bound = false;
+
+    for (int i = 0; i < SOFTDAT_ASKERS; i++)
+        ia->asker[i].fd = -1;
+    for (unsigned k = 0; fd >= 0 && k < 256 && !bound; k++) {
+        socklen_t len = softdat_control_name(&un, getpid(), k);
+
+        bound = bind(fd, (struct sockaddr *)&un, len) == 0;
+        if (!bound && errno != EADDRINUSE)
+            break;
+    }
+    ia->control = (struct softdat_sock){ .fd = fd, .ready = control_ready };
+    if (fd >= 0 && (!bound || listen(fd, SOFTDAT_ASKERS)
+                    || softdat_sock_add(ia, &ia->control, EPOLLIN)))
+        softdat_sock_close(ia, &ia->control);
+}
+
+void softdat_control_stop(struct softdat_ia *ia)
+{
+    for (int i = 0; i < SOFTDAT_ASKERS; i++)
+        softdat_sock_close(ia, &ia->asker[i]);
+    softdat_sock_close(ia, &ia->control);
+}

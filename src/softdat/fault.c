@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <string.h>
+
+/*
+ * The laboratory: a slower wire, and faults. Both are off unless the IA's parameters say otherwise,
+ * and then cost a comparison.
+ *
+ * Slow: a frame leaves `latency` (and up to `jitter` more) after it was posted, and a connection
+ * writes `rate` bytes per second in each direction. Order stays as it was.
+ *
+ * Faults are drawn from a generator that starts with `seed`: the same calls in the same order meet
+ * the same faults. What breaks is ended at the end of a round of progress (softdat_fault_execute),
+ * when nobody is in the middle of a frame.
+ */
+
+enum {
+    BURST = 16384,               /* bytes written at once on a wire with a rate */
+    CATCH_UP_NS = 200000,        /* a wire that was served late makes so much good */
+};
+
+/* -- slow wires ------------------------------------------------------------------------------- */
+
+static uint64_t draw(struct softdat_ia *ia)
+{
+    uint64_t z = ia->random += UINT64_C(0x9e3779b97f4a7c15);     /* splitmix64 */
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+uint64_t softdat_slow_due(struct softdat_ia *ia)
+{
+    const struct softdat_config *cfg = &ia->cfg;
+    uint64_t us = cfg->latency_us;
+
+    if (!us && !cfg->jitter_us)
+        return 0;
+    if (cfg->jitter_us)
+        us += draw(ia) % (cfg->jitter_us + 1);
+    return softdat_now() + us * 1000;
+}
+
+static size_t wait_until(struct softdat_conn *c, uint64_t when)
+{
+    c->resume = when;
+    if (softdat_list_empty(&c->slow))
+        softdat_list_append(&c->ia->slow, &c->slow);
+    return 0;
+}
+
+size_t softdat_slow_allow(struct softdat_conn *c)
+{
+    uint64_t rate = c->ia->cfg.rate, now;
+
+    if (!c->cur_due && !rate)
+        return SIZE_MAX;
+    now = softdat_now();
+    if (c->cur_due > now)
+        return wait_until(c, c->cur_due);
+    if (!rate)
+        return SIZE_MAX;
+    if (c->wire_free > now)
+        return wait_until(c, c->wire_free);
+    if (c->wire_free + CATCH_UP_NS < now)
+        c->wire_free = now - CATCH_UP_NS;
+    return BURST;
+}
+
+void softdat_slow_wrote(struct softdat_conn *c, size_t n)
+{
+    if (c->ia->cfg.rate)
+        c->wire_free += n * UINT64_C(1000000000) / c->ia->cfg.rate;
+}
+
+void softdat_slow_resume(struct softdat_ia *ia)
+{
+    uint64_t now = softdat_now();
+    struct softdat_list *l = ia->slow.next;
+
+    while (l != &ia->slow) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, slow);
+
+        l = l->next;
+        if (c->resume > now)
+            continue;
+        softdat_list_remove(&c->slow);
+        softdat_tx_pump(c);
+    }
+}
+
+uint64_t softdat_slow_next(const struct softdat_ia *ia)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (struct softdat_list *l = ia->slow.next; l != &ia->slow; l = l->next)
+        if (SOFTDAT_OF(l, struct softdat_conn, slow)->resume < next)
+            next = SOFTDAT_OF(l, struct softdat_conn, slow)->resume;
+    return next;
+}
+
+/* -- faults ----------------------------------------------------------------------------------- */
+
+bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what)
+{
+    uint64_t one_in = ia->cfg.one_in[what];
+
+    if (!one_in || ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults || draw(ia) % one_in)
+        return false;
+    ia->count[SOFTDAT_N_FAULTS]++;
+    return true;
+}
+
+void softdat_fault_doom(struct softdat_conn *c)
+{
+    if (softdat_list_empty(&c->doomed))
+        softdat_list_append(&c->ia->doomed, &c->doomed);
+}
+
+void softdat_fault_request(struct softdat_conn *c)
+{
+    struct softdat_ia *ia = c->ia;
+
+    if (softdat_fault_strikes(ia, SOFTDAT_FAULT_BREAK))
+        softdat_fault_doom(c);
+    if (ia->cfg.fatal_after && ++ia->requests == ia->cfg.fatal_after)
+        ia->fatal = true;
+}
+
+/* The whole adapter fails: every connection breaks, and nothing works on it any more. */
+static void fail(struct softdat_ia *ia)
+{
+    DAT_EVENT event;
+
+    ia->fatal = false;
+    ia->failed = true;
+    while (!softdat_list_empty(&ia->conns))
+        softdat_conn_lost(SOFTDAT_OF(ia->conns.next, struct softdat_conn, link));
+    memset(&event, 0, sizeof(event));
+    event.event_number = DAT_ASYNC_ERROR_IA_CATASTROPHIC;
+    event.event_data.asynch_error_event_data.dat_handle = ia;
+    event.event_data.asynch_error_event_data.reason = DAT_IA_CATASTROPHIC_ERROR;
+    softdat_evd_post(ia->async_evd, &event);
+}
+
+void softdat_fault_execute(struct softdat_ia *ia)
+{
+    while (!softdat_list_empty(&ia->doomed)) {
+        struct softdat_conn *c = SOFTDAT_OF(ia->doomed.next, struct softdat_conn, doomed);
+
+        softdat_list_remove(&c->doomed);
+        softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
+    }
+    if (ia->fatal)
+        fail(ia);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/*
+ * The adapter's ports, and whether the paths through them are up.
+ *
+ * A port is down while it is cut (daplsoft cut) or while its interface has no carrier. A cut stops
+ * everything on the port's connections, in both directions, and loses nothing; the kernel does the
+ * same to a TCP connection when the carrier goes. A path that comes back within `retry` goes on as
+ * if nothing had been; else its connections break, as an adapter's do whose retries are used up.
+ *
+ * The far end's path may fail as well. That is not to be confused with a peer that has stopped or
+ * computes: the verdict is about the far kernel, which acknowledges TCP segments in any case.
+ */
+
+/* -- choosing --------------------------------------------------------------------------------- */
+
+static bool port_up(const struct softdat_port *p)
+{
+    return !p->cut && p->carrier;
+}
+
+static bool same_net(const struct softdat_port *p, struct in_addr to)
+{
+    return (p->addr.sin_addr.s_addr & p->mask.s_addr) == (to.s_addr & p->mask.s_addr);
+}
+
+int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
+{
+    int any = -1;
+
+    for (uint32_t i = ia->cfg.n_ports; i-- > 0;) {
+        const struct softdat_port *p = &ia->cfg.port[i];
+
+        if (!port_up(p))
+            continue;
+        if (same_net(p, to))
+            return (int)i;
+        any = (int)i;
+    }
+    return any;
+}
+
+/* -- up and down ------------------------------------------------------------------------------ */
+
+bool softdat_path_cut(const struct softdat_conn *c)
+{
+    return c->ia->cfg.port[c->port].cut;
+}
+
+static bool down(const struct softdat_conn *c)
+{
+    const struct softdat_port *p = &c->ia->cfg.port[c->port];
+
+    return p->cut || (!p->carrier && !c->local);
+}
+
+static uint64_t retry_ns(const struct softdat_ia *ia)
+{
+    return ia->cfg.retry_ms * 1000000;
+}
+
+/* How long until the next look at an open connection. */
+static uint64_t patience(const struct softdat_conn *c)
+{
+    return down(c) ? retry_ns(c->ia) : retry_ns(c->ia) / 4 + 1;
+}
+
+void softdat_path_watch(struct softdat_conn *c)
+{
+    c->deadline = 0;
+    if (c->phase == SOFTDAT_OPEN && (down(c) || !c->local))
+        softdat_conn_deadline(c, patience(c));
+}
+
+static void mute_listeners(struct softdat_ia *ia, int port, bool mute)
+{
+    struct softdat_list *l;
+
+    for (l = ia->handles.next; l != &ia->handles; l = l->next) {
+        struct softdat_handle *h = SOFTDAT_OF(l, struct softdat_handle, link);
+        struct softdat_sp *sp = (struct softdat_sp *)h;
+
+        if (h->type != DAT_HANDLE_TYPE_PSP && h->type != DAT_HANDLE_TYPE_RSP)
+            continue;
+        softdat_sock_mute(ia, &sp->listener[port].tcp.sock, mute);
+        softdat_sock_mute(ia, &sp->listener[port].local.sock, mute);
+    }
+}
+
+static void port_changed(struct softdat_ia *ia, int port)
+{
+    struct softdat_list *l = ia->conns.next;
+    bool cut = ia->cfg.port[port].cut;
+
+    mute_listeners(ia, port, cut);
+    while (l != &ia->conns) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        l = l->next;
+        if (c->port != port)
+            continue;
+        softdat_sock_mute(ia, &c->sock, cut);
+        softdat_path_watch(c);
+        if (!cut)
+            softdat_tx_pump(c);
+    }
+}
+
+bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
+{
+    struct softdat_port *p = &ia->cfg.port[port];
+
+    if (port < 0 || (uint32_t)port >= ia->cfg.n_ports)
+        return false;
+    if (p->cut != cut) {
+        p->cut = cut;
+        ia->count[SOFTDAT_N_CUTS] += cut;
+        port_changed(ia, port);
+    }
+    return true;
+}
+
+/* -- the verdict ------------------------------------------------------------------------------ */
+
+/* Has the far kernel not answered for so long although something is on its way to it? */
+static bool far_silent(const struct softdat_conn *c)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+
+    memset(&info, 0, sizeof(info));
+    return !c->local && getsockopt(c->sock.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0
+           && info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= c->ia->cfg.retry_ms;
+}
+
+void softdat_path_expired(struct softdat_conn *c)
+{
+    if (down(c) || far_silent(c))
+        softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
+    else
+        softdat_path_watch(c);
+}
+
+/* -- carrier ---------------------------------------------------------------------------------- */
+
+static void link_news(struct softdat_ia *ia, const struct ifinfomsg *info)
+{
+    bool carrier = (info->ifi_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+
+    for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
+        struct softdat_port *p = &ia->cfg.port[i];
+
+        if (!p->ifindex || (int)p->ifindex != info->ifi_index || p->carrier == carrier)
+            continue;
+        p->carrier = carrier;
+        ia->count[SOFTDAT_N_CUTS] += !carrier;
+        port_changed(ia, (int)i);
+    }
+}
+
+static void netlink_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    _Alignas(struct nlmsghdr) char buf[8192];
+    ssize_t n = recv(s->fd, buf, sizeof(buf), MSG_DONTWAIT);
+    struct nlmsghdr *h = (struct nlmsghdr *)(void *)buf;
+
+    (void)events;
+    for (; n > 0 && NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n))
+        if (h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK)
+            link_news(ia, NLMSG_DATA(h));
+}
+
+/* Without netlink (a sandbox may forbid it) only TCP tells of a lost carrier, later. */
+void softdat_path_start(struct softdat_ia *ia)
+{
+    struct sockaddr_nl nl = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+
+    ia->netlink = (struct softdat_sock){ .fd = fd, .ready = netlink_ready };
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)&nl, sizeof(nl))
+                    || softdat_sock_add(ia, &ia->netlink, EPOLLIN)))
+        softdat_sock_close(ia, &ia->netlink);
+}
+
+void softdat_path_stop(struct softdat_ia *ia)
+{
+    softdat_sock_close(ia, &ia->netlink);
+}
