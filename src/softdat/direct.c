@@ -53,8 +53,10 @@ void softdat_direct_try(struct softdat_conn *c)
     c->shared.pid = peer_pid(c->sock.fd);
     if (c->ia->cfg.direct_bytes && theirs.word_at && c->shared.pid > 0
         && process_vm_readv(c->shared.pid, &here, 1, &far, 1, 0) == (ssize_t)sizeof(word)
-        && word == theirs.word)
+        && word == theirs.word) {
+        c->shared.reaches = true;
         atomic_store(&c->shared.my_reach->reaches, 1);
+    }
 }
 
 bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len)

@@ -228,7 +228,7 @@ static bool head_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_
 {
     const struct softdat_frame *f = &c->hdr;
 
-    if (!c->ringed || f->want == 0 || f->len > sizeof(c->priv))
+    if (!c->ringed || !c->shared.reaches || f->want == 0 || f->len > sizeof(c->priv))
         return false;
     c->target = target(c, f->want, priv);
     sink_words(c);

@@ -22,20 +22,7 @@
  * side stores its own word (asleep; tail or head), and after a sequentially consistent fence loads
  * the other's, so at least one of them sees the other.
  */
-enum {
-    RING = 1 << 16,              /* bytes, each direction; a power of two */
-    CHUNK = 1 << 13,             /* published at once: both sides copy at the same time */
-    SEGMENT_MAGIC = 0x5dda7005,
-};
-
-struct softdat_segment {
-    uint32_t magic, ring;
-    struct softdat_reach reach[2];
-    struct softdat_half half[2]; /* of the caller, of the called */
-    _Alignas(128) uint8_t bytes[2][RING];
-};
-
-_Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which come as a pair");
+enum { CHUNK = 1 << 13 };        /* bytes published at once: both sides copy at the same time */
 
 static size_t least(size_t a, size_t b)
 {
@@ -75,8 +62,8 @@ int softdat_shared_make(struct softdat_conn *c)
             close(fd);
         return -1;
     }
-    seg->magic = SEGMENT_MAGIC;
-    seg->ring = RING;
+    seg->magic = SOFTDAT_SEGMENT_MAGIC;
+    seg->ring = SOFTDAT_RING;
     use(c, seg, 0);
     softdat_direct_offer(c);
     return fd;
@@ -94,7 +81,7 @@ bool softdat_shared_take(struct softdat_conn *c, int fd)
     close(fd);
     if (!seg)
         return false;
-    if (seg->magic != SEGMENT_MAGIC || seg->ring != RING) {
+    if (seg->magic != SOFTDAT_SEGMENT_MAGIC || seg->ring != SOFTDAT_RING) {
         munmap(seg, sizeof(*seg));
         return false;
     }
@@ -156,17 +143,17 @@ static size_t room(struct softdat_conn *c)
     struct softdat_shared *s = &c->shared;
     uint32_t used = s->tail - s->their_head;
 
-    if (used + CHUNK > RING) {
+    if (used + CHUNK > SOFTDAT_RING) {
         s->their_head = atomic_load_explicit(&s->theirs->head, memory_order_acquire);
         used = s->tail - s->their_head;
     }
-    return used <= RING ? RING - used : 0;
+    return used <= SOFTDAT_RING ? SOFTDAT_RING - used : 0;
 }
 
 static void put(struct softdat_conn *c, const void *from, size_t n)
 {
     struct softdat_shared *s = &c->shared;
-    size_t at = s->tail % RING, first = least(n, RING - at);
+    size_t at = s->tail % SOFTDAT_RING, first = least(n, SOFTDAT_RING - at);
 
     memcpy(s->out + at, from, first);
     memcpy(s->out, (const char *)from + first, n - first);
@@ -262,16 +249,16 @@ ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p)
         *p = s->theirs->cell;
         return cell <= n && cell <= SOFTDAT_CELL ? (ssize_t)cell : -1;
     }
-    if (n > RING)
+    if (n > SOFTDAT_RING)
         return -1;
-    *p = s->in + s->head % RING;
-    return (ssize_t)least(least(n, RING - s->head % RING), CHUNK);
+    *p = s->in + s->head % SOFTDAT_RING;
+    return (ssize_t)least(least(n, SOFTDAT_RING - s->head % SOFTDAT_RING), CHUNK);
 }
 
 void softdat_shared_took(struct softdat_conn *c, size_t n)
 {
     c->shared.head += (uint32_t)n;
-    if (c->shared.head - c->shared.told > RING / 4)
+    if (c->shared.head - c->shared.told > SOFTDAT_RING / 4)
         softdat_shared_tell(c);
     else if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);

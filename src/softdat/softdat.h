@@ -232,10 +232,25 @@ struct softdat_half {
     uint8_t cell[SOFTDAT_CELL];
 };
 
+_Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which come as a pair");
+
 /* Whether one side can move bytes to and from the other's address space (direct.c). */
 struct softdat_reach {
     uint64_t word_at, word;      /* what the other side may try to read; 0: not offered */
     _Atomic uint32_t reaches;    /* it has read the other's word */
+};
+
+enum {
+    SOFTDAT_RING = 1 << 16,      /* bytes, each direction; a power of two */
+    SOFTDAT_SEGMENT_MAGIC = 0x5dda7005,
+};
+
+/* What two processes share. */
+struct softdat_segment {
+    uint32_t magic, ring;
+    struct softdat_reach reach[2];
+    struct softdat_half half[2]; /* of the caller, of the called */
+    _Alignas(128) uint8_t bytes[2][SOFTDAT_RING];
 };
 
 struct softdat_shared {
@@ -243,6 +258,7 @@ struct softdat_shared {
     struct softdat_half *mine, *theirs;
     struct softdat_reach *my_reach, *their_reach;
     pid_t pid;                   /* of the other side, as we see it */
+    bool reaches;                /* we have told that we reach its memory */
     uint8_t *out, *in;           /* the rings */
     uint32_t tail, head;         /* mine, not all of it published */
     uint32_t told;               /* head, as published */
