@@ -306,16 +306,10 @@ static double write_lat(void)
 
 static void serve(void)
 {
-    int spins = 0;
+    DAT_EVENT e;
 
-    while (atomic_load(&sh->ready) < 5) {
-        DAT_EVENT e;
-
-        if (dat_evd_dequeue(d.dto, &e) == DAT_SUCCESS)
-            spins = 0;
-        else if (++spins > 1000)
-            sched_yield();
-    }
+    while (atomic_load(&sh->ready) < 5)
+        dat_evd_dequeue(d.dto, &e);
 }
 
 static double read_lat(void)

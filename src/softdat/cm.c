@@ -65,7 +65,7 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     softdat_list_init(&c->acks);
     softdat_list_init(&c->outs);
     softdat_list_init(&c->held);
-    softdat_list_init(&c->rings);
+    softdat_list_init(&c->polled);
     softdat_list_init(&c->waiting);
     c->segment_fd = -1;
     if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CALLING ? EPOLLOUT : EPOLLIN)) {
@@ -81,10 +81,12 @@ void softdat_conn_free(struct softdat_conn *c)
 {
     softdat_sock_close(c->ia, &c->sock);
     softdat_list_remove(&c->acks);
-    softdat_list_remove(&c->rings);
+    softdat_list_remove(&c->polled);
     softdat_list_remove(&c->slow);
     softdat_list_remove(&c->doomed);
-    c->ia->n_sockets -= !c->ringed;
+    c->ia->n_streams -= c->stream;
+    c->ia->n_sockets -= !c->ringed && !c->stream;
+    c->stream = false;
     if (c->segment_fd >= 0)
         close(c->segment_fd);
     while (!softdat_list_empty(&c->outs)) {
@@ -805,6 +807,12 @@ DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_
 static void open_conn(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_OPEN;
+    if (!c->ringed) {
+        c->stream = true;
+        softdat_list_append(&c->ia->streams, &c->polled);
+        c->ia->n_streams++;
+        c->ia->n_sockets--;
+    }
     c->ia->count[SOFTDAT_N_CONNECTS]++;
     softdat_path_watch(c);
 }
@@ -815,11 +823,11 @@ static bool accepted(struct softdat_conn *c)
 
     if (!ep)
         return false;
-    open_conn(c);
     if (c->hdr.want && c->shared.seg) {
         softdat_direct_try(c);
         softdat_shared_start(c);
     }
+    open_conn(c);
     softdat_tx_frame(c, SOFTDAT_READY, NULL, 0);
     softdat_ep_step(ep, SOFTDAT_EP_UP);
     softdat_ep_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, c->priv, c->hdr.len);

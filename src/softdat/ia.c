@@ -146,6 +146,7 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->acks);
     softdat_list_init(&ia->dead);
     softdat_list_init(&ia->rings);
+    softdat_list_init(&ia->streams);
     softdat_list_init(&ia->slow);
     softdat_list_init(&ia->doomed);
     ia->random = cfg->seed;

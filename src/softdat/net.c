@@ -12,8 +12,9 @@
 enum {
     BURST = 64,                          /* sockets served in one round */
     HELPER_NAP_NS = 1000 * 1000,         /* the helper looks whether it is needed every so often */
-    SOCKETS_EVERY_NS = 20 * 1000,        /* when all connections are ringed */
+    SOCKETS_EVERY_NS = 20 * 1000,        /* when what is open is polled in other ways */
     CLOCK_EVERY = 16,                    /* rounds between two looks at the time, then */
+    FEW_STREAMS = 4,                     /* open connections that are read without epoll */
 };
 
 uint64_t softdat_now(void)
@@ -118,7 +119,7 @@ static int poll_rings(struct softdat_ia *ia)
     int n = 0;
 
     while (l != &ia->rings) {
-        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, rings);
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
         if ((softdat_shared_news(c) || c->blocked) && !softdat_path_cut(c))
@@ -127,12 +128,32 @@ static int poll_rings(struct softdat_ia *ia)
     return n;
 }
 
-/* A look at the sockets costs a system call: with nothing but rings it is made now and then. */
+/* A read that finds nothing is cheaper than to ask epoll first, while there are few to ask. */
+static int poll_streams(struct softdat_ia *ia)
+{
+    struct softdat_list *l = ia->streams.next;
+    int n = 0;
+
+    while (l != &ia->streams && ia->n_streams <= FEW_STREAMS) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
+
+        l = l->next;
+        if (!c->sock.muted && !c->stalled)
+            n += softdat_rx_ready(c);
+        if (c->cur_n > 0)
+            softdat_tx_pump(c);
+    }
+    return n;
+}
+
+/* A look at the sockets costs a system call: when all that is open is polled without it, and none
+ * is being made, it is made now and then. */
 static bool sockets_due(struct softdat_ia *ia)
 {
     uint64_t now;
 
-    if (ia->n_sockets > 0 || softdat_list_empty(&ia->rings))
+    if (ia->n_sockets > 0 || ia->n_streams > FEW_STREAMS
+        || (softdat_list_empty(&ia->rings) && softdat_list_empty(&ia->streams)))
         return true;
     if (++ia->rounds % CLOCK_EVERY)
         return false;
@@ -145,13 +166,14 @@ static bool sockets_due(struct softdat_ia *ia)
 
 int softdat_progress(struct softdat_ia *ia)
 {
-    int n = poll_rings(ia);
+    int n = poll_rings(ia) + poll_streams(ia);
 
     if (sockets_due(ia))
         n += poll_sockets(ia);
-    /* Nothing came: whoever waits for an acknowledgement has waited for our answer in vain. */
-    if (n == 0 && !softdat_list_empty(&ia->acks))
-        softdat_tx_acks(ia);
+    if (n > 0)
+        ia->idle_since = 0;
+    else if (!softdat_list_empty(&ia->acks))
+        softdat_tx_idle_acks(ia);
     if (!softdat_list_empty(&ia->slow))
         softdat_slow_resume(ia);
     if (ia->fatal || !softdat_list_empty(&ia->doomed))

@@ -10,6 +10,7 @@
 enum {
     SCRATCH = 1 << 16,           /* bytes of ia->scratch */
     READ_SMALL = 1 << 14,        /* read so much while headers are expected */
+    READ_LITTLE = 512,           /* ... and so much between long frames */
     HELD_MAX = 1 << 22,          /* bytes of sends without a receive; then no more is read */
     ROUNDS = 16,                 /* reads from one socket before others get their turn */
 };
@@ -518,6 +519,7 @@ static bool on_head(struct softdat_conn *c)
         discard(c);
         return true;
     }
+    c->expect_long = f->len > READ_SMALL;
     return frame[f->type].head(c);
 }
 
@@ -561,18 +563,6 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
     }
 }
 
-/* Long payload goes straight to its place. */
-static ssize_t read_payload(struct softdat_conn *c)
-{
-    struct msghdr m = { .msg_iov = c->sink.iov + c->sink.at,
-                        .msg_iovlen = (size_t)(c->sink.n - c->sink.at) };
-    ssize_t n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT);
-
-    if (n > 0)
-        sink_advance(&c->sink, (size_t)n);
-    return n;
-}
-
 /* A first read on the called side of one host may bring the shared segment. */
 static ssize_t read_call(struct softdat_conn *c)
 {
@@ -592,28 +582,48 @@ static ssize_t read_call(struct softdat_conn *c)
     return n;
 }
 
-static ssize_t read_bytes(struct softdat_conn *c)
+/* Payload goes straight to its place, and in the same call what follows it is read ahead: little
+ * where long frames are expected, whose payload would have to be copied again. */
+static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
 {
-    if (c->local && c->phase == SOFTDAT_INCOMING)
-        return read_call(c);
-    return recv(c->sock.fd, c->ia->scratch, READ_SMALL, MSG_DONTWAIT);
+    size_t ahead = c->expect_long ? READ_LITTLE : READ_SMALL;
+    bool payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard;
+    struct iovec v[SOFTDAT_MAX_IOV + 2];
+    struct msghdr m = { .msg_iov = v };
+    ssize_t n;
+
+    *asked_p = ahead + (payload ? c->sink.left : 0);
+    if (!payload)
+        return recv(c->sock.fd, c->ia->scratch, ahead, MSG_DONTWAIT);
+    m.msg_iovlen = (size_t)(c->sink.n - c->sink.at);
+    memcpy(v, c->sink.iov + c->sink.at, m.msg_iovlen * sizeof(*v));
+    v[m.msg_iovlen++] = (struct iovec){ c->ia->scratch, ahead };
+    n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT);
+    return n;
 }
 
 /* One read. 1: go on, 0: nothing more now, -1: the end. */
-static int read_some(struct softdat_conn *c)
+static int read_some(struct softdat_conn *c, bool *any_p)
 {
-    bool direct = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && c->sink.left >= READ_SMALL
-                  && !c->ringed;
-    ssize_t n = direct ? read_payload(c) : read_bytes(c);
+    size_t asked = READ_SMALL, placed = 0;
+    bool payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && !c->ringed;
+    ssize_t n = c->ringed ? recv(c->sock.fd, c->ia->scratch, READ_SMALL, MSG_DONTWAIT)
+                : c->local && c->phase == SOFTDAT_INCOMING ? read_call(c)
+                                                           : read_frames(c, &asked);
 
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno == EINTR ? 1 : -1;
+    *any_p = true;
     if (n == 0)
         return -1;
+    if (payload) {
+        placed = (size_t)n < c->sink.left ? (size_t)n : c->sink.left;
+        sink_advance(&c->sink, placed);
+    }
     /* Beside rings a socket carries only bells; what they were rung for is looked at next. */
-    if (!c->ringed && !parse(c, c->ia->scratch, direct ? 0 : (size_t)n))
+    if (!c->ringed && !parse(c, c->ia->scratch, (size_t)n - placed))
         return -1;
-    return !direct && n < READ_SMALL ? 0 : 1;
+    return (size_t)n == asked;
 }
 
 static void set_stalled(struct softdat_conn *c, bool stalled)
@@ -624,12 +634,13 @@ static void set_stalled(struct softdat_conn *c, bool stalled)
     softdat_sock_watch(c->ia, &c->sock, stalled ? events : events | EPOLLIN);
 }
 
-void softdat_rx_ready(struct softdat_conn *c)
+bool softdat_rx_ready(struct softdat_conn *c)
 {
+    bool any = false;
     int rc = 1;
 
     for (int i = 0; rc > 0 && i < ROUNDS && c->sock.fd >= 0 && !c->stalled; i++) {
-        rc = read_some(c);
+        rc = read_some(c, &any);
         if (c->held_bytes > HELD_MAX)
             set_stalled(c, true);
     }
@@ -637,6 +648,7 @@ void softdat_rx_ready(struct softdat_conn *c)
         softdat_rx_ring(c);      /* what the peer wrote before it went is still good */
     if (rc < 0 && c->sock.fd >= 0)
         softdat_conn_lost(c);
+    return any;
 }
 
 /* -- shared rings ----------------------------------------------------------------------------- */
@@ -645,10 +657,14 @@ static bool read_ring(struct softdat_conn *c)
 {
     const uint8_t *p;
     bool any = false;
+    size_t taken = 0;
     ssize_t n = 0;
 
-    while (c->sock.fd >= 0 && !c->stalled && (n = softdat_shared_peek(c, &p)) > 0) {
+    /* Not for ever, however fast the other side writes: ours must get to post receives. */
+    while (c->sock.fd >= 0 && !c->stalled && taken < SOFTDAT_RING
+           && (n = softdat_shared_peek(c, &p)) > 0) {
         any = true;
+        taken += (size_t)n;
         if (!parse(c, p, (size_t)n)) {
             n = -1;
             break;

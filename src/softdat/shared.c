@@ -96,7 +96,7 @@ void softdat_shared_start(struct softdat_conn *c)
     struct softdat_ia *ia = c->ia;
 
     c->ringed = true;
-    softdat_list_append(&ia->rings, &c->rings);
+    softdat_list_append(&ia->rings, &c->polled);
     ia->n_sockets--;
     if (ia->bells_wanted)
         atomic_fetch_add(&c->shared.mine->asleep, 1);
@@ -131,6 +131,7 @@ void softdat_shared_tell(struct softdat_conn *c)
     atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
     atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
     c->acked = c->executed;
+    c->unacked_bytes = 0;
     c->shared.told = c->shared.head;
     softdat_list_remove(&c->acks);
     ring_bell(c);
@@ -285,7 +286,7 @@ static void flip(struct softdat_ia *ia, bool wanted)
         return;
     ia->bells_wanted = wanted;
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, rings)->shared.mine->asleep, 1);
+        atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, polled)->shared.mine->asleep, 1);
 }
 
 bool softdat_shared_doze(struct softdat_ia *ia)
@@ -295,7 +296,7 @@ bool softdat_shared_doze(struct softdat_ia *ia)
     flip(ia, true);
     atomic_thread_fence(memory_order_seq_cst);
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        if (!idle(SOFTDAT_OF(l, struct softdat_conn, rings)))
+        if (!idle(SOFTDAT_OF(l, struct softdat_conn, polled)))
             return false;
     return true;
 }

@@ -271,7 +271,8 @@ struct softdat_conn {
     struct softdat_sock sock;
     struct softdat_list link;    /* on ia->conns */
     struct softdat_list acks;    /* on ia->acks while an acknowledgement is owed */
-    struct softdat_list rings;   /* on ia->rings while ringed */
+    struct softdat_list polled;  /* on ia->rings while ringed, on ia->streams while it is open
+                                    and a socket carries its frames */
     struct softdat_list slow;    /* on ia->slow until `resume` */
     struct softdat_list doomed;  /* on ia->doomed when a fault has struck it */
     struct softdat_ia *ia;
@@ -285,6 +286,7 @@ struct softdat_conn {
     bool local;                  /* same host: an abstract unix socket */
     struct softdat_shared shared;
     bool ringed;                 /* frames go through shared rings, not the socket */
+    bool stream;                 /* it is on ia->streams */
     int segment_fd;              /* CALLED: leaves with CONNECT; else -1 */
 
     /* out */
@@ -315,6 +317,8 @@ struct softdat_conn {
     bool poisoned;               /* a NAK is out: ignore what comes */
     bool heard_bye;
     uint32_t executed, acked;    /* SENDs and WRITEs of the peer: done, told */
+    uint64_t unacked_bytes;      /* of those not told */
+    bool expect_long;            /* the last frame was long: so may be the next */
 };
 
 struct softdat_held {
@@ -465,8 +469,9 @@ struct softdat_ia {
     struct softdat_list handles; /* everything on this adapter, for closing it */
     struct softdat_list ended;   /* handles that have been freed, oldest first */
     uint32_t n_ended;
-    struct softdat_list conns, acks, dead, rings, slow, doomed;
-    int n_sockets;               /* connections that are not ringed */
+    struct softdat_list conns, acks, dead, rings, streams, slow, doomed;
+    int n_streams;
+    int n_sockets;               /* connections that are neither ringed nor streams: being made */
     struct softdat_evd *async_evd;
     bool own_async;
     struct softdat_mem_slot *mem;
@@ -494,6 +499,7 @@ struct softdat_ia {
     _Atomic bool bells_wanted;   /* a sleeper hears of what comes through shared rings */
     uint64_t next_deadline;      /* of all connections */
     uint64_t looked_at_sockets;  /* when, ns */
+    uint64_t idle_since;         /* ns; 0: something has come in the last round */
     uint32_t rounds;
 };
 
@@ -612,12 +618,16 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
                       size_t len);
 bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len);
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status);
+/* Nothing came in this round: whoever waits for an acknowledgement waits for us. */
+void softdat_tx_idle_acks(struct softdat_ia *ia);
+/* We are going to sleep: all that is owed leaves. */
 void softdat_tx_acks(struct softdat_ia *ia);
 void softdat_tx_owe_ack(struct softdat_conn *c);
 bool softdat_tx_idle(const struct softdat_conn *c);
 
 /* rx.c */
-void softdat_rx_ready(struct softdat_conn *c);
+/* Reads what the socket has. Returns whether there was anything. */
+bool softdat_rx_ready(struct softdat_conn *c);
 /* A receive has been posted: held sends may go on. */
 void softdat_rx_posted(struct softdat_rq *rq);
 void softdat_rx_free(struct softdat_conn *c);

@@ -8,7 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ACK_EVERY = 32 };         /* executed requests after which an ACK leaves at once */
+/* After ACK_EVERY executed requests, or ACK_BYTES of them, an acknowledgement leaves at once. A
+ * frame of its own costs a socket two system calls; a ring nothing. */
+enum {
+    ACK_EVERY = 8, ACK_EVERY_RINGED = 32,
+    ACK_BYTES = 1 << 18,
+    SHORT = 512,                 /* bytes of a frame that is put together */
+};
+static const uint64_t ack_ns = 10000;    /* that it waits for a frame which takes it along */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
@@ -63,7 +70,26 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
     return queue(c, &f, NULL, NULL, 0);
 }
 
-/* Tells all who wait for it how far we are. */
+void softdat_tx_idle_acks(struct softdat_ia *ia)
+{
+    struct softdat_list *l = ia->acks.next;
+    uint64_t now = 0;
+
+    while (l != &ia->acks) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, acks);
+
+        l = l->next;
+        if (c->ringed)
+            softdat_shared_tell(c);
+    }
+    if (!softdat_list_empty(&ia->acks))
+        now = softdat_now();
+    if (ia->idle_since == 0)
+        ia->idle_since = now;
+    else if (now - ia->idle_since >= ack_ns)
+        softdat_tx_acks(ia);
+}
+
 void softdat_tx_acks(struct softdat_ia *ia)
 {
     while (!softdat_list_empty(&ia->acks)) {
@@ -86,6 +112,7 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
     c->cur_due = due;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;
+    c->unacked_bytes = 0;
     softdat_list_remove(&c->acks);
     c->cur[0] = (struct iovec){ &c->cur_hdr, sizeof(c->cur_hdr) };
     c->cur_n = 1;
@@ -264,11 +291,25 @@ static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
     return n;
 }
 
+/* A short frame in one piece: cheaper for the kernel than a list of pieces. */
+static ssize_t send_pieces(struct softdat_conn *c, struct msghdr *m)
+{
+    uint8_t together[SHORT];
+    size_t len = 0;
+
+    for (size_t i = 0; i < m->msg_iovlen; i++) {
+        if (m->msg_iov[i].iov_len > sizeof(together) - len)
+            return sendmsg(c->sock.fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        memcpy(together + len, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+        len += m->msg_iov[i].iov_len;
+    }
+    return send(c->sock.fd, together, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
 {
     struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n_v };
-    ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m)
-                                   : sendmsg(c->sock.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m) : send_pieces(c, &m);
 
     if (n >= 0) {
         written(c, (size_t)n);
@@ -347,15 +388,17 @@ void softdat_tx_pump(struct softdat_conn *c)
 /* A request of the peer has been executed: it will hear of it. */
 void softdat_tx_owe_ack(struct softdat_conn *c)
 {
+    struct softdat_frame f = { .type = SOFTDAT_ACK };
+
     c->executed++;
+    c->unacked_bytes += c->hdr.len;
     if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);
-    if (c->ringed) {
-        if (c->executed - c->acked >= ACK_EVERY)
-            softdat_shared_tell(c);
-    } else if (c->executed - c->acked >= ACK_EVERY) {
-        struct softdat_frame f = { .type = SOFTDAT_ACK };
-
+    if (c->executed - c->acked < (c->ringed ? ACK_EVERY_RINGED : ACK_EVERY)
+        && c->unacked_bytes < ACK_BYTES)
+        return;
+    if (c->ringed)
+        softdat_shared_tell(c);
+    else
         queue(c, &f, NULL, NULL, 0);
-    }
 }

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""The software provider by itself against what the machine does without it: a cache line, process_vm
+calls, a bare TCP program. All by dat_perf, interleaved in one run."""
+import subprocess
+import tempfile
+import pathlib
+
+from measure import (DAT_PERF, Hosts, cell, dat_conf, die, far_from, line, middle, near_cores, number, plot,
+                     repeat, save, say, size_name, table)
+
+LATENCY = [8, 64, 256, 1024, 4096, 16384, 65536]
+BANDWIDTH = [1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20]
+OPS = ("send", "write", "read")
+
+
+def count(test, size):
+    """So many that a measurement takes a quarter of a second or so."""
+    if test.endswith("_bw"):
+        return max(200, min(200000, (1 << 30) // size))
+    return max(2000, min(100000, (1 << 28) // size))
+
+
+def points(env, cores, prefix=(), options=(), slow=1):
+    """(test, size, endpoints) -> a function that measures it."""
+    def measure(test, size, eps=1):
+        return lambda: number([*prefix, DAT_PERF, "-c", "%d,%d" % cores, *options, "-e", eps, test, size,
+                               max(200, count(test, size) // slow)], env)
+    return measure
+
+
+def local(cores, env, reps, near):
+    measure = points(env, cores)
+    p = {("line", 8, 1): measure("line", 8)}
+    for size in LATENCY:
+        p.update({(op, size, 1): measure(op, size) for op in OPS})
+    for size in BANDWIDTH:
+        for op in OPS:
+            p.update({(op + "_bw", size, eps): measure(op + "_bw", size, eps) for eps in (1, 2)})
+        p.update({(op, size, 1): measure(op, size) for op in ("vm_write_bw", "vm_read_bw")})
+    say(f"between two processes of one host: {len(p)} measurements a turn")
+    return repeat(p, reps, lambda: line(cores), far_from(near))
+
+
+def remote(cores, env, reps, near, hosts):
+    measure = points(env, cores, hosts.inside([]), ["-n", hosts.b, "-a", hosts.addr], slow=4)
+    p = {}
+    for size in LATENCY:
+        p.update({(op, size, 1): measure(op, size) for op in ("tcp",) + OPS})
+    for size in BANDWIDTH:
+        p[("tcp_bw", size, 1)] = measure("tcp_bw", size)
+        for op in OPS:
+            p.update({(op + "_bw", size, eps): measure(op + "_bw", size, eps) for eps in (1, 2)})
+    say(f"between two hosts, over a veth pair: {len(p)} measurements a turn")
+    return repeat(p, reps, lambda: line(cores), far_from(near))
+
+
+def ratio(a, b):
+    return None if not a or not b else a / b
+
+
+def latency_table(v, bare):
+    rows = [[size_name(s), cell(middle(v, (bare, s, 1)))] + [cell(middle(v, (op, s, 1))) for op in OPS]
+            + [cell(ratio(middle(v, ("send", s, 1)), middle(v, (bare, s, 1))), 2)] for s in LATENCY]
+    return table(["bytes", f"bare {bare}, us"] + [f"{op}, us" for op in OPS] + [f"send / bare {bare}"], rows)
+
+
+def bandwidth_table(v, bare):
+    def row(s):
+        best = middle(v, (bare, s, 1))
+        return [size_name(s), cell(best)] + [cell(middle(v, (op + "_bw", s, eps))) for op in OPS for eps in (1, 2)] \
+            + [cell(ratio(middle(v, ("write_bw", s, 1)), best), 2)]
+    head = ["bytes", f"bare {bare}, MB/s"] + [f"{op}, {eps} EP" for op in OPS for eps in (1, 2)] \
+        + [f"write / bare {bare}"]
+    return table(head, [row(s) for s in BANDWIDTH])
+
+
+def targets(v, w):
+    """What issue and paper ask for, and what was measured."""
+    rows = []
+
+    def add(what, value, limit, at_most):
+        good = value is not None and (value <= limit if at_most else value >= limit)
+        rows.append([what, ("at most " if at_most else "at least ") + str(limit), cell(value, 2),
+                     "reached" if good else "not reached"])
+    add("one host: 8 B send, to a cache line's half round trip",
+        ratio(middle(v, ("send", 8, 1)), middle(v, ("line", 8, 1))), 3, True)
+    for s in BANDWIDTH:
+        if s >= 65536:
+            add(f"one host: write of {size_name(s)}, to a process_vm_writev loop",
+                ratio(middle(v, ("write_bw", s, 1)), middle(v, ("vm_write_bw", s, 1))), 0.9, False)
+    if w:
+        add("two hosts: 8 B send, to bare TCP", ratio(middle(w, ("send", 8, 1)), middle(w, ("tcp", 8, 1))), 1.15,
+            True)
+        for s in BANDWIDTH:
+            if s >= 65536:
+                add(f"two hosts: write of {size_name(s)}, to bare TCP",
+                    ratio(middle(w, ("write_bw", s, 1)), middle(w, ("tcp_bw", s, 1))), 0.95, False)
+    return table(["what", "target", "measured", ""], rows)
+
+
+def text_of(v, w, cores, near, reps):
+    text = f"""# The software provider by itself
+
+`benchmarks/run provider`: cores {cores[0]} and {cores[1]} (a cache line takes {near:.3f} us one way), medians of
+{reps} turns in which all measurements alternate. Latencies are half a round trip, a read's is all of it;
+bandwidths with 16 transfers under way on each endpoint. Every number is in provider.json.
+
+## Targets
+
+{targets(v, w)}
+## Between two processes of one host
+
+Bare: a cache line that goes back and forth takes {cell(middle(v, ("line", 8, 1)))} us one way.
+
+{table(["bytes"] + [f"{op}, us" for op in OPS],
+       [[size_name(s)] + [cell(middle(v, (op, s, 1))) for op in OPS] for s in LATENCY])}
+{bandwidth_table(v, "vm_write_bw")}"""
+    if w:
+        text += f"""
+## Between two hosts (network namespaces, a veth pair)
+
+{latency_table(w, "tcp")}
+{bandwidth_table(w, "tcp_bw")}"""
+    return text
+
+
+def run(reps):
+    if not DAT_PERF.exists():
+        die("build/ours/benchmarks/dat_perf is missing: ./check unit builds it")
+    cores, near = near_cores()
+    say(f"cores {cores[0]} and {cores[1]}: a cache line takes {near:.3f} us one way")
+    with tempfile.TemporaryDirectory() as folder:
+        conf = pathlib.Path(folder) / "dat.conf"
+        v = local(cores, dat_conf(conf, {"soft0": "addr=127.0.0.1"}), reps, near)
+        w = {}
+        try:
+            with Hosts() as hosts:
+                w = remote(cores, dat_conf(conf, {"soft0": "if=p0"}), reps, near, hosts)
+        except subprocess.CalledProcessError as why:
+            say("between hosts: left out, no network namespaces here:", str(why))
+    values = {("host",) + k: x for k, x in v.items()}
+    values.update({("hosts",) + k: x for k, x in w.items()})
+    save("provider", "latencies in us, bandwidths in MB/s (10^6); key: where, test, bytes, endpoints", values,
+         text_of(v, w, cores, near, reps))
+    curves = {op: [middle(v, (op + "_bw", s, 1)) for s in BANDWIDTH] for op in OPS}
+    curves["process_vm_writev"] = [middle(v, ("vm_write_bw", s, 1)) for s in BANDWIDTH]
+    if w:
+        curves["hosts: write"] = [middle(w, ("write_bw", s, 1)) for s in BANDWIDTH]
+        curves["hosts: bare TCP"] = [middle(w, ("tcp_bw", s, 1)) for s in BANDWIDTH]
+    plot("provider", "The software provider, one endpoint", "MB/s", BANDWIDTH, curves)
