@@ -23,28 +23,28 @@ struct step {
     const char *why;             /* the event in words */
 };
 
-static const struct mdapl_cfg *cfg_of(const struct mdapl_dpeer *peer)
+static const struct mdapl_cfg *cfg_of(const struct mdapl_stream *st)
 {
-    return mdapl_ctx_cfg(peer->d->ctx);
+    return mdapl_ctx_cfg(st->peer->d->ctx);
 }
 
-static struct mdapl_log *log_of(const struct mdapl_dpeer *peer)
+static struct mdapl_log *log_of(const struct mdapl_stream *st)
 {
-    return mdapl_ctx_log(peer->d->ctx);
+    return mdapl_ctx_log(st->peer->d->ctx);
 }
 
-static void run(struct mdapl_dpeer *peer, enum mdapl_cm_event event, const struct step *s);
+static void run(struct mdapl_stream *st, enum mdapl_cm_event event, const struct step *s);
 
 /* -- the hello -------------------------------------------------------------------------------- */
 
-static void put_hello(const struct mdapl_dpeer *peer, uint8_t flags,
+static void put_hello(const struct mdapl_stream *st, uint8_t flags,
                       uint8_t out[MDAPL_HELLO_BYTES])
 {
-    const struct mdapl_job *job = mdapl_ctx_job(peer->d->ctx);
+    const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
     struct mdapl_hello h = {
-        .flags = flags, .job = job->id, .src = (uint32_t)job->rank,
-        .dst = (uint32_t)peer->base.rank, .epoch = peer->cm.epoch,
-        .incarnation = peer->d->incarnation, .rx_next = peer->rx_next,
+        .flags = flags, .stream = (uint8_t)st->index, .job = job->id, .src = (uint32_t)job->rank,
+        .dst = (uint32_t)st->peer->base.rank, .epoch = st->cm.epoch,
+        .incarnation = st->peer->d->incarnation, .rx_next = st->peer->rx_next,
     };
 
     mdapl_hello_put(&h, job->key, out);
@@ -61,49 +61,49 @@ static enum mdapl_hello_verdict get_hello(const struct mdapl_dapl *d, const void
 
 /* -- actions ---------------------------------------------------------------------------------- */
 
-static void drop_ep(struct mdapl_dpeer *peer)
+static void drop_ep(struct mdapl_stream *st)
 {
-    if (!peer->cm.ep)
+    if (!st->cm.ep)
         return;
-    mdapl_ep_close(peer->cm.ep);
-    peer->cm.ep = NULL;
-    peer->d->n_closing++;
+    mdapl_ep_close(st->cm.ep);
+    st->cm.ep = NULL;
+    st->peer->d->n_closing++;
 }
 
 /* A fresh EP with its receives posted, as the windows of both ends assume. */
-static int fresh_ep(struct mdapl_dpeer *peer)
+static int fresh_ep(struct mdapl_stream *st)
 {
-    struct mdapl_dapl *d = peer->d;
+    struct mdapl_dapl *d = st->peer->d;
     int rc;
 
-    drop_ep(peer);
-    rc = mdapl_ep_create(d->ia, peer, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests,
-                         &peer->cm.ep);
+    drop_ep(st);
+    rc = mdapl_ep_create(st->ia, st, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests,
+                         &st->cm.ep);
     if (rc)
         return rc;
-    peer->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
-    peer->txwin = (struct mdapl_txwin){ .sent = 0, .limit = d->sr_window };
-    rc = mdapl_sr_arm(peer, peer->cm.ep);
+    st->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
+    st->txwin = (struct mdapl_txwin){ .sent = 0, .limit = d->sr_window };
+    rc = mdapl_sr_arm(st, st->cm.ep);
     if (rc)
         mdapl_err_set(mdapl_ctx_err(d->ctx), rc, "IA %s has no memory for the receives of one "
                       "more endpoint. Make MPIR_CVAR_DAPL_SR_WINDOW or _VBUF_SIZE smaller, or "
-                      "raise the memory lock limit (ulimit -l)", d->ia->name);
+                      "raise the memory lock limit (ulimit -l)", st->ia->name);
     return rc;
 }
 
-static void do_call(struct mdapl_dpeer *peer, const struct step *s)
+static void do_call(struct mdapl_stream *st, const struct step *s)
 {
     uint8_t hello[MDAPL_HELLO_BYTES];
-    int rc = fresh_ep(peer);
+    int rc = fresh_ep(st);
 
     (void)s;
-    peer->cm.tries++;
-    put_hello(peer, 0, hello);
+    st->cm.tries++;
+    put_hello(st, 0, hello);
     if (!rc)
-        rc = mdapl_ep_connect(peer->cm.ep, peer->cm.addr, peer->cm.addr_len, peer->cm.qual,
-                              MDAPL_MS(cfg_of(peer)->connect_timeout_ms), hello, sizeof(hello));
+        rc = mdapl_ep_connect(st->cm.ep, st->cm.addr, st->cm.addr_len, st->cm.qual,
+                              MDAPL_MS(cfg_of(st)->connect_timeout_ms), hello, sizeof(hello));
     if (rc)
-        run(peer, MDAPL_CM_REFUSED, &(struct step){ .why = "the call was refused locally" });
+        run(st, MDAPL_CM_REFUSED, &(struct step){ .why = "the call was refused locally" });
 }
 
 static void refuse(DAT_CR_HANDLE cr)
@@ -111,83 +111,85 @@ static void refuse(DAT_CR_HANDLE cr)
     dat_cr_reject(cr, 0, NULL);
 }
 
-static void do_answer(struct mdapl_dpeer *peer, const struct step *s)
+static void do_answer(struct mdapl_stream *st, const struct step *s)
 {
     uint8_t hello[MDAPL_HELLO_BYTES];
-    int rc = fresh_ep(peer);
+    int rc = fresh_ep(st);
 
-    put_hello(peer, MDAPL_HELLO_ANSWER, hello);
+    put_hello(st, MDAPL_HELLO_ANSWER, hello);
     if (rc)
         refuse(s->cr);
     else
-        rc = mdapl_ep_accept(peer->cm.ep, s->cr, hello, sizeof(hello));
+        rc = mdapl_ep_accept(st->cm.ep, s->cr, hello, sizeof(hello));
     if (rc)
-        run(peer, MDAPL_CM_REFUSED, &(struct step){ .why = "the answer was refused locally" });
+        run(st, MDAPL_CM_REFUSED, &(struct step){ .why = "the answer was refused locally" });
 }
 
-static void do_refuse(struct mdapl_dpeer *peer, const struct step *s)
+static void do_refuse(struct mdapl_stream *st, const struct step *s)
 {
-    (void)peer;
+    (void)st;
     refuse(s->cr);
 }
 
-static void do_up(struct mdapl_dpeer *peer, const struct step *s)
+static void do_up(struct mdapl_stream *st, const struct step *s)
 {
     (void)s;
-    peer->cm.ep->up = true;
-    mdapl_ctx_stats(peer->d->ctx)->connects++;
-    mdapl_log(log_of(peer), MDAPL_CONN, "connected to rank %d on %s (qualifier %llu), try %u",
-              peer->base.rank, peer->cm.host, (unsigned long long)peer->cm.qual, peer->cm.tries);
-    mdapl_dpeer_wake(peer);
+    st->cm.ep->up = true;
+    mdapl_ctx_stats(st->peer->d->ctx)->connects++;
+    mdapl_log(log_of(st), MDAPL_CONN,
+              "connected to rank %d on %s, stream %d on IA %s (qualifier %llu), try %u",
+              st->peer->base.rank, st->peer->host, st->index, st->ia->name,
+              (unsigned long long)st->cm.qual, st->cm.tries);
+    mdapl_dpeer_wake(st->peer);
 }
 
-static void do_pause(struct mdapl_dpeer *peer, const struct step *s)
+static void do_pause(struct mdapl_stream *st, const struct step *s)
 {
-    struct mdapl_dapl *d = peer->d;
-    uint32_t doublings = peer->cm.tries < PAUSE_DOUBLINGS ? peer->cm.tries : PAUSE_DOUBLINGS;
-    uint64_t pause = MDAPL_MS(cfg_of(peer)->connect_retry_ms) << doublings >> 1;
+    struct mdapl_dapl *d = st->peer->d;
+    uint32_t doublings = st->cm.tries < PAUSE_DOUBLINGS ? st->cm.tries : PAUSE_DOUBLINGS;
+    uint64_t pause = MDAPL_MS(cfg_of(st)->connect_retry_ms) << doublings >> 1;
     uint64_t now = mdapl_ctx_now(d->ctx);
 
     /* Without jitter all callers of a busy rank would come back together. */
-    pause += (peer->d->incarnation ^ (uint64_t)peer->base.rank * 2654435761u) % (pause / 2 + 1);
-    drop_ep(peer);
-    peer->cm.last = s->why;
+    pause += (d->incarnation ^ (uint64_t)st->peer->base.rank * 2654435761u) % (pause / 2 + 1);
+    drop_ep(st);
+    st->cm.last = s->why;
     mdapl_ctx_stats(d->ctx)->connect_retries++;
-    mdapl_log(log_of(peer), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
-              peer->base.rank, peer->cm.host, s->why, (unsigned long long)(pause / 1000000));
-    if (now - peer->cm.since >= MDAPL_MS(cfg_of(peer)->connect_timeout_ms))
-        run(peer, MDAPL_CM_GIVE_UP, s);
+    mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
+              st->peer->base.rank, st->peer->host, s->why, (unsigned long long)(pause / 1000000));
+    if (now - st->cm.since >= MDAPL_MS(cfg_of(st)->connect_timeout_ms))
+        run(st, MDAPL_CM_GIVE_UP, s);
     else
-        mdapl_timer_set(&d->timers, &peer->cm.retry, now + pause);
+        mdapl_timer_set(&d->timers, &st->cm.retry, now + pause);
 }
 
-static void do_fail(struct mdapl_dpeer *peer, const struct step *s)
+static void do_fail(struct mdapl_stream *st, const struct step *s)
 {
-    bool was_up = peer->cm.ep && peer->cm.ep->up;
+    bool was_up = st->cm.ep && st->cm.ep->up;
 
-    drop_ep(peer);
+    drop_ep(st);
     if (was_up)
-        mdapl_dpeer_fail(peer, -ECONNRESET,
+        mdapl_dpeer_fail(st->peer, -ECONNRESET,
                          "lost the connection to rank %d on %s over IA %s: %s, %llu frames not "
                          "acknowledged. Check that the process and its host are alive",
-                         peer->base.rank, peer->cm.host, peer->d->ia->name, s->why,
-                         (unsigned long long)peer->n_retained);
+                         st->peer->base.rank, st->peer->host, st->ia->name, s->why,
+                         (unsigned long long)st->peer->n_retained);
     else
-        mdapl_dpeer_fail(peer, -EHOSTUNREACH,
+        mdapl_dpeer_fail(st->peer, -EHOSTUNREACH,
                          "rank %d on %s could not be connected over IA %s within %lld ms: %s, %u "
                          "tries. Check that the host is alive and that this IA reaches it, or "
                          "raise MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS",
-                         peer->base.rank, peer->cm.host, peer->d->ia->name,
-                         (long long)cfg_of(peer)->connect_timeout_ms, s->why, peer->cm.tries);
+                         st->peer->base.rank, st->peer->host, st->ia->name,
+                         (long long)cfg_of(st)->connect_timeout_ms, s->why, st->cm.tries);
 }
 
-static void do_close(struct mdapl_dpeer *peer, const struct step *s)
+static void do_close(struct mdapl_stream *st, const struct step *s)
 {
     (void)s;
-    drop_ep(peer);
+    drop_ep(st);
 }
 
-static void (*const act[])(struct mdapl_dpeer *, const struct step *) = {
+static void (*const act[])(struct mdapl_stream *, const struct step *) = {
     [MDAPL_CM_NOTHING] = NULL,
     [MDAPL_CM_DO_CALL] = do_call,
     [MDAPL_CM_DO_ANSWER] = do_answer,
@@ -205,31 +207,34 @@ static bool connecting(enum mdapl_cm_state s)
     return s == MDAPL_CM_CALLING || s == MDAPL_CM_PAUSING || s == MDAPL_CM_ANSWERING;
 }
 
-static void enter(struct mdapl_dpeer *peer, enum mdapl_cm_state next)
+static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
 {
+    struct mdapl_dpeer *peer = st->peer;
     struct mdapl_dapl *d = peer->d;
-    enum mdapl_cm_state was = peer->cm.state;
+    enum mdapl_cm_state was = st->cm.state;
+    bool whole = peer->n_up == peer->n_streams;
 
     d->n_connecting += connecting(next) - connecting(was);
-    d->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
+    peer->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
+    d->n_whole += (peer->n_up == peer->n_streams) - whole;
     if (next != MDAPL_CM_PAUSING)
-        mdapl_timer_stop(&peer->cm.retry);
+        mdapl_timer_stop(&st->cm.retry);
     if (!connecting(was) && connecting(next))
-        peer->cm.since = mdapl_ctx_now(d->ctx);
-    peer->cm.state = next;
+        st->cm.since = mdapl_ctx_now(d->ctx);
+    st->cm.state = next;
 }
 
-static void run(struct mdapl_dpeer *peer, enum mdapl_cm_event event, const struct step *s)
+static void run(struct mdapl_stream *st, enum mdapl_cm_event event, const struct step *s)
 {
-    struct mdapl_cm_move move = mdapl_cm_step(peer->cm.state, event);
+    struct mdapl_cm_move move = mdapl_cm_step(st->cm.state, event);
 
-    if (move.next != peer->cm.state)
-        mdapl_log(log_of(peer), MDAPL_CONN, "rank %d: %s, %s -> %s", peer->base.rank,
-                  mdapl_cm_event_name(event), mdapl_cm_state_name(peer->cm.state),
+    if (move.next != st->cm.state)
+        mdapl_log(log_of(st), MDAPL_CONN, "rank %d: %s, %s -> %s", st->peer->base.rank,
+                  mdapl_cm_event_name(event), mdapl_cm_state_name(st->cm.state),
                   mdapl_cm_state_name(move.next));
-    enter(peer, move.next);
+    enter(st, move.next);
     if (act[move.action])
-        act[move.action](peer, s);
+        act[move.action](st, s);
 }
 
 /* -- requests that arrive --------------------------------------------------------------------- */
@@ -238,8 +243,8 @@ static void refuse_stranger(struct mdapl_dapl *d, DAT_CR_HANDLE cr, const char *
 {
     mdapl_ctx_stats(d->ctx)->cr_refused++;
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO,
-              "IA %s: refused a connection request that %s; nothing needs to be done unless it "
-              "comes again and again", d->ia->name, why);
+              "refused a connection request that %s; nothing needs to be done unless it comes "
+              "again and again", why);
     refuse(cr);
 }
 
@@ -265,7 +270,11 @@ static void on_cr(void *arg, DAT_CR_HANDLE cr)
         refuse_stranger(d, cr, "comes from a rank that another channel reaches");
         return;
     }
-    run(mdapl_dpeer_of(base),
+    if (h.stream >= mdapl_dpeer_of(base)->n_streams) {
+        refuse_stranger(d, cr, "is for a stream that we do not have");
+        return;
+    }
+    run(&mdapl_dpeer_of(base)->stream[h.stream],
         (int)h.src < mdapl_ctx_job(d->ctx)->rank ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
         &(struct step){ .cr = cr });
 }
@@ -288,21 +297,21 @@ static const struct {
 };
 
 /* The caller checks who has answered. */
-static bool answer_is_good(struct mdapl_dpeer *peer, const void *priv, size_t len)
+static bool answer_is_good(struct mdapl_stream *st, const void *priv, size_t len)
 {
     struct mdapl_hello h;
 
-    return get_hello(peer->d, priv, len, &h) == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER
-           && (int)h.src == peer->base.rank;
+    return get_hello(st->peer->d, priv, len, &h) == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER
+           && (int)h.src == st->peer->base.rank && h.stream == st->index;
 }
 
 static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
                     size_t len)
 {
     struct mdapl_dapl *d = arg;
-    struct mdapl_dpeer *peer = ep->owner;
+    struct mdapl_stream *st = ep->owner;
 
-    if (!peer || d->closing)
+    if (!st || d->closing)
         return;
     for (size_t i = 0; i < sizeof(conn_event) / sizeof(conn_event[0]); i++) {
         struct step s = { .why = conn_event[i].why };
@@ -310,12 +319,12 @@ static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, con
 
         if (conn_event[i].number != number)
             continue;
-        if (event == MDAPL_CM_ESTABLISHED && peer->cm.state == MDAPL_CM_CALLING
-            && !answer_is_good(peer, priv, len)) {
+        if (event == MDAPL_CM_ESTABLISHED && st->cm.state == MDAPL_CM_CALLING
+            && !answer_is_good(st, priv, len)) {
             event = MDAPL_CM_REFUSED;
             s.why = "somebody else answers there";
         }
-        run(peer, event, &s);
+        run(st, event, &s);
         return;
     }
 }
@@ -338,14 +347,14 @@ static const char *async_text(DAT_EVENT_NUMBER number)
     }
 }
 
-static void on_async(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number)
+static void on_async(void *arg, struct mdapl_ia *ia, struct mdapl_ep *ep, DAT_EVENT_NUMBER number)
 {
     struct mdapl_dapl *d = arg;
     const char *text = async_text(number);
 
     if (!text || d->closing)
         return;
-    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", d->ia->name, text);
+    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", ia->name, text);
     if (ep && ep->owner)
         mdapl_cm_lost(ep->owner, text);
 }
@@ -361,28 +370,33 @@ static void retry_fired(struct mdapl_timer *t)
 {
     struct mdapl_cm *cm = MDAPL_OF(t, struct mdapl_cm, retry);
 
-    run(MDAPL_OF(cm, struct mdapl_dpeer, cm), MDAPL_CM_RETRY, &(struct step){ .why = "retry" });
+    run(MDAPL_OF(cm, struct mdapl_stream, cm), MDAPL_CM_RETRY, &(struct step){ .why = "retry" });
 }
 
-void mdapl_cm_init(struct mdapl_dpeer *peer)
+void mdapl_cm_init(struct mdapl_stream *st)
 {
-    peer->cm.epoch = 1;
-    peer->cm.last = "not tried yet";
-    mdapl_timer_init(&peer->cm.retry, retry_fired);
+    st->cm.epoch = 1;
+    st->cm.last = "not tried yet";
+    mdapl_timer_init(&st->cm.retry, retry_fired);
 }
 
 void mdapl_cm_want(struct mdapl_dpeer *peer)
 {
-    if (peer->cm.state == MDAPL_CM_IDLE)
-        run(peer, MDAPL_CM_WANT, &(struct step){ .why = "wanted" });
+    if (peer->wanted)
+        return;
+    peer->wanted = true;
+    for (int i = 0; i < peer->n_streams; i++)
+        if (peer->stream[i].cm.state == MDAPL_CM_IDLE)
+            run(&peer->stream[i], MDAPL_CM_WANT, &(struct step){ .why = "wanted" });
 }
 
-void mdapl_cm_lost(struct mdapl_dpeer *peer, const char *why)
+void mdapl_cm_lost(struct mdapl_stream *st, const char *why)
 {
-    run(peer, MDAPL_CM_LOST, &(struct step){ .why = why });
+    run(st, MDAPL_CM_LOST, &(struct step){ .why = why });
 }
 
 void mdapl_cm_close(struct mdapl_dpeer *peer)
 {
-    run(peer, MDAPL_CM_CLOSE, &(struct step){ .why = "closed" });
+    for (int i = 0; i < peer->n_streams; i++)
+        run(&peer->stream[i], MDAPL_CM_CLOSE, &(struct step){ .why = "closed" });
 }

@@ -14,12 +14,14 @@ struct mdapl_dpeer;
 
 /* The hooks that the adapter calls. */
 struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d);
-void mdapl_cm_init(struct mdapl_dpeer *peer);
-/* This peer is wanted: call it unless that has been done. */
+struct mdapl_stream;
+
+void mdapl_cm_init(struct mdapl_stream *st);
+/* This peer is wanted, with all its streams: call it unless that has been done. */
 void mdapl_cm_want(struct mdapl_dpeer *peer);
-/* Its connection has failed (a transfer said so). */
-void mdapl_cm_lost(struct mdapl_dpeer *peer, const char *why);
-/* Gives the connection up, without a word to the owner. */
+/* The connection has failed (a transfer said so). */
+void mdapl_cm_lost(struct mdapl_stream *st, const char *why);
+/* Gives its connections up, without a word to the owner. */
 void mdapl_cm_close(struct mdapl_dpeer *peer);
 
 #endif

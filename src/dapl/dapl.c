@@ -18,12 +18,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 enum {
     LOOK_AT_CLOCK = 32,          /* rounds of progress between two looks at the time */
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
     CONNECTING_US = 100,         /* longest sleep while connections are being made */
+    OTHER_RAILS_US = 100,        /* longest sleep with more than one adapter */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -33,29 +35,77 @@ static uint32_t least32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The knobs, as far as the provider goes along. */
+/* The smallest limits of all rails. */
+static struct mdapl_ia_limits common_limits(const struct mdapl_dapl *d)
+{
+    struct mdapl_ia_limits min = d->rails.ia[0]->max;
+
+    for (int i = 1; i < d->rails.n; i++) {
+        const struct mdapl_ia_limits *max = &d->rails.ia[i]->max;
+
+        min.dtos = least32(min.dtos, max->dtos);
+        min.reads = least32(min.reads, max->reads);
+        min.priv = least32(min.priv, max->priv);
+        min.message = max->message < min.message ? max->message : min.message;
+    }
+    return min;
+}
+
+/* The knobs, as far as the providers go along. */
 static int fit_limits(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    const struct mdapl_ia_limits *max = &d->ia->max;
-    uint32_t room = max->dtos > MDAPL_SR_RESERVE ? max->dtos - MDAPL_SR_RESERVE : 0;
+    const struct mdapl_ia_limits max = common_limits(d);
+    uint32_t room = max.dtos > MDAPL_SR_RESERVE ? max.dtos - MDAPL_SR_RESERVE : 0;
+    const char *name = d->rails.ia[0]->name;
 
     d->sr_window = least32((uint32_t)cfg->sr_window, room);
-    d->ep_requests = least32((uint32_t)cfg->ep_requests, max->dtos);
-    d->frame_room = (size_t)(max->message < (uint64_t)cfg->vbuf_size ? max->message
-                                                                     : (uint64_t)cfg->vbuf_size);
-    if (max->priv < MDAPL_HELLO_BYTES)
+    d->ep_requests = least32((uint32_t)cfg->ep_requests, max.dtos);
+    d->streams_per_rail = (int)cfg->streams;
+    d->can_read = max.reads > 0;
+    d->frame_room = (size_t)(max.message < (uint64_t)cfg->vbuf_size ? max.message
+                                                                    : (uint64_t)cfg->vbuf_size);
+    if (max.priv < MDAPL_HELLO_BYTES)
         return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
                              "IA %s carries only %u bytes of private data with a connection "
-                             "request; %d are needed. Use another IA", d->ia->name, max->priv,
+                             "request; %d are needed. Use another IA", name, max.priv,
                              MDAPL_HELLO_BYTES);
     if (d->sr_window < 2 || d->ep_requests < 4 || d->frame_room < 512)
         return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
                              "IA %s is too small: it allows %u transfers per endpoint and messages "
-                             "of %llu bytes; 6 and 512 are needed. Use another IA", d->ia->name,
-                             max->dtos, (unsigned long long)max->message);
+                             "of %llu bytes; 6 and 512 are needed. Use another IA", name, max.dtos,
+                             (unsigned long long)max.message);
     d->frame_room -= MDAPL_FRAME_HDR_BYTES;
     return 0;
+}
+
+/* Opens the adapters that the knob lists, or the first that opens. */
+static int open_rails(struct mdapl_dapl *d)
+{
+    struct mdapl_ia_hooks hooks = mdapl_cm_hooks(d);
+    char names[sizeof(mdapl_ctx_cfg(d->ctx)->ia)], *save = NULL;
+    const char *name;
+    int rc = 0;
+
+    snprintf(names, sizeof(names), "%s", mdapl_ctx_cfg(d->ctx)->ia);
+    name = strtok_r(names, ",", &save);
+    for (name = name ? name : ""; name && !rc; name = strtok_r(NULL, ",", &save)) {
+        if (d->rails.n == MDAPL_MAX_RAILS)
+            return mdapl_err_set(mdapl_ctx_err(d->ctx), -EINVAL, "MPIR_CVAR_DAPL_IA names more "
+                                 "than %d adapters. Name fewer", MDAPL_MAX_RAILS);
+        rc = mdapl_ia_open(d->ctx, name, &hooks, &d->rails.ia[d->rails.n]);
+        if (!rc) {
+            d->rails.ia[d->rails.n]->rail = d->rails.n;
+            d->rails.n++;
+        }
+    }
+    return rc;
+}
+
+static void close_rails(struct mdapl_dapl *d)
+{
+    for (int i = 0; i < d->rails.n; i++)
+        mdapl_ia_close(d->rails.ia[i]);
 }
 
 static void close_channel(void *state);
@@ -64,7 +114,7 @@ static int make_room(struct mdapl_dapl *d)
 {
     int rc = fit_limits(d);
 
-    mdapl_vbufs_init(&d->vbufs, d->ia, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    mdapl_vbufs_init(&d->vbufs, &d->rails, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
     mdapl_rx_pools_init(d);
     mdapl_rndv_init(d);
@@ -80,15 +130,14 @@ static int make_room(struct mdapl_dapl *d)
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
     struct mdapl_dapl *d = calloc(1, sizeof(*d));
-    struct mdapl_ia_hooks hooks;
     int rc;
 
     if (!d)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
-    hooks = mdapl_cm_hooks(d);
-    rc = mdapl_ia_open(ctx, &hooks, &d->ia);
+    rc = open_rails(d);
     if (rc) {
+        close_rails(d);
         free(d);
         return rc;
     }
@@ -155,13 +204,32 @@ static void wake_owing(struct mdapl_dapl *d)
     }
 }
 
+/* Frees what is closed and flushed; how many are left. */
+static uint32_t reap(struct mdapl_dapl *d)
+{
+    uint32_t left = 0;
+
+    for (int i = 0; i < d->rails.n; i++)
+        left += mdapl_ep_reap(d->rails.ia[i]);
+    return left;
+}
+
+static int poll(struct mdapl_dapl *d, bool all)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->rails.n; i++)
+        n += mdapl_evd_poll(d->rails.ia[i], all);
+    return n;
+}
+
 /* What needs the time of day, or is looked at only now and then. */
 static int seldom(struct mdapl_dapl *d)
 {
     d->now = mdapl_ctx_now(d->ctx);
     wake_owing(d);
     if (d->n_closing > 0)
-        d->n_closing = (int)mdapl_ep_reap(d->ia);
+        d->n_closing = (int)reap(d);
     return mdapl_timers_run(&d->timers, d->now);
 }
 
@@ -169,7 +237,7 @@ static int progress(void *state)
 {
     struct mdapl_dapl *d = state;
     bool busy = d->n_connecting > 0 || d->draining;
-    int n = mdapl_evd_poll(d->ia, busy);
+    int n = poll(d, busy);
 
     if (busy || ++d->rounds % LOOK_AT_CLOCK == 0)
         n += seldom(d);
@@ -188,7 +256,10 @@ static void wait(void *state, uint64_t ns)
         ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
-    mdapl_evd_wait(d->ia, ns < next - now ? ns : next - now);
+    /* Only the first rail's queue ends a sleep. */
+    if (d->rails.n > 1 && ns > MDAPL_US(OTHER_RAILS_US))
+        ns = MDAPL_US(OTHER_RAILS_US);
+    mdapl_evd_wait(d->rails.ia[0], ns < next - now ? ns : next - now);
 }
 
 static size_t drain(void *state)
@@ -220,9 +291,9 @@ static void flush_closing(struct mdapl_dapl *d)
 {
     uint64_t until = mdapl_ctx_now(d->ctx) + MDAPL_MS(CLOSE_MS);
 
-    while (mdapl_ep_reap(d->ia) > 0 && mdapl_ctx_now(d->ctx) < until)
-        if (mdapl_evd_poll(d->ia, true) == 0)
-            mdapl_evd_wait(d->ia, MDAPL_US(CONNECTING_US));
+    while (reap(d) > 0 && mdapl_ctx_now(d->ctx) < until)
+        if (poll(d, true) == 0)
+            mdapl_evd_wait(d->rails.ia[0], MDAPL_US(CONNECTING_US));
 }
 
 static void close_channel(void *state)
@@ -239,7 +310,7 @@ static void close_channel(void *state)
         if (d->peers[i])
             mdapl_dpeer_free(d->peers[i]);
     mdapl_vbufs_fini(&d->vbufs);
-    mdapl_ia_close(d->ia);
+    close_rails(d);
     mdapl_rndv_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_rx_pools_fini(d);
@@ -251,10 +322,15 @@ static void describe(void *state, char *buf, size_t len)
 {
     static const char *const rndv[] = { "rget", "copy" };
     struct mdapl_dapl *d = state;
+    size_t n = (size_t)snprintf(buf, len, "channel dapl: IA ");
 
-    snprintf(buf, len, "channel dapl: IA %s, lane sr (%u frames of %zu bytes), rendezvous %s",
-             d->ia->name, d->sr_window, d->frame_room + MDAPL_FRAME_HDR_BYTES,
-             rndv[d->ia->max.reads ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
+    for (int i = 0; i < d->rails.n && n < len; i++)
+        n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", d->rails.ia[i]->name);
+    if (n < len)
+        snprintf(buf + n, len - n, ", %d stream%s each, lane sr (%u frames of %zu bytes), "
+                 "rendezvous %s", d->streams_per_rail, d->streams_per_rail > 1 ? "s" : "",
+                 d->sr_window, d->frame_room + MDAPL_FRAME_HDR_BYTES,
+                 rndv[d->can_read ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */

@@ -130,20 +130,21 @@ int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, siz
                ? 0 : -EIO;
 }
 
-static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, bool recv)
+static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum mdapl_dto_kind kind)
 {
     DAT_DTO_COOKIE c = { .as_64 = 0 };
 
     dto->ep = ep;
-    dto->recv = recv;
+    dto->kind = kind;
+    dto->bytes = 0;
     c.as_ptr = dto;
     return c;
 }
 
 int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
 {
-    if (dat_ep_post_send(ep->handle, 1, seg, cookie(ep, dto, false), DAT_COMPLETION_DEFAULT_FLAG)
-        != DAT_SUCCESS)
+    if (dat_ep_post_send(ep->handle, 1, seg, cookie(ep, dto, MDAPL_DTO_SEND),
+                         DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
         return -EIO;
     ep->req_posted++;
     return 0;
@@ -151,8 +152,8 @@ int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 
 int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
 {
-    if (dat_ep_post_recv(ep->handle, 1, seg, cookie(ep, dto, true), DAT_COMPLETION_DEFAULT_FLAG)
-        != DAT_SUCCESS)
+    if (dat_ep_post_recv(ep->handle, 1, seg, cookie(ep, dto, MDAPL_DTO_RECV),
+                         DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
         return -EIO;
     ep->recv_posted++;
     return 0;
@@ -161,17 +162,24 @@ int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
                        struct mdapl_dto *dto)
 {
-    if (dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, false), from,
+    if (dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, MDAPL_DTO_READ), from,
                               DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
         return -EIO;
+    dto->bytes = to->segment_length;
+    ep->bytes += dto->bytes;
     ep->req_posted++;
+    ep->reads++;
     return 0;
 }
 
-void mdapl_ep_completed(struct mdapl_ep *ep, bool recv)
+void mdapl_ep_completed(struct mdapl_dto *dto)
 {
-    if (recv)
+    struct mdapl_ep *ep = dto->ep;
+
+    if (dto->kind == MDAPL_DTO_RECV)
         ep->recv_posted--;
     else
         ep->req_posted--;
+    ep->reads -= dto->kind == MDAPL_DTO_READ;
+    ep->bytes -= dto->bytes;
 }

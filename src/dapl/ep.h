@@ -17,10 +17,11 @@ struct mdapl_ep {
     struct mdapl_list link;  /* on its adapter */
     struct mdapl_ia *ia;
     DAT_EP_HANDLE handle;
-    void *owner;             /* the peer; NULL once nobody wants this EP any more */
+    void *owner;             /* the stream; NULL once nobody wants this EP any more */
     uint32_t recv_posted, req_posted;   /* completions owed to us */
     uint32_t recv_max, req_max;
     uint32_t reads, reads_max;          /* RDMA reads under way */
+    uint64_t bytes;                     /* of RDMA under way */
     bool up;                 /* ESTABLISHED has been seen: may post requests */
     bool closing;
 };
@@ -51,6 +52,6 @@ int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
                        struct mdapl_dto *dto);
 /* A completion has been taken (evd.c). */
-void mdapl_ep_completed(struct mdapl_ep *ep, bool recv);
+void mdapl_ep_completed(struct mdapl_dto *dto);
 
 #endif

@@ -16,7 +16,7 @@ static void handle_dto(struct mdapl_ia *ia, const DAT_DTO_COMPLETION_EVENT_DATA 
     struct mdapl_dto *dto = d->user_cookie.as_ptr;
 
     mdapl_ctx_stats(ia->ctx)->dtos++;
-    mdapl_ep_completed(dto->ep, dto->recv);
+    mdapl_ep_completed(dto);
     dto->done(dto, d->status, (size_t)d->transfered_length);
 }
 
@@ -52,7 +52,7 @@ static void handle_async(struct mdapl_ia *ia, const DAT_EVENT *e)
 {
     DAT_HANDLE h = e->event_data.asynch_error_event_data.dat_handle;
 
-    ia->hooks.async(ia->hooks.arg, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
+    ia->hooks.async(ia->hooks.arg, ia, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
 }
 
 static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,

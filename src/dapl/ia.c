@@ -198,10 +198,9 @@ static int make_objects(struct mdapl_ia *ia)
     return rc ? rc : psp_create(ia);
 }
 
-int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_ia_hooks *hooks,
+int mdapl_ia_open(struct mdapl_ctx *ctx, const char *name, const struct mdapl_ia_hooks *hooks,
                   struct mdapl_ia **ia_p)
 {
-    const char *name = mdapl_ctx_cfg(ctx)->ia;
     struct mdapl_ia *ia = calloc(1, sizeof(*ia));
     int rc;
 

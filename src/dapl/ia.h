@@ -14,7 +14,10 @@
 #include <stdint.h>
 
 struct mdapl_ep;
+struct mdapl_ia;
 struct mdapl_vbufs;
+
+enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ };
 
 /*
  * One posted transfer. It is embedded in what it moves (a vbuf, a rendezvous), its address is the
@@ -24,7 +27,8 @@ struct mdapl_vbufs;
 struct mdapl_dto {
     void (*done)(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
     struct mdapl_ep *ep;
-    bool recv;
+    enum mdapl_dto_kind kind;
+    uint64_t bytes;          /* of RDMA, for the balance between streams */
 };
 
 /* Where connection management hears of events; set by cm.c. */
@@ -33,7 +37,7 @@ struct mdapl_ia_hooks {
     void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
                  size_t priv_len);
     /* An asynchronous error; ep is NULL when it concerns the whole adapter. */
-    void (*async)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event);
+    void (*async)(void *arg, struct mdapl_ia *ia, struct mdapl_ep *ep, DAT_EVENT_NUMBER event);
     void *arg;
 };
 
@@ -50,6 +54,7 @@ struct mdapl_ia_limits {
 
 struct mdapl_ia {
     struct mdapl_ctx *ctx;
+    int rail;                /* its place among the channel's adapters */
     char name[DAT_NAME_MAX_LENGTH];
     struct mdapl_ia_limits max;
     struct mdapl_ia_hooks hooks;
@@ -70,9 +75,9 @@ struct mdapl_ia {
     unsigned rounds;         /* polls, for what is looked at less often */
 };
 
-/* Opens the adapter that the knob names, or the first of dat.conf that opens. 0 or -errno, with
+/* Opens the adapter of this name, or with "" the first of dat.conf that opens. 0 or -errno, with
  * the one clear line in mdapl_ctx_err(). */
-int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_ia_hooks *hooks,
+int mdapl_ia_open(struct mdapl_ctx *ctx, const char *name, const struct mdapl_ia_hooks *hooks,
                   struct mdapl_ia **ia_p);
 /* Closes it with everything that is left on it. */
 void mdapl_ia_close(struct mdapl_ia *ia);

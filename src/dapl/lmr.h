@@ -1,24 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_LMR_H
 #define MDAPL_LMR_H
-/* Registered memory of one adapter. rndv.c registers bodies, vbuf.c its chunks. */
+/*
+ * Registered memory. A registration covers all rails, so that any of them can carry any part of
+ * it. rndv.c registers bodies, vbuf.c its chunks.
+ */
 #include "ia.h"
+#include "wire.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* The adapters of the channel, in the order of the knob. */
+struct mdapl_rails {
+    struct mdapl_ia *ia[MDAPL_MAX_RAILS];
+    int n;
+};
+
 struct mdapl_lmr {
-    DAT_LMR_HANDLE handle;   /* NULL: nothing registered */
-    DAT_LMR_CONTEXT local;
-    DAT_RMR_CONTEXT key;     /* what a peer names it by */
+    struct {
+        DAT_LMR_HANDLE handle;
+        DAT_LMR_CONTEXT local;
+        DAT_RMR_CONTEXT key; /* what a peer names it by */
+    } on[MDAPL_MAX_RAILS];
+    int n;                   /* 0: nothing registered */
 };
 
 enum mdapl_lmr_use { MDAPL_LMR_LOCAL, MDAPL_LMR_REMOTE_READ };
 
-/* Registers len bytes at addr. 0, or -ENOMEM: the provider refuses (counted, not logged: the
- * caller has another way). */
-int mdapl_lmr_register(struct mdapl_ia *ia, void *addr, size_t len, enum mdapl_lmr_use use,
-                       struct mdapl_lmr *lmr);
+/* Registers len bytes at addr. 0, or -ENOMEM: a provider refuses (counted, not logged: the caller
+ * has another way). */
+int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
+                       enum mdapl_lmr_use use, struct mdapl_lmr *lmr);
 /* Does nothing when nothing is registered. */
 void mdapl_lmr_release(struct mdapl_lmr *lmr);
 

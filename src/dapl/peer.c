@@ -17,20 +17,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- business cards: "dapl:<address in hex>:<qualifier>:<host>" ------------------------------- */
+/* -- business cards --------------------------------------------------------------------------- */
 
+/* "dapl:STREAMS:RAIL,RAIL...:HOST"; a rail is its address in hex, without the zeros at its end, and
+ * "/" and the qualifier (PROTOCOL, section 6). */
 static const char card_tag[] = "dapl:";
+
+/* What a card says. */
+struct card {
+    int streams, n_rails;
+    struct {
+        uint8_t addr[28], addr_len;
+        uint64_t qual;
+    } rail[MDAPL_MAX_RAILS];
+    const char *host;
+    int host_len;
+};
+
+static int put_rail(const struct mdapl_ia *ia, char *buf, size_t len)
+{
+    char hex[2 * sizeof(ia->addr) + 1] = "";
+    int n = ia->addr_len;
+
+    while (n > 1 && ia->addr[n - 1] == 0)
+        n--;
+    for (int i = 0; i < n; i++)
+        snprintf(hex + 2 * i, 3, "%02x", ia->addr[i]);
+    return snprintf(buf, len, "%s%s/%llu", ia->rail ? "," : "", hex,
+                    (unsigned long long)ia->qual);
+}
 
 int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len)
 {
-    char hex[2 * sizeof(d->ia->addr) + 1];
-    int n;
+    size_t n = (size_t)snprintf(buf, len, "%s%d:", card_tag, d->streams_per_rail);
 
-    for (int i = 0; i < d->ia->addr_len; i++)
-        snprintf(hex + 2 * i, 3, "%02x", d->ia->addr[i]);
-    n = snprintf(buf, len, "%s%s:%llu:%s", card_tag, hex, (unsigned long long)d->ia->qual,
-                 mdapl_ctx_host(d->ctx));
-    return n < 0 || (size_t)n >= len ? -ENOSPC : n;
+    for (int i = 0; i < d->rails.n && n < len; i++)
+        n += (size_t)put_rail(d->rails.ia[i], buf + n, len - n);
+    if (n < len)
+        n += (size_t)snprintf(buf + n, len - n, ":%s", mdapl_ctx_host(d->ctx));
+    return n >= len ? -ENOSPC : (int)n;
 }
 
 static int hex_digit(char c)
@@ -52,44 +77,90 @@ static const char *get_hex(const char *s, uint8_t *out, size_t max, uint8_t *len
     return s;
 }
 
-static bool card_get(const char *card, struct mdapl_cm *cm)
+/* A number that one of these characters ends; NULL when there is none. */
+static const char *get_number(const char *s, const char *ends, uint64_t *value)
 {
-    const char *s = strstr(card, card_tag);
     char *end;
 
-    if (!s)
+    *value = strtoull(s, &end, 10);
+    return end > s && *end && strchr(ends, *end) ? end : NULL;
+}
+
+static bool card_get(const char *text, struct card *c)
+{
+    const char *s = strstr(text, card_tag);
+    uint64_t n;
+
+    memset(c, 0, sizeof(*c));
+    s = s ? get_number(s + strlen(card_tag), ":", &n) : NULL;
+    if (!s || n == 0 || n > MDAPL_MAX_STREAMS)
         return false;
-    s = get_hex(s + strlen(card_tag), cm->addr, sizeof(cm->addr), &cm->addr_len);
-    if (cm->addr_len == 0 || *s++ != ':')
+    c->streams = (int)n;
+    do {
+        int i = c->n_rails++;
+
+        s = get_hex(s + 1, c->rail[i].addr, sizeof(c->rail[i].addr), &c->rail[i].addr_len);
+        if (c->rail[i].addr_len == 0 || *s != '/')
+            return false;
+        s = get_number(s + 1, ",:", &c->rail[i].qual);
+    } while (s && *s == ',' && c->n_rails < MDAPL_MAX_RAILS);
+    if (!s || *s != ':')
         return false;
-    cm->qual = strtoull(s, &end, 10);
-    if (end == s || *end++ != ':')
-        return false;
-    snprintf(cm->host, sizeof(cm->host), "%.*s", (int)strcspn(end, "!:"), end);
+    c->host = s + 1;
+    c->host_len = (int)strcspn(c->host, "!:");
     return true;
 }
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
-int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p)
+/* Streams on the rails that both ends have, as many as both want. */
+static int make_streams(struct mdapl_dpeer *peer, const struct card *card)
+{
+    struct mdapl_dapl *d = peer->d;
+    int each = card->streams < d->streams_per_rail ? card->streams : d->streams_per_rail;
+
+    peer->n_rails = card->n_rails < d->rails.n ? card->n_rails : d->rails.n;
+    peer->n_streams = each * peer->n_rails;
+    if (peer->n_streams > MDAPL_MAX_STREAMS)
+        peer->n_streams = MDAPL_MAX_STREAMS;
+    peer->stream = calloc((size_t)peer->n_streams, sizeof(*peer->stream));
+    for (int i = 0; peer->stream && i < peer->n_streams; i++) {
+        struct mdapl_stream *st = &peer->stream[i];
+        int rail = i % peer->n_rails;
+
+        st->peer = peer;
+        st->index = i;
+        st->ia = d->rails.ia[rail];
+        mdapl_cm_init(st);
+        memcpy(st->cm.addr, card->rail[rail].addr, sizeof(st->cm.addr));
+        st->cm.addr_len = card->rail[rail].addr_len;
+        st->cm.qual = card->rail[rail].qual;
+    }
+    return peer->stream ? 0 : -ENOMEM;
+}
+
+int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct mdapl_dpeer **p)
 {
     struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = {
         &peer->work, &peer->ctl, &peer->queue, &peer->retained, &peer->owing, &peer->held,
-        &peer->rndv_tx, &peer->rndv_rx, &peer->fetching
+        &peer->early, &peer->rndv_tx, &peer->rndv_rx, &peer->fetching
     };
+    struct card card;
+    int rc;
 
     if (!peer)
         return -ENOMEM;
-    if (!card_get(card, &peer->cm)) {
+    peer->d = d;
+    rc = card_get(text, &card) ? make_streams(peer, &card) : -EHOSTUNREACH;
+    if (rc) {
         free(peer);
-        return -EHOSTUNREACH;
+        return rc;
     }
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         mdapl_list_init(lists[i]);
     peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, rank, NULL };
-    peer->d = d;
-    mdapl_cm_init(peer);
+    snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
     d->peers[rank] = peer;
     *p = peer;
     return 0;
@@ -102,8 +173,10 @@ void mdapl_dpeer_free(struct mdapl_dpeer *peer)
     mdapl_rx_fail(peer);
     mdapl_rndv_free(peer);
     mdapl_list_remove(&peer->work);
-    mdapl_timer_stop(&peer->cm.retry);
+    for (int i = 0; i < peer->n_streams; i++)
+        mdapl_timer_stop(&peer->stream[i].cm.retry);
     peer->d->peers[peer->base.rank] = NULL;
+    free(peer->stream);
     free(peer);
 }
 
@@ -127,7 +200,7 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
     int n = 0;
 
     if (peer->broken && !peer->dead) {
-        mdapl_cm_lost(peer, peer->broken);
+        mdapl_cm_lost(mdapl_dpeer_main(peer), peer->broken);
         return 1;
     }
     n += mdapl_rx_announce_held(peer);
@@ -167,5 +240,7 @@ size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
     n += !mdapl_list_empty(&peer->ctl) + !mdapl_list_empty(&peer->queue);
     n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->held);
     /* An acknowledgement that is still with the adapter has not been given. */
-    return n + (peer->cm.ep ? peer->cm.ep->req_posted : 0);
+    for (int i = 0; i < peer->n_streams; i++)
+        n += peer->stream[i].cm.ep ? peer->stream[i].cm.ep->req_posted : 0;
+    return n;
 }

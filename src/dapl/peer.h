@@ -17,6 +17,7 @@
 #include "cm_fsm.h"
 #include "idmap.h"
 #include "list.h"
+#include "lmr.h"
 #include "pool.h"
 #include "timer.h"
 #include "transport.h"
@@ -35,9 +36,11 @@ enum { MDAPL_SR_RESERVE = 2 };
 /* The whole channel: one per context. */
 struct mdapl_dapl {
     struct mdapl_ctx *ctx;
-    struct mdapl_ia *ia;
+    struct mdapl_rails rails;
+    int streams_per_rail;        /* to a peer */
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
+    bool can_read;               /* all rails have RDMA reads */
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
     struct mdapl_vbufs vbufs;
@@ -52,13 +55,14 @@ struct mdapl_dapl {
     uint64_t now;                /* ns, looked up every few rounds */
     unsigned rounds;
 
-    int n_up, n_connecting, n_closing;
+    int n_whole;                 /* peers all of whose connections stand */
+    int n_connecting, n_closing;
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the next distance to call */
     bool draining, closing;
 };
 
-/* Connection management of one peer; cm.c is the only one to change it. */
+/* Connection management of one stream; cm.c is the only one to change it. */
 struct mdapl_cm {
     enum mdapl_cm_state state;
     struct mdapl_ep *ep;         /* the connection, or the attempt at one */
@@ -69,31 +73,47 @@ struct mdapl_cm {
     const char *last;            /* the last event, in words, for the line to the user */
     uint8_t addr[28], addr_len;  /* where the peer listens */
     uint64_t qual;
-    char host[64];
+};
+
+/*
+ * One connection to a peer. Stream 0 carries the frames; bodies that travel by RDMA use all (paper
+ * mpi-over-udapl, 6: several endpoints between two ranks). Stream i is of rail i modulo the number
+ * of rails that both ends have.
+ */
+struct mdapl_stream {
+    struct mdapl_dpeer *peer;
+    int index;
+    struct mdapl_ia *ia;
+    struct mdapl_cm cm;
+    struct mdapl_txwin txwin;    /* of its sr lane */
+    struct mdapl_rxwin rxwin;
 };
 
 /* Another rank. */
 struct mdapl_dpeer {
     struct mdapl_peer base;
     struct mdapl_dapl *d;
-    struct mdapl_cm cm;
+    char host[64];
+    struct mdapl_stream *stream;
+    int n_streams, n_rails, n_up;
+    unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
+    bool wanted;                 /* its connections ought to stand */
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */
 
     /* out */
     struct mdapl_list ctl;       /* items that go first: CTS, DATA, FIN */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
-    struct mdapl_txwin txwin;
     uint64_t tx_next;            /* psn of the next frame */
     struct mdapl_list retained;  /* vbufs of frames not yet acknowledged, oldest first */
     uint64_t n_retained;
 
     /* in */
-    struct mdapl_rxwin rxwin;
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
     uint64_t rx_acked;           /* what the peer has been told of it */
     uint64_t rx_unacked_bytes;
+    struct mdapl_list early;     /* frames that have overtaken others, by psn */
     struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
     uint64_t owing_since;
     struct mdapl_rx *hold;       /* announcements wait for the end of this one */
@@ -103,6 +123,17 @@ struct mdapl_dpeer {
     struct mdapl_list rndv_tx, rndv_rx;
     struct mdapl_list fetching;  /* bodies with RDMA reads still to post */
 };
+
+/* The one that carries the frames. */
+static inline struct mdapl_stream *mdapl_dpeer_main(const struct mdapl_dpeer *peer)
+{
+    return &peer->stream[0];
+}
+
+static inline bool mdapl_stream_up(const struct mdapl_stream *st)
+{
+    return st->cm.state == MDAPL_CM_UP;
+}
 
 static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
 {

@@ -9,6 +9,7 @@
 #include "rndv_fsm.h"
 #include "rx.h"
 #include "stats.h"
+#include "stream.h"
 #include "tx.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ struct rndv_rx {
     enum mdapl_rrx_state state;
     uint32_t id;                     /* while ASKED */
     struct mdapl_rts rts;
+    int stream;                      /* which carries it; -1: all of them, in stripes */
     uint64_t at;                     /* body bytes read or being read */
     /* the read in progress */
     struct mdapl_op *op;
@@ -90,7 +92,7 @@ static void tx_register(struct mdapl_rndv_tx *tx)
     if (mdapl_ctx_cfg(d->ctx)->rndv == MDAPL_RNDV_COPY || tx->n_body > MDAPL_RTS_SEGS)
         return;
     for (int i = 0; i < tx->n_body; i++) {
-        if (mdapl_lmr_register(d->ia, tx->body[i].iov_base, tx->body[i].iov_len,
+        if (mdapl_lmr_register(&d->rails, tx->body[i].iov_base, tx->body[i].iov_len,
                                MDAPL_LMR_REMOTE_READ, &tx->lmr[i])) {
             tx_release(tx);
             return;
@@ -143,11 +145,15 @@ int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_
 size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out)
 {
     struct mdapl_rts rts = { .body_len = tx->len, .tx_id = tx->id,
-                             .n_segs = (uint32_t)tx->n_lmr };
+                             .n_segs = (uint16_t)tx->n_lmr,
+                             .n_rails = (uint16_t)tx->peer->n_rails };
 
-    for (int i = 0; i < tx->n_lmr; i++)
-        rts.seg[i] = (struct mdapl_seg){ (uint64_t)(uintptr_t)tx->body[i].iov_base,
-                                         tx->body[i].iov_len, tx->lmr[i].key };
+    for (int i = 0; i < tx->n_lmr; i++) {
+        rts.seg[i] = (struct mdapl_seg){ .addr = (uint64_t)(uintptr_t)tx->body[i].iov_base,
+                                         .len = tx->body[i].iov_len };
+        for (int k = 0; k < tx->peer->n_rails; k++)
+            rts.seg[i].key[k] = tx->lmr[i].on[k].key;
+    }
     return mdapl_rts_put(&rts, out);
 }
 
@@ -274,7 +280,8 @@ static void read_over(struct rndv_rx *r, int status)
 }
 
 /* The remote place of body byte `off`, and how many bytes follow it in the same piece. */
-static DAT_RMR_TRIPLET source_at(const struct mdapl_rts *rts, uint64_t off, uint64_t *rest_p)
+static DAT_RMR_TRIPLET source_at(const struct mdapl_rts *rts, int rail, uint64_t off,
+                                 uint64_t *rest_p)
 {
     uint32_t i = 0;
 
@@ -282,11 +289,12 @@ static DAT_RMR_TRIPLET source_at(const struct mdapl_rts *rts, uint64_t off, uint
         off -= rts->seg[i++].len;
     *rest_p = rts->seg[i].len - off;
     return (DAT_RMR_TRIPLET){ .virtual_address = rts->seg[i].addr + off,
-                              .rmr_context = rts->seg[i].key };
+                              .rmr_context = rts->seg[i].key[rail] };
 }
 
 /* The local place of byte `off` of this read. */
-static DAT_LMR_TRIPLET target_at(const struct rndv_rx *r, uint64_t off, uint64_t *rest_p)
+static DAT_LMR_TRIPLET target_at(const struct rndv_rx *r, int rail, uint64_t off,
+                                 uint64_t *rest_p)
 {
     int i = 0;
 
@@ -295,7 +303,7 @@ static DAT_LMR_TRIPLET target_at(const struct rndv_rx *r, uint64_t off, uint64_t
     *rest_p = r->dst[i].iov_len - off;
     return (DAT_LMR_TRIPLET){
         .virtual_address = (DAT_VADDR)(uintptr_t)r->dst[i].iov_base + off,
-        .lmr_context = r->lmr[i].local };
+        .lmr_context = r->lmr[i].on[rail].local };
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -305,34 +313,38 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static void fetched(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
 
+static bool can_read(const struct mdapl_ep *ep)
+{
+    return mdapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
+}
+
 /* Posts the next RDMA read of r. False: no room, or the connection is gone. */
 static bool fetch_one(struct rndv_rx *r)
 {
     struct mdapl_dapl *d = r->peer->d;
-    struct mdapl_ep *ep = r->peer->cm.ep;
+    struct mdapl_stream *st = mdapl_stream_pick(r->peer, r->stream, can_read);
     struct fetch *f;
     uint64_t n, rest;
     DAT_LMR_TRIPLET to;
     DAT_RMR_TRIPLET from;
 
-    if (r->peer->broken || !ep || !mdapl_ep_has_slot(ep) || ep->reads >= ep->reads_max)
+    if (!st)
         return false;
     f = mdapl_pool_take(&d->reads);
     if (!f)
         return false;
-    from = source_at(&r->rts, r->at + r->issued, &n);
-    to = target_at(r, r->issued, &rest);
+    from = source_at(&r->rts, st->ia->rail, r->at + r->issued, &n);
+    to = target_at(r, st->ia->rail, r->issued, &rest);
     n = least(least(n, rest), r->want - r->issued);
-    n = least(least(n, d->ia->max.rdma), (uint64_t)mdapl_ctx_cfg(d->ctx)->rndv_segment);
+    n = least(least(n, st->ia->max.rdma), (uint64_t)mdapl_ctx_cfg(d->ctx)->rndv_segment);
     to.segment_length = from.segment_length = (DAT_SEG_LENGTH)n;
     f->r = r;
     f->dto.done = fetched;
-    if (mdapl_ep_post_read(ep, &to, &from, &f->dto)) {
+    if (mdapl_ep_post_read(st->cm.ep, &to, &from, &f->dto)) {
         mdapl_pool_give(&d->reads, f);
         mdapl_dpeer_broken(r->peer, "an RDMA read was refused");
         return false;
     }
-    ep->reads++;
     r->posted++;
     r->issued += n;
     return true;
@@ -344,7 +356,6 @@ static void fetched(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, siz
     struct rndv_rx *r = f->r;
     struct mdapl_dpeer *peer = r->peer;
 
-    dto->ep->reads--;
     r->posted--;
     r->got += len;
     mdapl_pool_give(&peer->d->reads, f);
@@ -393,13 +404,13 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
 
 static bool dst_register(struct rndv_rx *r)
 {
-    struct mdapl_ia *ia = r->peer->d->ia;
+    const struct mdapl_rails *rails = &r->peer->d->rails;
 
-    if (r->rts.n_segs == 0 || ia->max.reads == 0)
+    if (r->rts.n_segs == 0 || !r->peer->d->can_read)
         return false;
     r->lmr = calloc((size_t)r->n_dst, sizeof(*r->lmr));
     for (int i = 0; r->lmr && i < r->n_dst; i++)
-        if (mdapl_lmr_register(ia, r->dst[i].iov_base, r->dst[i].iov_len, MDAPL_LMR_LOCAL,
+        if (mdapl_lmr_register(rails, r->dst[i].iov_base, r->dst[i].iov_len, MDAPL_LMR_LOCAL,
                                &r->lmr[i])) {
             while (i-- > 0)
                 mdapl_lmr_release(&r->lmr[i]);
@@ -465,6 +476,7 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
         return ask(r);
     }
     stats->rx_rget += r->at == 0;
+    r->stream = mdapl_stream_for(r->peer, r->want);
     rx_step(r, MDAPL_RRX_READ);
     mdapl_list_append(&r->peer->fetching, &r->fetching);
     mdapl_rndv_flush(r->peer);

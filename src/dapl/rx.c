@@ -184,7 +184,7 @@ bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
 
-    return mdapl_rxwin_owes(&peer->rxwin) || frames >= (uint64_t)cfg->ack_frames
+    return mdapl_rxwin_owes(&mdapl_dpeer_main(peer)->rxwin) || frames >= (uint64_t)cfg->ack_frames
            || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes
            || (frames > 0 && (peer->d->draining
                               || peer->d->now >= peer->owing_since
@@ -269,30 +269,102 @@ static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
     mdapl_dpeer_fail(peer, -EPROTO,
                      "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s). "
                      "The two ranks may run different builds: use the same installation everywhere",
-                     peer->base.rank, peer->cm.host, len, what);
+                     peer->base.rank, peer->host, len, what);
 }
 
-/* The frame that is expected next? An older one has been taken already (it was replayed). */
-static bool in_sequence(struct mdapl_dpeer *peer, const struct mdapl_frame *f, size_t len)
-{
-    uint64_t psn = mdapl_seq_widen(peer->rx_next, f->psn);
+/* -- frames that have overtaken others --------------------------------------------------------- */
 
-    if (psn == peer->rx_next)
+/* One that waits for those before it: frames come over several connections. */
+struct early {
+    struct mdapl_list link;
+    uint64_t psn;
+    size_t len;
+    uint8_t frame[];
+};
+
+static struct early *early_of(struct mdapl_list *l)
+{
+    return MDAPL_OF(l, struct early, link);
+}
+
+/* Keeps a copy, in order; false: it is there already. */
+static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, const void *frame, size_t len)
+{
+    struct mdapl_list *at = peer->early.prev;
+    struct early *e;
+
+    while (at != &peer->early && early_of(at)->psn > psn)
+        at = at->prev;
+    if (at != &peer->early && early_of(at)->psn == psn)
+        return false;
+    e = malloc(sizeof(*e) + len);
+    if (!e) {
+        mdapl_dpeer_broken(peer, "out of memory for a frame that waits");
         return true;
-    if (psn < peer->rx_next)
-        mdapl_ctx_stats(peer->d->ctx)->dup++;
-    else
-        bad_frame(peer, "a frame before it is missing", len);
-    return false;
+    }
+    e->psn = psn;
+    e->len = len;
+    memcpy(e->frame, frame, len);
+    mdapl_list_before(at->next, &e->link);
+    mdapl_ctx_stats(peer->d->ctx)->early++;
+    return true;
 }
 
-void mdapl_rx_frame(struct mdapl_dpeer *peer, const void *frame, size_t len)
+static void forget_early(struct mdapl_dpeer *peer)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
-    const uint8_t *p = frame;
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_take(&peer->early)))
+        free(early_of(l));
+}
+
+/* -- every frame ------------------------------------------------------------------------------ */
+
+/* It is its turn. p: behind the header. */
+static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p,
+                 size_t len)
+{
+    peer->rx_next++;
+    owe(peer, len);
+    if (!on_frame[f->type](peer, f, p))
+        bad_frame(peer, "its content is wrong", len);
+}
+
+static void take_early(struct mdapl_dpeer *peer)
+{
+    struct mdapl_list *l;
     struct mdapl_frame f;
 
-    stats->rx_frames++;
+    while (!peer->dead && (l = mdapl_list_first(&peer->early))
+           && early_of(l)->psn == peer->rx_next) {
+        struct early *e = early_of(l);
+
+        mdapl_list_remove(l);
+        mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
+        take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
+        free(e);
+    }
+}
+
+/* An older one has been taken already (it was replayed); a later one waits. */
+static void out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, const void *frame, size_t len)
+{
+    uint64_t most = (uint64_t)peer->n_streams * (peer->d->sr_window + MDAPL_SR_RESERVE);
+
+    if (psn >= peer->rx_next + most)
+        bad_frame(peer, "more frames before it are missing than can be under way", len);
+    else if (psn < peer->rx_next || !keep_early(peer, psn, frame, len))
+        mdapl_ctx_stats(peer->d->ctx)->dup++;
+}
+
+void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
+{
+    struct mdapl_dpeer *peer = st->peer;
+    const uint8_t *p = frame;
+    struct mdapl_frame f;
+    uint64_t psn;
+
+    mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
     if (!mdapl_frame_get(&f, p, len)) {
         bad_frame(peer, "its header is wrong", len);
         return;
@@ -303,13 +375,17 @@ void mdapl_rx_frame(struct mdapl_dpeer *peer, const void *frame, size_t len)
         bad_frame(peer, "it acknowledges what was never sent", len);
         return;
     }
-    mdapl_txwin_hear(&peer->txwin, f.sr_limit);
-    if (f.type == MDAPL_FRAME_ACK || !in_sequence(peer, &f, len))
+    mdapl_txwin_hear(&st->txwin, f.sr_limit);
+    if (f.type == MDAPL_FRAME_ACK)
         return;
-    peer->rx_next++;
-    owe(peer, len);
-    if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
-        bad_frame(peer, "its content is wrong", len);
+    psn = mdapl_seq_widen(peer->rx_next, f.psn);
+    if (psn != peer->rx_next) {
+        out_of_turn(peer, psn, frame, len);
+        return;
+    }
+    take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
+    if (!mdapl_list_empty(&peer->early))
+        take_early(peer);
 }
 
 void mdapl_rx_fail(struct mdapl_dpeer *peer)
@@ -324,4 +400,5 @@ void mdapl_rx_fail(struct mdapl_dpeer *peer)
         mdapl_pool_give(&peer->d->held, h);
     }
     mdapl_list_remove(&peer->owing);
+    forget_early(peer);
 }

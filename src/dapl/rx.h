@@ -13,14 +13,15 @@
 
 struct mdapl_dapl;
 struct mdapl_dpeer;
+struct mdapl_stream;
 
 /* The pools of bodies and announcements. */
 void mdapl_rx_pools_init(struct mdapl_dapl *d);
 /* Frees them, with the bodies that the owner never finished. */
 void mdapl_rx_pools_fini(struct mdapl_dapl *d);
 
-/* A frame of len bytes has arrived on the peer's connection. */
-void mdapl_rx_frame(struct mdapl_dpeer *peer, const void *frame, size_t len);
+/* A frame of len bytes has arrived on a connection of the peer's. */
+void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len);
 /* Announces a message, or queues the announcement. rx: NULL without a body. */
 void mdapl_rx_announce(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
                        struct mdapl_rx *rx);

@@ -25,38 +25,40 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
 {
     struct mdapl_vbuf *b = vbuf_of(dto);
     struct mdapl_ep *ep = dto->ep;
-    struct mdapl_dpeer *peer = ep->owner;
+    struct mdapl_stream *st = ep->owner;
 
-    if (peer && status == DAT_DTO_SUCCESS) {
-        mdapl_rx_frame(peer, b->data, len);
-        peer->rxwin.freed++;
-        mdapl_dpeer_wake(peer);
+    if (st && status == DAT_DTO_SUCCESS) {
+        mdapl_rx_frame(st, b->data, len);
+        st->rxwin.freed++;
+        mdapl_dpeer_wake(st->peer);
         /* The frame may have been its last one: the EP has no owner then. */
         if (ep->owner && post(ep, b) == 0)
             return;
-    } else if (peer && status != DAT_DTO_ERR_FLUSHED) {
-        mdapl_dpeer_broken(peer, "a receive failed");
+    } else if (st && status != DAT_DTO_ERR_FLUSHED) {
+        mdapl_dpeer_broken(st->peer, "a receive failed");
     }
     mdapl_vbuf_put(pool_of(ep), b);
 }
 
 static int post(struct mdapl_ep *ep, struct mdapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, pool_of(ep)->size);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia, pool_of(ep)->size);
 
     b->dto.done = received;
     return mdapl_ep_post_recv(ep, &seg, &b->dto);
 }
 
-int mdapl_sr_arm(struct mdapl_dpeer *peer, struct mdapl_ep *ep)
+int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
 {
-    for (uint32_t i = 0; i < peer->d->sr_window + MDAPL_SR_RESERVE; i++) {
-        struct mdapl_vbuf *b = mdapl_vbuf_get(&peer->d->vbufs);
+    struct mdapl_dapl *d = st->peer->d;
+
+    for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
+        struct mdapl_vbuf *b = mdapl_vbuf_get(&d->vbufs);
 
         if (!b)
             return -ENOMEM;
         if (post(ep, b)) {
-            mdapl_vbuf_put(&peer->d->vbufs, b);
+            mdapl_vbuf_put(&d->vbufs, b);
             return -EIO;
         }
     }
@@ -65,25 +67,25 @@ int mdapl_sr_arm(struct mdapl_dpeer *peer, struct mdapl_ep *ep)
 
 static void sent(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    struct mdapl_dpeer *peer = dto->ep->owner;
+    struct mdapl_stream *st = dto->ep->owner;
 
     (void)len;
     mdapl_vbuf_put(pool_of(dto->ep), vbuf_of(dto));
-    if (!peer)
+    if (!st)
         return;
     if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
-        mdapl_dpeer_broken(peer, "a send failed");
-    mdapl_dpeer_wake(peer);
+        mdapl_dpeer_broken(st->peer, "a send failed");
+    mdapl_dpeer_wake(st->peer);
 }
 
-void mdapl_sr_send(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
+void mdapl_sr_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, b->len);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
-    peer->txwin.sent++;
+    st->txwin.sent++;
     b->dto.done = sent;
-    if (mdapl_ep_post_send(peer->cm.ep, &seg, &b->dto)) {
-        mdapl_vbuf_put(&peer->d->vbufs, b);
-        mdapl_dpeer_broken(peer, "a send was refused");
+    if (mdapl_ep_post_send(st->cm.ep, &seg, &b->dto)) {
+        mdapl_vbuf_put(&st->peer->d->vbufs, b);
+        mdapl_dpeer_broken(st->peer, "a send was refused");
     }
 }

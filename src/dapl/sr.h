@@ -6,13 +6,13 @@
  * other end; every frame that arrives gives its receive back in the same round of progress,
  * whatever the owner does with what was in it.
  */
-struct mdapl_dpeer;
+struct mdapl_stream;
 struct mdapl_ep;
 struct mdapl_vbuf;
 
 /* Posts the receives of an EP, before it is connected. 0 or -ENOMEM. */
-int mdapl_sr_arm(struct mdapl_dpeer *peer, struct mdapl_ep *ep);
+int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep);
 /* Sends a filled frame; takes over the caller's hold on it. */
-void mdapl_sr_send(struct mdapl_dpeer *peer, struct mdapl_vbuf *b);
+void mdapl_sr_send(struct mdapl_stream *st, struct mdapl_vbuf *b);
 
 #endif

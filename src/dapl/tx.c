@@ -19,17 +19,17 @@
 
 /* -- one frame -------------------------------------------------------------------------------- */
 
-bool mdapl_tx_may_leave(struct mdapl_dpeer *peer)
+bool mdapl_tx_may_leave(struct mdapl_stream *st)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
 
-    if (peer->cm.state != MDAPL_CM_UP || peer->broken)
+    if (!mdapl_stream_up(st) || st->peer->broken)
         return false;
-    if (!mdapl_ep_has_slot(peer->cm.ep)) {
+    if (!mdapl_ep_has_slot(st->cm.ep)) {
         stats->dto_stalls++;
         return false;
     }
-    if (!mdapl_txwin_open(&peer->txwin, 0)) {
+    if (!mdapl_txwin_open(&st->txwin, 0)) {
         stats->window_stalls++;
         return false;
     }
@@ -37,13 +37,14 @@ bool mdapl_tx_may_leave(struct mdapl_dpeer *peer)
 }
 
 /* Writes the header in front of a filled frame and hands it to the lane. */
-static void leave(struct mdapl_dpeer *peer, struct mdapl_vbuf *b, struct mdapl_frame *f)
+static void leave(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_frame *f)
 {
+    struct mdapl_dpeer *peer = st->peer;
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
-    f->sr_limit = mdapl_rxwin_tell(&peer->rxwin);
+    f->sr_limit = mdapl_rxwin_tell(&st->rxwin);
     mdapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
@@ -57,7 +58,7 @@ static void leave(struct mdapl_dpeer *peer, struct mdapl_vbuf *b, struct mdapl_f
     stats->tx_frames++;
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f->type, f->psn, f->ack, f->len);
-    mdapl_sr_send(peer, b);
+    mdapl_sr_send(st, b);
 }
 
 /* -- filling: one function per frame type ----------------------------------------------------- */
@@ -200,14 +201,14 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
     struct mdapl_vbuf *b;
 
-    if (first_item(peer) || !mdapl_tx_may_leave(peer))
+    if (first_item(peer) || !mdapl_tx_may_leave(mdapl_dpeer_main(peer)))
         return false;
     b = mdapl_vbuf_get(&peer->d->vbufs);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
     mdapl_iov_gather(&cur, b->data + MDAPL_FRAME_HDR_BYTES + msg->hdr_len, len);
-    leave(peer, b, &f);
+    leave(mdapl_dpeer_main(peer), b, &f);
     return true;
 }
 
@@ -255,7 +256,7 @@ static bool send_next(struct mdapl_dpeer *peer)
     struct mdapl_op *op;
     struct mdapl_vbuf *b;
 
-    if (!it || !mdapl_tx_may_leave(peer))
+    if (!it || !mdapl_tx_may_leave(mdapl_dpeer_main(peer)))
         return false;
     b = mdapl_vbuf_get(&peer->d->vbufs);
     if (!b)
@@ -267,7 +268,7 @@ static bool send_next(struct mdapl_dpeer *peer)
         item_put(peer, it);
     else
         op = NULL;
-    leave(peer, b, &f);
+    leave(mdapl_dpeer_main(peer), b, &f);
     if (op)
         op->done(op, 0);
     return true;
@@ -277,18 +278,18 @@ static bool send_next(struct mdapl_dpeer *peer)
 static bool send_ack(struct mdapl_dpeer *peer)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
-    bool essential = mdapl_rxwin_owes(&peer->rxwin);
+    struct mdapl_stream *st = mdapl_dpeer_main(peer);
+    bool essential = mdapl_rxwin_owes(&st->rxwin);
     struct mdapl_vbuf *b;
 
-    if (peer->cm.state != MDAPL_CM_UP || !mdapl_rx_ack_due(peer)
-        || !mdapl_ep_has_slot(peer->cm.ep)
-        || !mdapl_txwin_open(&peer->txwin, essential ? MDAPL_SR_RESERVE : 0))
+    if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
+        || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
         return false;
     b = mdapl_vbuf_get(&peer->d->vbufs);
     if (!b)
         return false;
     mdapl_ctx_stats(peer->d->ctx)->tx_acks++;
-    leave(peer, b, &f);
+    leave(st, b, &f);
     return true;
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct mdapl_dpeer;
+struct mdapl_stream;
 struct mdapl_rndv_tx;
 struct mdapl_vbuf;
 
@@ -47,8 +48,8 @@ struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_typ
 /* Queues it: messages behind messages; control items behind control items, before all messages. */
 void mdapl_item_queue(struct mdapl_dpeer *peer, struct mdapl_item *item);
 
-/* Can a frame leave now? The one place that knows. */
-bool mdapl_tx_may_leave(struct mdapl_dpeer *peer);
+/* Can a frame leave on this stream now? The one place that knows. */
+bool mdapl_tx_may_leave(struct mdapl_stream *st);
 /* Sends what can leave, then an acknowledgement if one is due and nothing carried it. */
 int mdapl_tx_flush(struct mdapl_dpeer *peer);
 /* The peer has everything below psn `ack` (low 32 bits). False: it cannot know of that many. */

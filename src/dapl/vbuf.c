@@ -15,10 +15,11 @@ struct chunk {
     struct mdapl_vbuf buf[];
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, uint32_t size)
+void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size)
 {
-    v->ia = ia;
-    ia->vbufs = v;
+    v->rails = rails;
+    for (int i = 0; i < rails->n; i++)
+        rails->ia[i]->vbufs = v;
     v->size = size;
     mdapl_list_init(&v->free);
     mdapl_list_init(&v->chunks);
@@ -52,7 +53,7 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
         free(c);
         return NULL;
     }
-    if (mdapl_lmr_register(v->ia, c->data, c->bytes, MDAPL_LMR_LOCAL, &c->lmr)) {
+    if (mdapl_lmr_register(v->rails, c->data, c->bytes, MDAPL_LMR_LOCAL, &c->lmr)) {
         munmap(c->data, c->bytes);
         free(c);
         return NULL;
@@ -71,7 +72,7 @@ static void grow(struct mdapl_vbufs *v)
     mdapl_list_append(&v->chunks, &c->link);
     for (size_t i = 0; i < n; i++) {
         c->buf[i].data = c->data + i * stride;
-        c->buf[i].lmr = c->lmr.local;
+        c->buf[i].lmr = &c->lmr;
         mdapl_list_append(&v->free, &c->buf[i].link);
     }
 }

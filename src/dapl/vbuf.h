@@ -22,31 +22,33 @@ struct mdapl_vbuf {
     struct mdapl_dto dto;    /* when posted */
     struct mdapl_list link;  /* free, or retained by a peer */
     uint8_t *data;
-    DAT_LMR_CONTEXT lmr;
+    const struct mdapl_lmr *lmr;   /* of its chunk */
     uint32_t psn;            /* of the frame in it (low 32 bits), while retained */
     uint32_t len;            /* bytes of the frame in it */
     int holds;
 };
 
 struct mdapl_vbufs {
-    struct mdapl_ia *ia;
+    const struct mdapl_rails *rails;
     uint32_t size;           /* bytes of one frame */
     struct mdapl_list free;
     struct mdapl_list chunks;
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, uint32_t size);
+void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size);
 void mdapl_vbufs_fini(struct mdapl_vbufs *v);
 /* A buffer with one hold; NULL when memory or registrations are out. */
 struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
 
-/* The DAT description of its first len bytes. */
-static inline DAT_LMR_TRIPLET mdapl_vbuf_seg(const struct mdapl_vbuf *b, uint32_t len)
+/* The DAT description of its first len bytes, for an adapter. */
+static inline DAT_LMR_TRIPLET mdapl_vbuf_seg(const struct mdapl_vbuf *b, const struct mdapl_ia *ia,
+                                             uint32_t len)
 {
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->data,
-                              .segment_length = len, .lmr_context = b->lmr };
+                              .segment_length = len,
+                              .lmr_context = b->lmr->on[ia->rail].local };
 }
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+_Static_assert(MDAPL_MAX_STREAMS <= 16, "four bits of the hello");
 _Static_assert(MDAPL_HELLO_BYTES <= 56, "the smallest private data that providers give");
 _Static_assert(MDAPL_KEY_BYTES == 16, "SipHash takes a key of 128 bits");
 
@@ -45,14 +46,14 @@ static uint64_t get64(const uint8_t *p)
 
 /* -- hello ------------------------------------------------------------------------------------ */
 
-enum { HELLO_MAC_AT = 32 };
+enum { HELLO_MAC_AT = 32, HELLO_STREAM_SHIFT = 4 };
 
 void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
                      uint8_t out[MDAPL_HELLO_BYTES])
 {
     put16(out, MDAPL_HELLO_MAGIC);
     out[2] = MDAPL_HELLO_VERSION;
-    out[3] = h->flags;
+    out[3] = (uint8_t)(h->flags | h->stream << HELLO_STREAM_SHIFT);
     put32(out + 4, h->job);
     put32(out + 8, h->src);
     put32(out + 12, h->dst);
@@ -82,7 +83,8 @@ enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, 
     if (!mdapl_mac_equal(mac, p + HELLO_MAC_AT))
         return MDAPL_HELLO_BAD_MAC;
     *h = (struct mdapl_hello){
-        .flags = p[3], .job = get32(p + 4), .src = get32(p + 8), .dst = get32(p + 12),
+        .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
+        .job = get32(p + 4), .src = get32(p + 8), .dst = get32(p + 12),
         .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
     };
     return h->src < size && h->src != me && h->dst == me ? MDAPL_HELLO_OK : MDAPL_HELLO_BAD_RANK;
@@ -156,11 +158,14 @@ size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out)
 
     put64(out, r->body_len);
     put32(out + 8, r->tx_id);
-    put32(out + 12, r->n_segs);
-    for (uint32_t i = 0; i < r->n_segs; i++, p += MDAPL_SEG_BYTES) {
+    put16(out + 12, r->n_segs);
+    put16(out + 14, r->n_rails);
+    for (uint32_t i = 0; i < r->n_segs; i++) {
         put64(p, r->seg[i].addr);
         put64(p + 8, r->seg[i].len);
-        put32(p + 16, r->seg[i].key);
+        p += MDAPL_SEG_BYTES;
+        for (uint32_t k = 0; k < r->n_rails; k++, p += 4)
+            put32(p, r->seg[i].key[k]);
     }
     return (size_t)(p - out);
 }
@@ -174,13 +179,18 @@ bool mdapl_rts_get(struct mdapl_rts *r, const void *in, size_t len)
         return false;
     r->body_len = get64(p);
     r->tx_id = get32(p + 8);
-    r->n_segs = get32(p + 12);
-    if (r->n_segs > MDAPL_RTS_SEGS
-        || len != MDAPL_RTS_BYTES + (size_t)r->n_segs * MDAPL_SEG_BYTES)
+    r->n_segs = get16(p + 12);
+    r->n_rails = get16(p + 14);
+    if (r->n_segs > MDAPL_RTS_SEGS || r->n_rails > MDAPL_MAX_RAILS
+        || (r->n_segs > 0 && r->n_rails == 0)
+        || len != MDAPL_RTS_BYTES + (size_t)r->n_segs * (MDAPL_SEG_BYTES + 4u * r->n_rails))
         return false;
     p += MDAPL_RTS_BYTES;
-    for (uint32_t i = 0; i < r->n_segs; i++, p += MDAPL_SEG_BYTES) {
-        r->seg[i] = (struct mdapl_seg){ get64(p), get64(p + 8), get32(p + 16) };
+    for (uint32_t i = 0; i < r->n_segs; i++) {
+        r->seg[i] = (struct mdapl_seg){ .addr = get64(p), .len = get64(p + 8) };
+        p += MDAPL_SEG_BYTES;
+        for (uint32_t k = 0; k < r->n_rails; k++, p += 4)
+            r->seg[i].key[k] = get32(p);
         if (r->seg[i].len == 0 || r->seg[i].len > r->body_len - sum)
             return false;
         sum += r->seg[i].len;

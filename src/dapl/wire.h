@@ -20,8 +20,11 @@ enum {
     MDAPL_HELLO_BYTES = 48,        /* fits the 56 bytes of the providers that give least */
 };
 
+enum { MDAPL_MAX_RAILS = 4, MDAPL_MAX_STREAMS = 16 };
+
 struct mdapl_hello {
     uint8_t flags;
+    uint8_t stream;                /* which of the connections between the two, from 0 */
     uint32_t job;
     uint32_t src, dst;             /* ranks */
     uint32_t epoch;                /* the how-manieth connection between these two, from 1 */
@@ -86,7 +89,7 @@ bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len);
 
 enum {
     MDAPL_RTS_BYTES = 16,          /* the fixed part */
-    MDAPL_SEG_BYTES = 20,          /* one piece */
+    MDAPL_SEG_BYTES = 16,          /* one piece, and 4 for each rail */
     MDAPL_RTS_SEGS = 8,            /* at most so many pieces */
     MDAPL_CTS_BYTES = 24,
     MDAPL_DATA_BYTES = 16,
@@ -97,13 +100,14 @@ enum {
 struct mdapl_seg {
     uint64_t addr;
     uint64_t len;
-    uint32_t key;                  /* the rmr_context */
+    uint32_t key[MDAPL_MAX_RAILS]; /* the rmr_context on each rail */
 };
 
 struct mdapl_rts {
     uint64_t body_len;
     uint32_t tx_id;                /* the sender's name for this rendezvous */
-    uint32_t n_segs;               /* 0: not registered, ask for DATA frames */
+    uint16_t n_segs;               /* 0: not registered, ask for DATA frames */
+    uint16_t n_rails;
     struct mdapl_seg seg[MDAPL_RTS_SEGS];
 };
 

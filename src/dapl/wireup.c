@@ -39,7 +39,7 @@ static int call(struct mdapl_dapl *d, int step)
         return mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
                              "IA %s: the business card of rank %d names nothing that it reaches. "
                              "Use the same installation and kind of adapter everywhere",
-                             d->ia->name, rank);
+                             d->rails.ia[0]->name, rank);
     if (base->channel == &mdapl_dapl_channel)
         mdapl_cm_want(mdapl_dpeer_of(base));
     return 0;
@@ -60,5 +60,5 @@ int mdapl_wireup_run(struct mdapl_dapl *d)
         rc = call(d, ++d->wire_step);
     if (rc)
         return rc;
-    return d->wire_step >= last && d->n_up == job->size - 1 ? MDAPL_DONE : 0;
+    return d->wire_step >= last && d->n_whole == job->size - 1 ? MDAPL_DONE : 0;
 }

@@ -28,6 +28,7 @@ struct ia {
 
 struct lmr {
     struct object o;
+    DAT_IA_HANDLE ia;
     uint64_t addr, len;
     uint32_t key;
     DAT_MEM_PRIV_FLAGS priv;
@@ -50,6 +51,7 @@ struct dto_queue {
 
 struct ep {
     struct object o;
+    DAT_IA_HANDLE ia;
     struct evd *recv_evd, *req_evd, *conn_evd;
     DAT_EP_STATE state;
     struct ep *peer;
@@ -285,7 +287,7 @@ static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DES
     struct lmr *lmr;
     uint32_t slot = 0;
 
-    (void)ia, (void)type, (void)pz, (void)va;
+    (void)type, (void)pz, (void)va;
     if (every(f.faults.refuse_lmr, &f.lmrs))
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     while (slot < MAX_OBJECTS && f.lmr[slot])
@@ -294,7 +296,7 @@ static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DES
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     lmr = make(sizeof(*lmr));
     *lmr = (struct lmr){
-        lmr->o, (uint64_t)(uintptr_t)region.for_va, len, ++f.gen << 12 | slot, priv,
+        lmr->o, ia, (uint64_t)(uintptr_t)region.for_va, len, ++f.gen << 12 | slot, priv,
     };
     f.lmr[slot] = lmr;
     *lmr_p = lmr;
@@ -313,20 +315,21 @@ static DAT_RETURN lmr_free(DAT_LMR_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-/* The memory of a description, NULL when it is not registered so. */
-static void *memory(uint64_t addr, uint64_t len, uint32_t key, DAT_MEM_PRIV_FLAGS priv)
+/* The memory of a description, NULL when it is not registered so with that adapter. */
+static void *memory(DAT_IA_HANDLE ia, uint64_t addr, uint64_t len, uint32_t key,
+                    DAT_MEM_PRIV_FLAGS priv)
 {
     struct lmr *lmr = f.lmr[key % MAX_OBJECTS];
 
-    if (!lmr || lmr->key != key || addr < lmr->addr || addr + len > lmr->addr + lmr->len
-        || (lmr->priv & priv) != priv)
+    if (!lmr || lmr->ia != ia || lmr->key != key || addr < lmr->addr
+        || addr + len > lmr->addr + lmr->len || (lmr->priv & priv) != priv)
         return NULL;
     return (void *)(uintptr_t)addr;
 }
 
-static void *local(const DAT_LMR_TRIPLET *seg, uint64_t len)
+static void *local(const struct ep *ep, const DAT_LMR_TRIPLET *seg, uint64_t len)
 {
-    void *p = memory(seg->virtual_address, len, seg->lmr_context, 0);
+    void *p = memory(ep->ia, seg->virtual_address, len, seg->lmr_context, 0);
 
     if (!p)
         abort();                 /* the device uses memory that it has not registered */
@@ -341,7 +344,8 @@ static DAT_RETURN ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE r
 {
     struct ep *ep = make(sizeof(*ep));
 
-    (void)ia, (void)pz;
+    (void)pz;
+    ep->ia = ia;
     ep->recv_evd = recv;
     ep->req_evd = req;
     ep->conn_evd = conn;
@@ -492,7 +496,7 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, DAT_DTOS op, const DAT_LMR_
     struct ep *ep = handle;
     DAT_RETURN ret;
 
-    local(seg, seg->segment_length);
+    local(ep, seg, seg->segment_length);
     if (ep->state != DAT_EP_STATE_CONNECTED && ep->state != DAT_EP_STATE_DISCONNECTED)
         return ERROR(DAT_INVALID_STATE);
     ret = queue(&ep->req, op, seg, cookie, remote, flags);
@@ -734,9 +738,9 @@ static bool execute_send(struct ep *ep, struct dto *d)
         return false;            /* receiver not ready */
     if (len > to->seg.segment_length)
         abort();                 /* a frame longer than its receive */
-    memcpy(local(&to->seg, len), local(&d->seg, len), len);
+    memcpy(local(ep->peer, &to->seg, len), local(ep, &d->seg, len), len);
     if (f.forged_len > 0) {
-        memcpy(local(&to->seg, len), f.forged, f.forged_len);
+        memcpy(local(ep->peer, &to->seg, len), f.forged, f.forged_len);
         len = f.forged_len;
         f.forged_len = 0;
     }
@@ -752,11 +756,11 @@ static bool execute(struct ep *ep, struct dto *d)
 
     if (d->op == DAT_DTO_SEND)
         return execute_send(ep, d);
-    from = memory(d->remote.virtual_address, len, d->remote.rmr_context,
+    from = memory(ep->peer->ia, d->remote.virtual_address, len, d->remote.rmr_context,
                   DAT_MEM_PRIV_REMOTE_READ_FLAG);
     if (!from)
         abort();                 /* reads what the peer has not offered, or not any more */
-    memcpy(local(&d->seg, len), from, len);
+    memcpy(local(ep, &d->seg, len), from, len);
     return true;
 }
 

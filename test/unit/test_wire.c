@@ -35,7 +35,7 @@ static void siphash_vectors(void **state)
 
 static struct mdapl_hello hello(void)
 {
-    return (struct mdapl_hello){ .job = 0x01020304, .src = 2, .dst = 7, .epoch = 1,
+    return (struct mdapl_hello){ .stream = 3, .job = 0x01020304, .src = 2, .dst = 7, .epoch = 1,
                                  .incarnation = 0xaabbccdd, .rx_next = 0x1122334455667788 };
 }
 
@@ -58,6 +58,8 @@ static void hello_round_trip(void **state)
     assert_int_equal(out.src, 2);
     assert_int_equal(out.dst, 7);
     assert_int_equal(out.epoch, 1);
+    assert_int_equal(out.stream, 3);
+    assert_int_equal(out.flags, 0);
     assert_int_equal(out.incarnation, 0xaabbccdd);
     assert_int_equal(out.rx_next, in.rx_next);
 }
@@ -131,24 +133,25 @@ static void frame_shapes(void **state)
 
 static void rts_shapes(void **state)
 {
-    struct mdapl_rts in = { .body_len = 30, .tx_id = 5, .n_segs = 2,
-                            .seg = { { 0x1000, 10, 1 }, { 0x9000, 20, 2 } } }, out;
+    struct mdapl_rts in = { .body_len = 30, .tx_id = 5, .n_segs = 2, .n_rails = 2,
+                            .seg = { { 0x1000, 10, { 1, 3 } }, { 0x9000, 20, { 2, 4 } } } }, out;
     uint8_t raw[512];
     size_t len = mdapl_rts_put(&in, raw);
 
     (void)state;
-    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * MDAPL_SEG_BYTES);
+    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * (MDAPL_SEG_BYTES + 2 * 4));
     assert_true(mdapl_rts_get(&out, raw, len));
     assert_int_equal(out.seg[1].addr, 0x9000);
-    assert_int_equal(out.seg[1].key, 2);
+    assert_int_equal(out.seg[1].key[0], 2);
+    assert_int_equal(out.seg[0].key[1], 3);
     assert_false(mdapl_rts_get(&out, raw, len - 1));
     assert_false(mdapl_rts_get(&out, raw, 15));
     in.body_len = 29;                        /* the pieces are more than the body */
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
     in.body_len = 31;                        /* or less */
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
-    in = (struct mdapl_rts){ .body_len = UINT64_MAX, .n_segs = 2,
-                             .seg = { { 0, UINT64_MAX, 1 }, { 0, 1, 2 } } };
+    in = (struct mdapl_rts){ .body_len = UINT64_MAX, .n_segs = 2, .n_rails = 1,
+                             .seg = { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } };
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
     in = (struct mdapl_rts){ .body_len = 0 };
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
@@ -156,6 +159,8 @@ static void rts_shapes(void **state)
     assert_true(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
     memset(raw + 12, 0xff, 4);               /* more pieces than there may be */
     assert_false(mdapl_rts_get(&out, raw, sizeof(raw)));
+    in = (struct mdapl_rts){ .body_len = 9, .n_segs = 1, .seg = { { 0, 9, { 0 } } } };
+    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));     /* of no rail */
 }
 
 static void small_shapes(void **state)
@@ -233,7 +238,7 @@ static void protocol_examples(void **state)
                                           frame.len));
                 assert_int_equal(rts.body_len, 1 << 20);
                 assert_int_equal(rts.seg[0].addr, 0x7f0000001000);
-                assert_int_equal(rts.seg[0].key, 0x42);
+                assert_int_equal(rts.seg[0].key[0], 0x42);
             }
             frames++;
         }
