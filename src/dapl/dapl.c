@@ -25,7 +25,7 @@ enum {
     LOOK_AT_CLOCK = 32,          /* rounds of progress between two looks at the time */
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
     CONNECTING_US = 100,         /* longest sleep while connections are being made */
-    OTHER_RAILS_US = 100,        /* longest sleep with more than one adapter */
+    UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -118,6 +118,7 @@ static int make_room(struct mdapl_dapl *d)
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
     mdapl_rx_pools_init(d);
     mdapl_rndv_init(d);
+    mdapl_ring_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->owing);
     mdapl_timers_init(&d->timers);
@@ -239,6 +240,9 @@ static int progress(void *state)
     bool busy = d->n_connecting > 0 || d->draining;
     int n = poll(d, busy);
 
+    /* After the queues: a provider without hardware writes into the rings as it is asked for
+     * events. */
+    n += mdapl_ring_poll(d);
     if (busy || ++d->rounds % LOOK_AT_CLOCK == 0)
         n += seldom(d);
     return n + work(d);
@@ -257,8 +261,8 @@ static void wait(void *state, uint64_t ns)
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
     /* Only the first rail's queue ends a sleep. */
-    if (d->rails.n > 1 && ns > MDAPL_US(OTHER_RAILS_US))
-        ns = MDAPL_US(OTHER_RAILS_US);
+    if ((d->rails.n > 1 || d->n_rings > 0) && ns > MDAPL_US(UNHEARD_US))
+        ns = MDAPL_US(UNHEARD_US);
     mdapl_evd_wait(d->rails.ia[0], ns < next - now ? ns : next - now);
 }
 
@@ -309,6 +313,7 @@ static void close_channel(void *state)
     for (int i = 0; i < size; i++)
         if (d->peers[i])
             mdapl_dpeer_free(d->peers[i]);
+    mdapl_ring_fini(d);
     mdapl_vbufs_fini(&d->vbufs);
     close_rails(d);
     mdapl_rndv_fini(d);
@@ -327,9 +332,14 @@ static void describe(void *state, char *buf, size_t len)
     for (int i = 0; i < d->rails.n && n < len; i++)
         n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", d->rails.ia[i]->name);
     if (n < len)
-        snprintf(buf + n, len - n, ", %d stream%s each, lane sr (%u frames of %zu bytes), "
-                 "rendezvous %s", d->streams_per_rail, d->streams_per_rail > 1 ? "s" : "",
-                 d->sr_window, d->frame_room + MDAPL_FRAME_HDR_BYTES,
+        n += (size_t)snprintf(buf + n, len - n, ", %d stream%s each, lane sr (%u frames of %zu "
+                              "bytes)", d->streams_per_rail, d->streams_per_rail > 1 ? "s" : "",
+                              d->sr_window, d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    if (n < len && d->rings_left > 0)
+        n += (size_t)snprintf(buf + n, len - n, " and ring (%u of %u)", d->ring_slots,
+                              d->ring_slot_bytes);
+    if (n < len)
+        snprintf(buf + n, len - n, ", rendezvous %s",
                  rndv[d->can_read ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
 }
 

@@ -172,6 +172,18 @@ int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_T
     return 0;
 }
 
+int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
+                        struct mdapl_dto *dto)
+{
+    if (dat_ep_post_rdma_write(ep->handle, 1, from, cookie(ep, dto, MDAPL_DTO_WRITE), to,
+                               DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+        return -EIO;
+    dto->bytes = from->segment_length;
+    ep->bytes += dto->bytes;
+    ep->req_posted++;
+    return 0;
+}
+
 void mdapl_ep_completed(struct mdapl_dto *dto)
 {
     struct mdapl_ep *ep = dto->ep;

@@ -116,6 +116,15 @@ static uint64_t at_most(uint64_t value, uint64_t max)
     return value < max ? value : max;
 }
 
+/* Is this said of the provider? */
+static bool named_true(const DAT_IA_ATTR *attr, const char *name)
+{
+    for (DAT_COUNT i = 0; attr->vendor_attr && i < attr->num_vendor_attr; i++)
+        if (attr->vendor_attr[i].name && strcmp(attr->vendor_attr[i].name, name) == 0)
+            return attr->vendor_attr[i].value && strcmp(attr->vendor_attr[i].value, "TRUE") == 0;
+    return false;
+}
+
 static int query(struct mdapl_ia *ia)
 {
     DAT_IA_ATTR attr;
@@ -133,6 +142,7 @@ static int query(struct mdapl_ia *ia)
     ia->addr_len = ((struct sockaddr *)attr.ia_address_ptr)->sa_family == AF_INET6
                        ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     memcpy(ia->addr, attr.ia_address_ptr, ia->addr_len);
+    ia->ordered = named_true(&attr, "DAT_SOFTDAT_PLACEMENT_ORDER");
     ia->max = (struct mdapl_ia_limits){
         .dtos = (uint32_t)at_most((uint64_t)attr.max_dto_per_ep, 1 << 14),
         .reads = (uint32_t)at_most((uint64_t)attr.max_rdma_read_per_ep_out, 16),

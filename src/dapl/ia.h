@@ -17,7 +17,7 @@ struct mdapl_ep;
 struct mdapl_ia;
 struct mdapl_vbufs;
 
-enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ };
+enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_WRITE };
 
 /*
  * One posted transfer. It is embedded in what it moves (a vbuf, a rendezvous), its address is the
@@ -57,6 +57,7 @@ struct mdapl_ia {
     int rail;                /* its place among the channel's adapters */
     char name[DAT_NAME_MAX_LENGTH];
     struct mdapl_ia_limits max;
+    bool ordered;            /* RDMA writes land in the order of their addresses */
     struct mdapl_ia_hooks hooks;
 
     DAT_IA_HANDLE handle;

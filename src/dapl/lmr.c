@@ -8,6 +8,8 @@
 static const DAT_MEM_PRIV_FLAGS priv_of[] = {
     [MDAPL_LMR_LOCAL] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
     [MDAPL_LMR_REMOTE_READ] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG,
+    [MDAPL_LMR_REMOTE_WRITE] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
+                               | DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
 };
 
 static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, enum mdapl_lmr_use use,

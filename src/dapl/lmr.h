@@ -26,7 +26,7 @@ struct mdapl_lmr {
     int n;                   /* 0: nothing registered */
 };
 
-enum mdapl_lmr_use { MDAPL_LMR_LOCAL, MDAPL_LMR_REMOTE_READ };
+enum mdapl_lmr_use { MDAPL_LMR_LOCAL, MDAPL_LMR_REMOTE_READ, MDAPL_LMR_REMOTE_WRITE };
 
 /* Registers len bytes at addr. 0, or -ENOMEM: a provider refuses (counted, not logged: the caller
  * has another way). */

@@ -4,14 +4,15 @@
 /*
  * The channel's state and its peers. A message goes down through
  *
- *      tx.c (one queue per peer) -> sr.c (the send/receive lane) -> ep.c -> DAT
+ *      tx.c (one queue per peer) -> ring.c or sr.c (the two lanes) -> ep.c -> DAT
  *
  * and comes up through
  *
- *      DAT -> evd.c -> sr.c -> rx.c (sequence, acknowledgement, announcement) -> the owner
+ *      memory -> ring.c, or DAT -> evd.c -> sr.c
+ *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
  * rndv.c stands beside them for long bodies, cm.c brings connections up, wireup.c says when.
- * "No room" is known in one place, mdapl_tx_may_leave(): a frame leaves when the EP is up, the
+ * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
  * window is open and a request slot is free; nothing else queues.
  */
 #include "cm_fsm.h"
@@ -19,6 +20,7 @@
 #include "list.h"
 #include "lmr.h"
 #include "pool.h"
+#include "ring.h"
 #include "timer.h"
 #include "transport.h"
 #include "vbuf.h"
@@ -49,6 +51,10 @@ struct mdapl_dapl {
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */
+    struct mdapl_list rings;     /* peers that write into slots of ours */
+    struct mdapl_list ring_chunks;
+    uint32_t ring_slots, ring_slot_bytes;    /* of each */
+    int n_rings, rings_left;     /* given; that may still be given (none: no ring lane) */
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
     struct mdapl_timers timers;
@@ -101,6 +107,9 @@ struct mdapl_dpeer {
     bool wanted;                 /* its connections ought to stand */
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */
+
+    struct mdapl_ring_in ring_in;
+    struct mdapl_ring_out ring_out;
 
     /* out */
     struct mdapl_list ctl;       /* items that go first: CTS, DATA, FIN */

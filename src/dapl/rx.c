@@ -254,6 +254,13 @@ static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const 
     return mdapl_fin_get(&fin, p, f->len) && mdapl_rndv_on_fin(peer, &fin);
 }
 
+static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_ring_given given;
+
+    return mdapl_ring_get(&given, p, f->len) && mdapl_ring_on_given(peer, &given);
+}
+
 static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const struct mdapl_frame *,
                                                  const uint8_t *) = {
     [MDAPL_FRAME_MSG] = on_msg,
@@ -261,6 +268,7 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
     [MDAPL_FRAME_CTS] = on_cts,
     [MDAPL_FRAME_DATA] = on_data,
     [MDAPL_FRAME_FIN] = on_fin,
+    [MDAPL_FRAME_RING] = on_ring,
 };
 
 static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
@@ -273,6 +281,8 @@ static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
 }
 
 /* -- frames that have overtaken others --------------------------------------------------------- */
+
+enum { MOST_EARLY = 4096 };      /* frames that may have overtaken one */
 
 /* One that waits for those before it: frames come over several connections. */
 struct early {
@@ -349,9 +359,7 @@ static void take_early(struct mdapl_dpeer *peer)
 /* An older one has been taken already (it was replayed); a later one waits. */
 static void out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, const void *frame, size_t len)
 {
-    uint64_t most = (uint64_t)peer->n_streams * (peer->d->sr_window + MDAPL_SR_RESERVE);
-
-    if (psn >= peer->rx_next + most)
+    if (psn >= peer->rx_next + MOST_EARLY)
         bad_frame(peer, "more frames before it are missing than can be under way", len);
     else if (psn < peer->rx_next || !keep_early(peer, psn, frame, len))
         mdapl_ctx_stats(peer->d->ctx)->dup++;
@@ -376,9 +384,14 @@ void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
         return;
     }
     mdapl_txwin_hear(&st->txwin, f.sr_limit);
+    if (peer->ring_out.at.slots)
+        mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
     if (f.type == MDAPL_FRAME_ACK)
         return;
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
+    /* What was written into the ring before it was sent has landed before it came. */
+    if (psn > peer->rx_next)
+        mdapl_ring_poll_peer(peer);
     if (psn != peer->rx_next) {
         out_of_turn(peer, psn, frame, len);
         return;
@@ -386,6 +399,7 @@ void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
     take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
     if (!mdapl_list_empty(&peer->early))
         take_early(peer);
+    mdapl_ring_consider(peer);
 }
 
 void mdapl_rx_fail(struct mdapl_dpeer *peer)

@@ -19,25 +19,32 @@
 
 /* -- one frame -------------------------------------------------------------------------------- */
 
-bool mdapl_tx_may_leave(struct mdapl_stream *st)
+enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len)
 {
     struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
 
     if (!mdapl_stream_up(st) || st->peer->broken)
-        return false;
+        return MDAPL_LANE_NONE;
     if (!mdapl_ep_has_slot(st->cm.ep)) {
         stats->dto_stalls++;
-        return false;
+        return MDAPL_LANE_NONE;
     }
-    if (!mdapl_txwin_open(&st->txwin, 0)) {
-        stats->window_stalls++;
-        return false;
-    }
-    return true;
+    if (st->index == 0 && mdapl_ring_takes(st->peer, len))
+        return MDAPL_LANE_RING;
+    if (mdapl_txwin_open(&st->txwin, 0))
+        return MDAPL_LANE_SR;
+    stats->window_stalls++;
+    return MDAPL_LANE_NONE;
 }
 
+static void (*const lane_send[])(struct mdapl_stream *, struct mdapl_vbuf *) = {
+    [MDAPL_LANE_SR] = mdapl_sr_send,
+    [MDAPL_LANE_RING] = mdapl_ring_send,
+};
+
 /* Writes the header in front of a filled frame and hands it to the lane. */
-static void leave(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_frame *f)
+static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b,
+                  struct mdapl_frame *f)
 {
     struct mdapl_dpeer *peer = st->peer;
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
@@ -45,6 +52,7 @@ static void leave(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_fr
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
     f->sr_limit = mdapl_rxwin_tell(&st->rxwin);
+    f->ring_limit = mdapl_ring_limit(peer);
     mdapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
@@ -58,7 +66,8 @@ static void leave(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_fr
     stats->tx_frames++;
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f->type, f->psn, f->ack, f->len);
-    mdapl_sr_send(st, b);
+    lane_send[lane](st, b);
+    peer->ring_out.talked = peer->d->now;
 }
 
 /* -- filling: one function per frame type ----------------------------------------------------- */
@@ -115,6 +124,14 @@ static bool fill_fin(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mda
     return true;
 }
 
+static bool fill_ring(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                      struct mdapl_frame *f)
+{
+    (void)peer;
+    f->len = (uint32_t)mdapl_ring_put(&it->u.ring, b->data + MDAPL_FRAME_HDR_BYTES);
+    return true;
+}
+
 /* Fills one frame of the item; true when that was its last one. */
 static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_item *,
                                              struct mdapl_vbuf *, struct mdapl_frame *) = {
@@ -123,7 +140,25 @@ static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_
     [MDAPL_FRAME_CTS] = fill_cts,
     [MDAPL_FRAME_DATA] = fill_data,
     [MDAPL_FRAME_FIN] = fill_fin,
+    [MDAPL_FRAME_RING] = fill_ring,
 };
+
+/* How long its next frame may be. */
+static size_t longest(const struct mdapl_dpeer *peer, const struct mdapl_item *it)
+{
+    static const size_t fixed[MDAPL_FRAME_TYPES] = {
+        [MDAPL_FRAME_CTS] = MDAPL_CTS_BYTES,
+        [MDAPL_FRAME_FIN] = MDAPL_FIN_BYTES,
+        [MDAPL_FRAME_RING] = MDAPL_RING_BYTES,
+        [MDAPL_FRAME_RTS] = MDAPL_RTS_BYTES
+                            + MDAPL_RTS_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
+    };
+    size_t len = it->type == MDAPL_FRAME_MSG ? it->u.msg.len : fixed[it->type];
+
+    if (it->type == MDAPL_FRAME_DATA)
+        len = peer->d->frame_room;
+    return MDAPL_FRAME_HDR_BYTES + it->hdr_len + len;
+}
 
 /* -- items ------------------------------------------------------------------------------------ */
 
@@ -199,16 +234,21 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     struct mdapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
                              .len = (uint32_t)len };
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
+    struct mdapl_stream *st = mdapl_dpeer_main(peer);
+    enum mdapl_lane lane;
     struct mdapl_vbuf *b;
 
-    if (first_item(peer) || !mdapl_tx_may_leave(mdapl_dpeer_main(peer)))
+    if (first_item(peer))
+        return false;
+    lane = mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
+    if (lane == MDAPL_LANE_NONE)
         return false;
     b = mdapl_vbuf_get(&peer->d->vbufs);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
     mdapl_iov_gather(&cur, b->data + MDAPL_FRAME_HDR_BYTES + msg->hdr_len, len);
-    leave(mdapl_dpeer_main(peer), b, &f);
+    leave(st, lane, b, &f);
     return true;
 }
 
@@ -251,12 +291,14 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 /* One frame of the first item, if there is one and it may leave. */
 static bool send_next(struct mdapl_dpeer *peer)
 {
+    struct mdapl_stream *st = mdapl_dpeer_main(peer);
     struct mdapl_item *it = first_item(peer);
+    enum mdapl_lane lane = it ? mdapl_tx_lane(st, longest(peer, it)) : MDAPL_LANE_NONE;
     struct mdapl_frame f = { 0 };
     struct mdapl_op *op;
     struct mdapl_vbuf *b;
 
-    if (!it || !mdapl_tx_may_leave(mdapl_dpeer_main(peer)))
+    if (lane == MDAPL_LANE_NONE)
         return false;
     b = mdapl_vbuf_get(&peer->d->vbufs);
     if (!b)
@@ -268,7 +310,7 @@ static bool send_next(struct mdapl_dpeer *peer)
         item_put(peer, it);
     else
         op = NULL;
-    leave(mdapl_dpeer_main(peer), b, &f);
+    leave(st, lane, b, &f);
     if (op)
         op->done(op, 0);
     return true;
@@ -289,7 +331,7 @@ static bool send_ack(struct mdapl_dpeer *peer)
     if (!b)
         return false;
     mdapl_ctx_stats(peer->d->ctx)->tx_acks++;
-    leave(st, b, &f);
+    leave(st, MDAPL_LANE_SR, b, &f);
     return true;
 }
 

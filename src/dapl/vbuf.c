@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { CHUNK_BYTES = 1 << 19, LINE = 64 };
+/* Room behind a frame for what the ring lane puts there. */
+enum { CHUNK_BYTES = 1 << 19, LINE = 64, BEHIND = 16 };
 
 struct chunk {
     struct mdapl_list link;
@@ -63,7 +64,7 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 
 static void grow(struct mdapl_vbufs *v)
 {
-    size_t stride = ((size_t)v->size + LINE - 1) / LINE * LINE;
+    size_t stride = ((size_t)v->size + BEHIND + LINE - 1) / LINE * LINE;
     size_t n = CHUNK_BYTES / stride > 0 ? CHUNK_BYTES / stride : 1;
     struct chunk *c = chunk_make(v, stride, n);
 

@@ -118,6 +118,7 @@ static const struct {
     [MDAPL_FRAME_DATA] = { false, MDAPL_DATA_BYTES },
     [MDAPL_FRAME_FIN] = { false, MDAPL_FIN_BYTES },
     [MDAPL_FRAME_ACK] = { false, 0 },
+    [MDAPL_FRAME_RING] = { false, MDAPL_RING_BYTES },
 };
 
 void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES])
@@ -233,6 +234,25 @@ bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len)
         return false;
     *d = (struct mdapl_data){ get32(p), get32(p + 4), get64(p + 8) };
     return true;
+}
+
+size_t mdapl_ring_put(const struct mdapl_ring_given *r, uint8_t *out)
+{
+    put64(out, r->addr);
+    put32(out + 8, r->key);
+    put32(out + 12, r->slots);
+    put32(out + 16, r->slot_bytes);
+    return MDAPL_RING_BYTES;
+}
+
+bool mdapl_ring_get(struct mdapl_ring_given *r, const void *in, size_t len)
+{
+    const uint8_t *p = in;
+
+    if (len != MDAPL_RING_BYTES)
+        return false;
+    *r = (struct mdapl_ring_given){ get64(p), get32(p + 8), get32(p + 12), get32(p + 16) };
+    return r->addr % 8 == 0 && r->slots > 0 && r->slot_bytes % 8 == 0 && r->slot_bytes >= 64;
 }
 
 size_t mdapl_fin_put(const struct mdapl_fin *f, uint8_t *out)

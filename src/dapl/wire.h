@@ -61,6 +61,7 @@ enum mdapl_frame_type {
     MDAPL_FRAME_DATA,              /* a piece of a body */
     MDAPL_FRAME_FIN,               /* receiver to sender: the body was read, or is not wanted */
     MDAPL_FRAME_ACK,               /* nothing but the header; has no psn of its own */
+    MDAPL_FRAME_RING,              /* slots for the ring lane are given */
     MDAPL_FRAME_TYPES
 };
 
@@ -94,6 +95,7 @@ enum {
     MDAPL_CTS_BYTES = 24,
     MDAPL_DATA_BYTES = 16,
     MDAPL_FIN_BYTES = 8,
+    MDAPL_RING_BYTES = 20,
 };
 
 /* One registered piece of a body. */
@@ -130,6 +132,13 @@ struct mdapl_fin {
     uint32_t status;               /* enum mdapl_fin_status */
 };
 
+/* Slots of the sender's memory, on the rail of stream 0. */
+struct mdapl_ring_given {
+    uint64_t addr;
+    uint32_t key;
+    uint32_t slots, slot_bytes;
+};
+
 /* put: bytes written. get: false when len or a value is impossible. */
 size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out);
 bool mdapl_rts_get(struct mdapl_rts *r, const void *in, size_t len);
@@ -137,6 +146,8 @@ size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out);
 bool mdapl_cts_get(struct mdapl_cts *c, const void *in, size_t len);
 size_t mdapl_data_put(const struct mdapl_data *d, uint8_t *out);
 bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len);
+size_t mdapl_ring_put(const struct mdapl_ring_given *r, uint8_t *out);
+bool mdapl_ring_get(struct mdapl_ring_given *r, const void *in, size_t len);
 size_t mdapl_fin_put(const struct mdapl_fin *f, uint8_t *out);
 bool mdapl_fin_get(struct mdapl_fin *f, const void *in, size_t len);
 

@@ -245,14 +245,12 @@ static void advance(struct rank *me)
 }
 
 /* The launcher's barrier, as the n-th of its row. */
+/* Nobody makes progress here: behind the last one some close while others are still leaving. */
 static void barrier(struct rank *me, int n)
 {
     atomic_fetch_add(&shared->arrived, 1);
     while (atomic_load(&shared->arrived) < n * me->t->ranks)
-        if (me->ctx)
-            advance(me);
-        else
-            sched_yield();
+        sched_yield();
 }
 
 static int get_card(void *owner, int rank, char *buf, size_t len)

@@ -41,6 +41,7 @@ struct dto {
     DAT_LMR_TRIPLET seg;
     DAT_RMR_TRIPLET remote;
     DAT_COMPLETION_FLAGS flags;
+    bool half;                   /* a write: all but its last bytes have landed */
     bool executed;
 };
 
@@ -522,6 +523,16 @@ static DAT_RETURN ep_post_read(DAT_EP_HANDLE ep, DAT_COUNT n, DAT_LMR_TRIPLET *s
     return post_request(ep, DAT_DTO_RDMA_READ, seg, cookie, remote, flags);
 }
 
+static DAT_RETURN ep_post_write(DAT_EP_HANDLE ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                                DAT_COMPLETION_FLAGS flags)
+{
+    if (n != 1 || seg->segment_length > f.limits.rdma
+        || seg->segment_length > remote->segment_length)
+        return ERROR(DAT_INVALID_PARAMETER);
+    return post_request(ep, DAT_DTO_RDMA_WRITE, seg, cookie, remote, flags);
+}
+
 static DAT_RETURN ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
@@ -749,6 +760,25 @@ static bool execute_send(struct ep *ep, struct dto *d)
     return true;
 }
 
+/* Bytes land one part after the other, as adapters place them: the last 8 by themselves. */
+static bool execute_write(struct ep *ep, struct dto *d)
+{
+    uint64_t len = d->seg.segment_length, last = len < 8 ? len : 8;
+    uint8_t *from = local(ep, &d->seg, len);
+    uint8_t *to = memory(ep->peer->ia, d->remote.virtual_address, len, d->remote.rmr_context,
+                         DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+
+    if (!to)
+        abort();                 /* writes where the peer has not allowed it, or not any more */
+    if (!d->half) {
+        memcpy(to, from, len - last);
+        d->half = true;
+        return false;
+    }
+    memcpy(to + len - last, from + len - last, last);
+    return true;
+}
+
 static bool execute(struct ep *ep, struct dto *d)
 {
     uint64_t len = d->seg.segment_length;
@@ -756,6 +786,8 @@ static bool execute(struct ep *ep, struct dto *d)
 
     if (d->op == DAT_DTO_SEND)
         return execute_send(ep, d);
+    if (d->op == DAT_DTO_RDMA_WRITE)
+        return execute_write(ep, d);
     from = memory(ep->peer->ia, d->remote.virtual_address, len, d->remote.rmr_context,
                   DAT_MEM_PRIV_REMOTE_READ_FLAG);
     if (!from)
@@ -779,6 +811,7 @@ static bool move_ep(struct ep *ep)
 {
     struct dto *d = to_execute(ep);
     bool can_complete = ep->req.first && ep->req.first->executed;
+    bool half = d && d->half;
 
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
         return false;
@@ -788,6 +821,8 @@ static bool move_ep(struct ep *ep)
             end(ep, DAT_CONNECTION_EVENT_BROKEN);
         return true;
     }
+    if (d && d->half && !half)
+        return true;
     if (!can_complete)
         return false;
     complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS, ep->req.first->seg.segment_length);
@@ -875,6 +910,7 @@ static DAT_PROVIDER table = {
     .ep_connect_func = ep_connect, .ep_disconnect_func = ep_disconnect, .ep_reset_func = ep_reset,
     .ep_get_status_func = ep_get_status, .ep_post_send_func = ep_post_send,
     .ep_post_recv_func = ep_post_recv, .ep_post_rdma_read_func = ep_post_read,
+    .ep_post_rdma_write_func = ep_post_write,
 };
 
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits)

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "ring.h"
+
+#include "cfg.h"
+#include "ep.h"
+#include "peer.h"
+#include "rx.h"
+#include "stats.h"
+#include "tx.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    RINGS_PER_CHUNK = 8,
+    TALKING_US = 100,            /* a peer that has heard nothing for so long may sleep */
+};
+
+/* Memory of several rings, registered at once. */
+struct mdapl_ring_chunk {
+    struct mdapl_list link;
+    struct mdapl_lmr lmr;
+    uint8_t *data;
+    size_t bytes;
+    int used;
+};
+
+static size_t padded(size_t len)
+{
+    return (len + 7) & ~(size_t)7;
+}
+
+/* -- memory ----------------------------------------------------------------------------------- */
+
+void mdapl_ring_init(struct mdapl_dapl *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+    size_t most = padded(d->frame_room + MDAPL_FRAME_HDR_BYTES) + MDAPL_RING_TRAILER;
+    bool wanted = cfg->ring == MDAPL_RING_ON
+                  || (cfg->ring == MDAPL_RING_AUTO && d->rails.ia[0]->ordered
+                      && cfg->spin_polls != 0);
+
+    mdapl_list_init(&d->rings);
+    mdapl_list_init(&d->ring_chunks);
+    d->rings_left = wanted ? (int)cfg->ring_peers : 0;
+    d->ring_slots = (uint32_t)cfg->ring_slots;
+    d->ring_slot_bytes = (uint32_t)cfg->ring_slot_bytes & ~63u;
+    if (d->ring_slot_bytes > most)
+        d->ring_slot_bytes = (uint32_t)most;
+}
+
+void mdapl_ring_fini(struct mdapl_dapl *d)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_take(&d->ring_chunks))) {
+        struct mdapl_ring_chunk *c = MDAPL_OF(l, struct mdapl_ring_chunk, link);
+
+        mdapl_lmr_release(&c->lmr);
+        munmap(c->data, c->bytes);
+        free(c);
+    }
+}
+
+static size_t ring_bytes(const struct mdapl_dapl *d)
+{
+    return (size_t)d->ring_slots * d->ring_slot_bytes;
+}
+
+static struct mdapl_ring_chunk *chunk_make(struct mdapl_dapl *d)
+{
+    struct mdapl_ring_chunk *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->bytes = RINGS_PER_CHUNK * ring_bytes(d);
+    c->data = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (c->data != MAP_FAILED
+        && mdapl_lmr_register(&d->rails, c->data, c->bytes, MDAPL_LMR_REMOTE_WRITE, &c->lmr) == 0) {
+        mdapl_list_append(&d->ring_chunks, &c->link);
+        return c;
+    }
+    if (c->data != MAP_FAILED)
+        munmap(c->data, c->bytes);
+    free(c);
+    return NULL;
+}
+
+/* A chunk with room for one more ring; NULL: no memory, or no registration. */
+static struct mdapl_ring_chunk *chunk_with_room(struct mdapl_dapl *d)
+{
+    struct mdapl_list *last = d->ring_chunks.prev;
+    struct mdapl_ring_chunk *c = MDAPL_OF(last, struct mdapl_ring_chunk, link);
+
+    return last != &d->ring_chunks && c->used < RINGS_PER_CHUNK ? c : chunk_make(d);
+}
+
+/* -- giving ----------------------------------------------------------------------------------- */
+
+static void give(struct mdapl_dpeer *peer)
+{
+    struct mdapl_dapl *d = peer->d;
+    struct mdapl_ring_chunk *c = chunk_with_room(d);
+    struct mdapl_item *it = c ? mdapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
+
+    if (!it) {                   /* then it stays as it is, for everybody */
+        d->rings_left = 0;
+        return;
+    }
+    d->rings_left--;
+    d->n_rings++;
+    peer->ring_in.slots = c->data + (size_t)c->used++ * ring_bytes(d);
+    mdapl_list_append(&d->rings, &peer->ring_in.link);
+    it->u.ring = (struct mdapl_ring_given){
+        .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->lmr.on[0].key,
+        .slots = d->ring_slots, .slot_bytes = d->ring_slot_bytes,
+    };
+    mdapl_item_queue(peer, it);
+}
+
+void mdapl_ring_consider(struct mdapl_dpeer *peer)
+{
+    const struct mdapl_dapl *d = peer->d;
+
+    if (!peer->ring_in.slots && d->rings_left > 0
+        && peer->rx_next >= (uint64_t)mdapl_ctx_cfg(d->ctx)->ring_after)
+        give(peer);
+}
+
+bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given)
+{
+    if (peer->ring_out.at.slots)
+        return false;            /* once is enough */
+    peer->ring_out.at = *given;
+    peer->ring_out.win = (struct mdapl_txwin){ .sent = 0, .limit = given->slots };
+    return true;
+}
+
+uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer)
+{
+    return peer->ring_in.slots ? (uint32_t)(peer->ring_in.taken + peer->d->ring_slots) : 0;
+}
+
+/* -- writing ---------------------------------------------------------------------------------- */
+
+bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len)
+{
+    const struct mdapl_ring_out *out = &peer->ring_out;
+
+    return out->at.slots > 0 && padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
+           && mdapl_txwin_open(&out->win, 0)
+           && peer->d->now - out->talked < MDAPL_US(TALKING_US);
+}
+
+static void written(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_stream *st = dto->ep->owner;
+
+    (void)len;
+    mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
+    if (!st)
+        return;
+    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
+        mdapl_dpeer_broken(st->peer, "a write into the peer's ring failed");
+    mdapl_dpeer_wake(st->peer);
+}
+
+void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
+{
+    struct mdapl_ring_out *out = &st->peer->ring_out;
+    uint32_t slot = (uint32_t)(out->win.sent % out->at.slots);
+    size_t pad = padded(b->len), len = pad + MDAPL_RING_TRAILER;
+    uint64_t word = (uint64_t)(uint32_t)++out->win.sent << 32 | b->len;
+    DAT_LMR_TRIPLET from = mdapl_vbuf_seg(b, st->ia, (uint32_t)len);
+    DAT_RMR_TRIPLET to = {
+        .virtual_address = out->at.addr + (uint64_t)(slot + 1) * out->at.slot_bytes - len,
+        .segment_length = len, .rmr_context = out->at.key,
+    };
+
+    memset(b->data + b->len, 0, pad - b->len);
+    memcpy(b->data + pad, &word, sizeof(word));
+    mdapl_ctx_stats(st->peer->d->ctx)->tx_ring++;
+    b->dto.done = written;
+    if (mdapl_ep_post_write(st->cm.ep, &from, &to, &b->dto)) {
+        mdapl_vbuf_put(&st->peer->d->vbufs, b);
+        mdapl_dpeer_broken(st->peer, "a write into the peer's ring was refused");
+    }
+}
+
+/* -- polling ---------------------------------------------------------------------------------- */
+
+/* The next frame, NULL when it is not there yet. */
+static const uint8_t *next_frame(const struct mdapl_dpeer *peer, size_t *len_p)
+{
+    const struct mdapl_dapl *d = peer->d;
+    const struct mdapl_ring_in *in = &peer->ring_in;
+    uint32_t slot = (uint32_t)(in->taken % d->ring_slots);
+    uint8_t *end = in->slots + (size_t)(slot + 1) * d->ring_slot_bytes - MDAPL_RING_TRAILER;
+    uint64_t word = atomic_load_explicit((_Atomic uint64_t *)(void *)end, memory_order_acquire);
+
+    if (word >> 32 != (uint32_t)(in->taken + 1))
+        return NULL;
+    *len_p = (uint32_t)word;
+    return padded(*len_p) <= d->ring_slot_bytes - MDAPL_RING_TRAILER ? end - padded(*len_p) : end;
+}
+
+int mdapl_ring_poll_peer(struct mdapl_dpeer *peer)
+{
+    const uint8_t *frame;
+    size_t len;
+    int n = 0;
+
+    if (!peer->ring_in.slots || peer->ring_in.busy)
+        return 0;
+    peer->ring_in.busy = true;
+    while (n < (int)peer->d->ring_slots && !peer->dead && (frame = next_frame(peer, &len))) {
+        mdapl_rx_frame(mdapl_dpeer_main(peer), frame, len);
+        peer->ring_in.taken++;
+        n++;
+    }
+    peer->ring_in.busy = false;
+    if (n > 0)
+        mdapl_dpeer_wake(peer);
+    return n;
+}
+
+int mdapl_ring_poll(struct mdapl_dapl *d)
+{
+    int n = 0;
+
+    MDAPL_LIST_EACH_SAFE(pos, &d->rings)
+        n += mdapl_ring_poll_peer(MDAPL_OF(pos, struct mdapl_dpeer, ring_in.link));
+    return n;
+}
