@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep.h"
 
+#include "cfg.h"
 #include "err.h"
+#include "seq.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    BATCH = 16,              /* most requests in a row without an event */
+    QUIET = 3,               /* looks at a closing EP that hear nothing of it */
+};
 
 static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max)
 {
@@ -59,6 +66,11 @@ int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_
     ep->recv_max = recv_max;
     ep->req_max = req_max;
     ep->reads_max = ia->max.reads;
+    mdapl_list_init(&ep->silent);
+    /* A quarter of the slots at most, so that there is always one whose event frees the others. */
+    ep->batch = req_max / 4 < BATCH ? req_max / 4 : BATCH;
+    if (mdapl_ctx_cfg(ia->ctx)->suppress == MDAPL_SUPPRESS_OFF)
+        ep->batch = 1;
     mdapl_list_append(&ia->eps, &ep->link);
     *ep_p = ep;
     return 0;
@@ -80,15 +92,32 @@ void mdapl_ep_free(struct mdapl_ep *ep)
     free(ep);
 }
 
-/* Receives that were posted before the EP was ever connected complete only when it is reset. */
-static void flush_unconnected(struct mdapl_ep *ep)
+/* What is left of them has succeeded, or will not be heard of any more. */
+static void give_silent_back(struct mdapl_ep *ep)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(&ep->silent)))
+        mdapl_ep_completed(MDAPL_OF(l, struct mdapl_dto, link), DAT_DTO_ERR_FLUSHED, 0);
+}
+
+/*
+ * Receives that were posted before the EP was ever connected complete only when it is reset. And
+ * requests that have succeeded in silence are told by nobody when no other follows them: they are
+ * over when the EP is idle and nothing has been heard of it for some rounds.
+ */
+static void flush_silent_and_unconnected(struct mdapl_ep *ep)
 {
     DAT_EP_STATE state;
-    DAT_BOOLEAN recv_idle, req_idle;
+    DAT_BOOLEAN recv_idle, req_idle = DAT_FALSE;
 
-    if (dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle) == DAT_SUCCESS
-        && (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED))
+    if (dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle) != DAT_SUCCESS)
+        return;
+    if (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED)
         dat_ep_reset(ep->handle);
+    if (req_idle && ep->recv_posted == 0 && ep->req_posted == ep->n_silent
+        && ++ep->quiet >= QUIET)
+        give_silent_back(ep);
 }
 
 uint32_t mdapl_ep_reap(struct mdapl_ia *ia)
@@ -101,7 +130,7 @@ uint32_t mdapl_ep_reap(struct mdapl_ia *ia)
         if (!ep->closing)
             continue;
         if (ep->recv_posted + ep->req_posted > 0) {
-            flush_unconnected(ep);
+            flush_silent_and_unconnected(ep);
             left++;
         } else {
             mdapl_ep_free(ep);
@@ -137,16 +166,39 @@ static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum md
     dto->ep = ep;
     dto->kind = kind;
     dto->bytes = 0;
+    dto->silent = false;
     c.as_ptr = dto;
     return c;
 }
 
+/* Whether this request's success is to make an event: one of each batch does. */
+static DAT_COMPLETION_FLAGS flags_for(struct mdapl_ep *ep, struct mdapl_dto *dto)
+{
+    dto->silent = ep->in_a_row + 1 < ep->batch;
+    ep->in_a_row = dto->silent ? ep->in_a_row + 1 : 0;
+    return dto->silent ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
+}
+
+/* A request has been posted. */
+static void posted(struct mdapl_ep *ep, struct mdapl_dto *dto, uint64_t rdma_bytes)
+{
+    dto->seq = ++ep->seq;
+    dto->bytes = rdma_bytes;
+    ep->bytes += rdma_bytes;
+    ep->req_posted++;
+    if (!dto->silent)
+        return;
+    ep->n_silent++;
+    mdapl_list_append(&ep->silent, &dto->link);
+}
+
 int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
 {
-    if (dat_ep_post_send(ep->handle, 1, seg, cookie(ep, dto, MDAPL_DTO_SEND),
-                         DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+    DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_SEND);
+
+    if (dat_ep_post_send(ep->handle, 1, seg, c, flags_for(ep, dto)) != DAT_SUCCESS)
         return -EIO;
-    ep->req_posted++;
+    posted(ep, dto, 0);
     return 0;
 }
 
@@ -165,33 +217,54 @@ int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_T
     if (dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, MDAPL_DTO_READ), from,
                               DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
         return -EIO;
-    dto->bytes = to->segment_length;
-    ep->bytes += dto->bytes;
-    ep->req_posted++;
+    posted(ep, dto, to->segment_length);
     ep->reads++;
+    ep->in_a_row = 0;
     return 0;
 }
 
 int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
                         struct mdapl_dto *dto)
 {
-    if (dat_ep_post_rdma_write(ep->handle, 1, from, cookie(ep, dto, MDAPL_DTO_WRITE), to,
-                               DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+    DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_WRITE);
+
+    if (dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags_for(ep, dto)) != DAT_SUCCESS)
         return -EIO;
-    dto->bytes = from->segment_length;
-    ep->bytes += dto->bytes;
-    ep->req_posted++;
+    posted(ep, dto, from->segment_length);
     return 0;
 }
 
-void mdapl_ep_completed(struct mdapl_dto *dto)
+/* -- completing ------------------------------------------------------------------------------- */
+
+static void request_over(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct mdapl_ep *ep = dto->ep;
 
-    if (dto->kind == MDAPL_DTO_RECV)
-        ep->recv_posted--;
-    else
-        ep->req_posted--;
+    ep->req_posted--;
     ep->reads -= dto->kind == MDAPL_DTO_READ;
     ep->bytes -= dto->bytes;
+    if (dto->silent) {
+        ep->n_silent--;
+        mdapl_list_remove(&dto->link);
+    }
+    dto->done(dto, status, len);
+}
+
+void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_ep *ep = dto->ep;
+    uint32_t seq = dto->seq;
+    struct mdapl_list *l;
+
+    ep->quiet = 0;
+    if (dto->kind == MDAPL_DTO_RECV) {
+        ep->recv_posted--;
+        dto->done(dto, status, len);
+        return;
+    }
+    /* Requests complete in their order: those before it that made no event have succeeded. */
+    while ((l = mdapl_list_first(&ep->silent))
+           && mdapl_seq_before(MDAPL_OF(l, struct mdapl_dto, link)->seq, seq))
+        request_over(MDAPL_OF(l, struct mdapl_dto, link), DAT_DTO_SUCCESS, 0);
+    request_over(dto, status, len);
 }

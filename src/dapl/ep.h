@@ -22,6 +22,10 @@ struct mdapl_ep {
     uint32_t recv_max, req_max;
     uint32_t reads, reads_max;          /* RDMA reads under way */
     uint64_t bytes;                     /* of RDMA under way */
+    struct mdapl_list silent;           /* requests whose success makes no event, oldest first */
+    uint32_t n_silent, in_a_row, batch; /* they; since the last signalled one; at most so many */
+    uint32_t seq;                       /* of the last request */
+    unsigned quiet;                     /* closing: how often nothing was to be heard of it */
     bool up;                 /* ESTABLISHED has been seen: may post requests */
     bool closing;
 };
@@ -53,7 +57,7 @@ int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_T
                        struct mdapl_dto *dto);
 int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
                         struct mdapl_dto *dto);
-/* A completion has been taken (evd.c). */
-void mdapl_ep_completed(struct mdapl_dto *dto);
+/* A completion has been taken (evd.c): it is told, after those that it is the news of. */
+void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
 
 #endif

@@ -16,8 +16,7 @@ static void handle_dto(struct mdapl_ia *ia, const DAT_DTO_COMPLETION_EVENT_DATA 
     struct mdapl_dto *dto = d->user_cookie.as_ptr;
 
     mdapl_ctx_stats(ia->ctx)->dtos++;
-    mdapl_ep_completed(dto);
-    dto->done(dto, d->status, (size_t)d->transfered_length);
+    mdapl_ep_completed(dto, d->status, (size_t)d->transfered_length);
 }
 
 /* The EP object of a handle: events may be late, so it must still be on the list. */

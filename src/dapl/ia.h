@@ -21,12 +21,17 @@ enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_
 
 /*
  * One posted transfer. It is embedded in what it moves (a vbuf, a rendezvous), its address is the
- * DTO's cookie, and it stays where it is until done() has been called: providers owe exactly one
- * completion for each post, flushed ones included. `ep` counts what is owed.
+ * DTO's cookie, and it stays where it is until done() has been called. Providers owe exactly one
+ * completion for each post, flushed ones included, but none for the success of one whose
+ * completion is suppressed: that is known when a later one on its EP completes. `ep` counts what
+ * is owed.
  */
 struct mdapl_dto {
     void (*done)(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
     struct mdapl_ep *ep;
+    struct mdapl_list link;  /* on ep->silent when its success makes no event */
+    uint32_t seq;            /* of the requests on its EP */
+    bool silent;
     enum mdapl_dto_kind kind;
     uint64_t bytes;          /* of RDMA, for the balance between streams */
 };

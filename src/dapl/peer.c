@@ -241,7 +241,10 @@ size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
     n += !mdapl_list_empty(&peer->ctl) + !mdapl_list_empty(&peer->queue);
     n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->held);
     /* An acknowledgement that is still with the adapter has not been given. */
-    for (int i = 0; i < peer->n_streams; i++)
-        n += peer->stream[i].cm.ep ? peer->stream[i].cm.ep->req_posted : 0;
+    for (int i = 0; i < peer->n_streams; i++) {
+        const struct mdapl_ep *ep = peer->stream[i].cm.ep;
+
+        n += ep ? ep->req_posted - ep->n_silent : 0;
+    }
     return n;
 }

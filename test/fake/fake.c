@@ -269,6 +269,8 @@ static void complete(struct ep *ep, struct evd *evd, const struct dto *d,
     DAT_EVENT event;
     DAT_DTO_COMPLETION_EVENT_DATA *e = &event.event_data.dto_completion_event_data;
 
+    if (status == DAT_DTO_SUCCESS && d->flags & DAT_COMPLETION_SUPPRESS_FLAG)
+        return;
     memset(&event, 0, sizeof(event));
     event.event_number = DAT_DTO_COMPLETION_EVENT;
     e->ep_handle = ep;

@@ -272,6 +272,7 @@ static void open_rank(int i, bool small, const char *wiring)
     }
     if (fake_random(4) == 0)
         mdapl_cfg_set(&me->cfg, "rndv", "copy", &err);
+    mdapl_cfg_set(&me->cfg, "suppress", fake_random(2) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "ring", fake_random(3) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "ring_after", fake_random(2) ? "1" : "10", &err);
     mdapl_cfg_set(&me->cfg, "ring_slots", fake_random(2) ? "2" : "16", &err);

@@ -123,6 +123,11 @@ static void words_are_enums(void **state)
         { "wiring", "auto", MDAPL_WIRING_AUTO, offsetof(struct mdapl_cfg, wiring) },
         { "wiring", "ring", MDAPL_WIRING_RING, offsetof(struct mdapl_cfg, wiring) },
         { "wiring", "ondemand", MDAPL_WIRING_ONDEMAND, offsetof(struct mdapl_cfg, wiring) },
+        { "ring", "auto", MDAPL_RING_AUTO, offsetof(struct mdapl_cfg, ring) },
+        { "ring", "on", MDAPL_RING_ON, offsetof(struct mdapl_cfg, ring) },
+        { "ring", "off", MDAPL_RING_OFF, offsetof(struct mdapl_cfg, ring) },
+        { "suppress", "on", MDAPL_SUPPRESS_ON, offsetof(struct mdapl_cfg, suppress) },
+        { "suppress", "off", MDAPL_SUPPRESS_OFF, offsetof(struct mdapl_cfg, suppress) },
         { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },
         { "rndv", "copy", MDAPL_RNDV_COPY, offsetof(struct mdapl_cfg, rndv) },
     };
