@@ -189,6 +189,14 @@ void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
         mdapl_list_append(&peer->d->work, &peer->work);
 }
 
+void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
+{
+    if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
+        || !mdapl_list_empty(&peer->held) || !mdapl_list_empty(&peer->fetching) || peer->broken
+        || mdapl_rx_ack_due(peer))
+        mdapl_dpeer_wake(peer);
+}
+
 void mdapl_dpeer_broken(struct mdapl_dpeer *peer, const char *why)
 {
     if (!peer->broken)

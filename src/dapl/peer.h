@@ -155,6 +155,8 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct md
 void mdapl_dpeer_free(struct mdapl_dpeer *peer);
 /* The peer may have something to do: look at it in this or the next round of progress. */
 void mdapl_dpeer_wake(struct mdapl_dpeer *peer);
+/* The same, if a look at it finds something: for those who come by with every frame. */
+void mdapl_dpeer_stir(struct mdapl_dpeer *peer);
 /* Does it. Returns how many things moved. */
 int mdapl_dpeer_work(struct mdapl_dpeer *peer);
 /* A transfer failed: to be acted on by the next round, as verbs make no upcalls. why: static. */

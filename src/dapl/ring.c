@@ -164,7 +164,7 @@ static void written(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, siz
         return;
     if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
         mdapl_dpeer_broken(st->peer, "a write into the peer's ring failed");
-    mdapl_dpeer_wake(st->peer);
+    mdapl_dpeer_stir(st->peer);
 }
 
 void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
@@ -222,7 +222,7 @@ int mdapl_ring_poll_peer(struct mdapl_dpeer *peer)
     }
     peer->ring_in.busy = false;
     if (n > 0)
-        mdapl_dpeer_wake(peer);
+        mdapl_dpeer_stir(peer);
     return n;
 }
 

@@ -30,7 +30,7 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
     if (st && status == DAT_DTO_SUCCESS) {
         mdapl_rx_frame(st, b->data, len);
         st->rxwin.freed++;
-        mdapl_dpeer_wake(st->peer);
+        mdapl_dpeer_stir(st->peer);
         /* The frame may have been its last one: the EP has no owner then. */
         if (ep->owner && post(ep, b) == 0)
             return;
@@ -75,7 +75,7 @@ static void sent(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t
         return;
     if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
         mdapl_dpeer_broken(st->peer, "a send failed");
-    mdapl_dpeer_wake(st->peer);
+    mdapl_dpeer_stir(st->peer);
 }
 
 void mdapl_sr_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
