@@ -106,9 +106,9 @@ static void do_call(struct mdapl_stream *st, const struct step *s)
         run(st, MDAPL_CM_REFUSED, &(struct step){ .why = "the call was refused locally" });
 }
 
-static void refuse(DAT_CR_HANDLE cr)
+static void refuse(struct mdapl_dapl *d, DAT_CR_HANDLE cr)
 {
-    dat_cr_reject(cr, 0, NULL);
+    d->dat.dat_cr_reject(cr, 0, NULL);
 }
 
 static void do_answer(struct mdapl_stream *st, const struct step *s)
@@ -118,7 +118,7 @@ static void do_answer(struct mdapl_stream *st, const struct step *s)
 
     put_hello(st, MDAPL_HELLO_ANSWER, hello);
     if (rc)
-        refuse(s->cr);
+        refuse(st->peer->d, s->cr);
     else
         rc = mdapl_ep_accept(st->cm.ep, s->cr, hello, sizeof(hello));
     if (rc)
@@ -127,8 +127,7 @@ static void do_answer(struct mdapl_stream *st, const struct step *s)
 
 static void do_refuse(struct mdapl_stream *st, const struct step *s)
 {
-    (void)st;
-    refuse(s->cr);
+    refuse(st->peer->d, s->cr);
 }
 
 static void do_up(struct mdapl_stream *st, const struct step *s)
@@ -245,7 +244,7 @@ static void refuse_stranger(struct mdapl_dapl *d, DAT_CR_HANDLE cr, const char *
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO,
               "refused a connection request that %s; nothing needs to be done unless it comes "
               "again and again", why);
-    refuse(cr);
+    refuse(d, cr);
 }
 
 static void on_cr(void *arg, DAT_CR_HANDLE cr)
@@ -257,7 +256,7 @@ static void on_cr(void *arg, DAT_CR_HANDLE cr)
     enum mdapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
 
     memset(&param, 0, sizeof(param));
-    if (dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
+    if (d->dat.dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
         verdict = get_hello(d, param.private_data, (size_t)param.private_data_size, &h);
     if (verdict == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER)
         verdict = MDAPL_HELLO_NOT_OURS;

@@ -46,6 +46,7 @@ static struct mdapl_ia_limits common_limits(const struct mdapl_dapl *d)
         min.dtos = least32(min.dtos, max->dtos);
         min.reads = least32(min.reads, max->reads);
         min.priv = least32(min.priv, max->priv);
+        min.lmr = max->lmr < min.lmr ? max->lmr : min.lmr;
         min.message = max->message < min.message ? max->message : min.message;
     }
     return min;
@@ -63,6 +64,7 @@ static int fit_limits(struct mdapl_dapl *d)
     d->ep_requests = least32((uint32_t)cfg->ep_requests, max.dtos);
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max.reads > 0;
+    d->lmr_max = max.lmr;
     d->frame_room = (size_t)(max.message < (uint64_t)cfg->vbuf_size ? max.message
                                                                     : (uint64_t)cfg->vbuf_size);
     if (max.priv < MDAPL_HELLO_BYTES)
@@ -93,7 +95,7 @@ static int open_rails(struct mdapl_dapl *d)
         if (d->rails.n == MDAPL_MAX_RAILS)
             return mdapl_err_set(mdapl_ctx_err(d->ctx), -EINVAL, "MPIR_CVAR_DAPL_IA names more "
                                  "than %d adapters. Name fewer", MDAPL_MAX_RAILS);
-        rc = mdapl_ia_open(d->ctx, name, &hooks, &d->rails.ia[d->rails.n]);
+        rc = mdapl_ia_open(d->ctx, &d->dat, name, &hooks, &d->rails.ia[d->rails.n]);
         if (!rc) {
             d->rails.ia[d->rails.n]->rail = d->rails.n;
             d->rails.n++;
@@ -136,7 +138,9 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
     if (!d)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
-    rc = open_rails(d);
+    rc = mdapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
+    if (!rc)
+        rc = open_rails(d);
     if (rc) {
         close_rails(d);
         free(d);

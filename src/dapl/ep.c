@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "err.h"
 #include "seq.h"
+#include "vbuf.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -52,14 +53,14 @@ int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_
                              "queue of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
                              "MPIR_CVAR_DAPL_EP_REQUESTS smaller", ia->name, ia->max.evd_qlen);
     }
-    ret = dat_ep_create(ia->handle, ia->pz, ia->dto_evd, ia->dto_evd, ia->conn_evd, &attr,
+    ret = ia->dat->dat_ep_create(ia->handle, ia->pz, ia->dto_evd, ia->dto_evd, ia->conn_evd, &attr,
                         &ep->handle);
     if (ret != DAT_SUCCESS) {
         ia->dto_used -= recv_max + req_max;
         free(ep);
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s refuses an endpoint with %u receives and %u requests: %s",
-                             ia->name, recv_max, req_max, mdapl_dat_text(ret, text));
+                             ia->name, recv_max, req_max, mdapl_dat_text(ia, ret, text));
     }
     ep->ia = ia;
     ep->owner = owner;
@@ -81,12 +82,12 @@ void mdapl_ep_close(struct mdapl_ep *ep)
     ep->owner = NULL;
     ep->up = false;
     ep->closing = true;
-    dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
+    ep->ia->dat->dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
 }
 
 void mdapl_ep_free(struct mdapl_ep *ep)
 {
-    dat_ep_free(ep->handle);
+    ep->ia->dat->dat_ep_free(ep->handle);
     ep->ia->dto_used -= ep->recv_max + ep->req_max;
     mdapl_list_remove(&ep->link);
     free(ep);
@@ -111,10 +112,10 @@ static void flush_silent_and_unconnected(struct mdapl_ep *ep)
     DAT_EP_STATE state;
     DAT_BOOLEAN recv_idle, req_idle = DAT_FALSE;
 
-    if (dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle) != DAT_SUCCESS)
+    if (ep->ia->dat->dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle) != DAT_SUCCESS)
         return;
     if (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED)
-        dat_ep_reset(ep->handle);
+        ep->ia->dat->dat_ep_reset(ep->handle);
     if (req_idle && ep->recv_posted == 0 && ep->req_posted == ep->n_silent
         && ++ep->quiet >= QUIET)
         give_silent_back(ep);
@@ -147,7 +148,7 @@ int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
 
     memset(&to, 0, sizeof(to));
     memcpy(&to, addr, addr_len < sizeof(to) ? addr_len : sizeof(to));
-    ret = dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
+    ret = ep->ia->dat->dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
                          (DAT_TIMEOUT)(timeout_ns / 1000), (DAT_COUNT)priv_len, (DAT_PVOID)priv,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
     return ret == DAT_SUCCESS ? 0 : -EIO;
@@ -155,8 +156,10 @@ int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
 
 int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, size_t priv_len)
 {
-    return dat_cr_accept(cr, ep->handle, (DAT_COUNT)priv_len, (DAT_PVOID)priv) == DAT_SUCCESS
-               ? 0 : -EIO;
+    DAT_RETURN ret = ep->ia->dat->dat_cr_accept(cr, ep->handle, (DAT_COUNT)priv_len,
+                                                (DAT_PVOID)priv);
+
+    return ret == DAT_SUCCESS ? 0 : -EIO;
 }
 
 static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum mdapl_dto_kind kind)
@@ -174,7 +177,9 @@ static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum md
 /* Whether this request's success is to make an event: one of each batch does. */
 static DAT_COMPLETION_FLAGS flags_for(struct mdapl_ep *ep, struct mdapl_dto *dto)
 {
-    dto->silent = ep->in_a_row + 1 < ep->batch;
+    /* Buffers that are few are not to be kept from those who wait for them. */
+    dto->silent = ep->in_a_row + 1 < ep->batch
+                  && ep->ia->vbufs->n_silent < ep->ia->vbufs->n_free;
     ep->in_a_row = dto->silent ? ep->in_a_row + 1 : 0;
     return dto->silent ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
 }
@@ -189,6 +194,7 @@ static void posted(struct mdapl_ep *ep, struct mdapl_dto *dto, uint64_t rdma_byt
     if (!dto->silent)
         return;
     ep->n_silent++;
+    ep->ia->vbufs->n_silent++;
     mdapl_list_append(&ep->silent, &dto->link);
 }
 
@@ -196,7 +202,7 @@ int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_SEND);
 
-    if (dat_ep_post_send(ep->handle, 1, seg, c, flags_for(ep, dto)) != DAT_SUCCESS)
+    if (ep->ia->dat->dat_ep_post_send(ep->handle, 1, seg, c, flags_for(ep, dto)) != DAT_SUCCESS)
         return -EIO;
     posted(ep, dto, 0);
     return 0;
@@ -204,7 +210,7 @@ int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 
 int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
 {
-    if (dat_ep_post_recv(ep->handle, 1, seg, cookie(ep, dto, MDAPL_DTO_RECV),
+    if (ep->ia->dat->dat_ep_post_recv(ep->handle, 1, seg, cookie(ep, dto, MDAPL_DTO_RECV),
                          DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
         return -EIO;
     ep->recv_posted++;
@@ -214,7 +220,7 @@ int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
                        struct mdapl_dto *dto)
 {
-    if (dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, MDAPL_DTO_READ), from,
+    if (ep->ia->dat->dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, MDAPL_DTO_READ), from,
                               DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
         return -EIO;
     posted(ep, dto, to->segment_length);
@@ -228,7 +234,8 @@ int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RM
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_WRITE);
 
-    if (dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags_for(ep, dto)) != DAT_SUCCESS)
+    if (ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags_for(ep, dto))
+        != DAT_SUCCESS)
         return -EIO;
     posted(ep, dto, from->segment_length);
     return 0;
@@ -245,6 +252,7 @@ static void request_over(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status
     ep->bytes -= dto->bytes;
     if (dto->silent) {
         ep->n_silent--;
+        ep->ia->vbufs->n_silent--;
         mdapl_list_remove(&dto->link);
     }
     dto->done(dto, status, len);

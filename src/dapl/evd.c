@@ -60,7 +60,7 @@ static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
     DAT_EVENT event;
     int n = 0;
 
-    while (n < BURST && dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
+    while (n < BURST && ia->dat->dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
         handle(ia, &event);
         n++;
     }
@@ -83,7 +83,7 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
         handle_dto(ia, &ia->slept_on.event_data.dto_completion_event_data);
         n++;
     }
-    while (n < BURST && dat_evd_dequeue(ia->dto_evd, &event) == DAT_SUCCESS) {
+    while (n < BURST && ia->dat->dat_evd_dequeue(ia->dto_evd, &event) == DAT_SUCCESS) {
         handle_dto(ia, &event.event_data.dto_completion_event_data);
         n++;
     }
@@ -100,6 +100,6 @@ void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
     ia->rounds = SELDOM - 1;     /* whatever woke us or did not: look at everything next */
     if (ia->has_slept_on || us == 0)
         return;
-    if (dat_evd_wait(ia->dto_evd, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
+    if (ia->dat->dat_evd_wait(ia->dto_evd, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
         ia->has_slept_on = true;
 }

@@ -22,11 +22,11 @@ enum {
     QUAL_LAST = 64535,
 };
 
-const char *mdapl_dat_text(DAT_RETURN ret, char buf[96])
+const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96])
 {
     const char *major = NULL, *minor = NULL;
 
-    if (dat_strerror(ret, &major, &minor) != DAT_SUCCESS)
+    if (ia->dat->dat_strerror(ret, &major, &minor) != DAT_SUCCESS)
         snprintf(buf, 96, "DAT status 0x%x", (unsigned)ret);
     else if (minor && *minor)
         snprintf(buf, 96, "%s, %s", major, minor);
@@ -45,7 +45,7 @@ static const char *dat_conf(void)
 /* -- which adapter ---------------------------------------------------------------------------- */
 
 /* The names in dat.conf, in its order. Returns how many. */
-static int registry_names(char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
+static int registry_names(const struct mdapl_ia *ia, char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
 {
     DAT_PROVIDER_INFO *info = calloc(REGISTRY_MAX, sizeof(*info));
     DAT_PROVIDER_INFO *list[REGISTRY_MAX];
@@ -53,7 +53,7 @@ static int registry_names(char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
 
     for (int i = 0; info && i < REGISTRY_MAX; i++)
         list[i] = &info[i];
-    if (!info || dat_registry_list_providers(REGISTRY_MAX, &n, list) != DAT_SUCCESS)
+    if (!info || ia->dat->dat_registry_list_providers(REGISTRY_MAX, &n, list) != DAT_SUCCESS)
         n = 0;
     for (int i = 0; i < n; i++)
         snprintf(name[i], DAT_NAME_MAX_LENGTH, "%s", list[i]->ia_name);
@@ -65,7 +65,8 @@ static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
 {
     ia->async_evd = DAT_HANDLE_NULL;
     snprintf(ia->name, sizeof(ia->name), "%s", name);
-    return dat_ia_open(ia->name, 8, &ia->async_evd, &ia->handle);
+    return ia->dat->dat_ia_openv(ia->name, 8, &ia->async_evd, &ia->handle, DAT_VERSION_MAJOR,
+                                 DAT_VERSION_MINOR, DAT_FALSE);
 }
 
 static int open_named(struct mdapl_ia *ia, const char *name)
@@ -78,7 +79,7 @@ static int open_named(struct mdapl_ia *ia, const char *name)
     if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_PROVIDER_NOT_FOUND))
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
                              "IA %s does not open: %s. Check its line in %s and the adapter itself",
-                             name, mdapl_dat_text(ret, text), dat_conf());
+                             name, mdapl_dat_text(ia, ret, text), dat_conf());
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
                          "IA %s: no line of %s has this name, or the provider library in that "
                          "line cannot be loaded. Set MPIR_CVAR_DAPL_IA to a name of that file, "
@@ -92,7 +93,7 @@ static int open_first(struct mdapl_ia *ia)
 
     if (!name)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
-    n = registry_names(name);
+    n = registry_names(ia, name);
     for (int i = 0; i < n && found; i++)
         if (open_name(ia, name[i]) == DAT_SUCCESS)
             found = 0;
@@ -135,10 +136,11 @@ static int query(struct mdapl_ia *ia)
     /* Providers leave fields alone that they do not know (UDAPL.md A4). */
     memset(&attr, 0, sizeof(attr));
     memset(&prov, 0, sizeof(prov));
-    ret = dat_ia_query(ia->handle, NULL, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &prov);
+    ret = ia->dat->dat_ia_query(ia->handle, NULL, DAT_IA_FIELD_ALL, &attr,
+                                DAT_PROVIDER_FIELD_ALL, &prov);
     if (ret != DAT_SUCCESS || !attr.ia_address_ptr)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EIO, "IA %s cannot be queried: %s", ia->name,
-                             mdapl_dat_text(ret, text));
+                             mdapl_dat_text(ia, ret, text));
     ia->addr_len = ((struct sockaddr *)attr.ia_address_ptr)->sa_family == AF_INET6
                        ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     memcpy(ia->addr, attr.ia_address_ptr, ia->addr_len);
@@ -151,6 +153,7 @@ static int query(struct mdapl_ia *ia)
         .message = attr.max_message_size,
         .rdma = attr.max_rdma_size,
         .lmr = attr.max_lmr_block_size,
+        .lmrs = (uint32_t)attr.max_lmrs,
     };
     return 0;
 }
@@ -165,7 +168,8 @@ static int psp_create(struct mdapl_ia *ia)
 
     for (uint32_t i = 0; i < span; i++) {
         ia->qual = QUAL_FIRST + (at + i) % span;
-        ret = dat_psp_create(ia->handle, ia->qual, ia->cr_evd, DAT_PSP_CONSUMER_FLAG, &ia->psp);
+        ret = ia->dat->dat_psp_create(ia->handle, ia->qual, ia->cr_evd, DAT_PSP_CONSUMER_FLAG,
+                                      &ia->psp);
         if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_CONN_QUAL_IN_USE))
             break;
     }
@@ -173,32 +177,32 @@ static int psp_create(struct mdapl_ia *ia)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EADDRINUSE,
                          "IA %s cannot listen on connection qualifier %llu: %s", ia->name,
-                         (unsigned long long)ia->qual, mdapl_dat_text(ret, text));
+                         (unsigned long long)ia->qual, mdapl_dat_text(ia, ret, text));
 }
 
 static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                       DAT_EVD_HANDLE *evd_p)
 {
     char text[96];
-    DAT_RETURN ret = dat_evd_create(ia->handle, (DAT_COUNT)at_most(qlen, ia->max.evd_qlen),
+    DAT_RETURN ret = ia->dat->dat_evd_create(ia->handle, (DAT_COUNT)at_most(qlen, ia->max.evd_qlen),
                                     DAT_HANDLE_NULL, flags, evd_p);
 
     if (ret == DAT_SUCCESS)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                          "IA %s refuses an event dispatcher of %u entries: %s", ia->name, qlen,
-                         mdapl_dat_text(ret, text));
+                         mdapl_dat_text(ia, ret, text));
 }
 
 static int make_objects(struct mdapl_ia *ia)
 {
     char text[96];
-    DAT_RETURN ret = dat_pz_create(ia->handle, &ia->pz);
+    DAT_RETURN ret = ia->dat->dat_pz_create(ia->handle, &ia->pz);
     int rc;
 
     if (ret != DAT_SUCCESS)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
-                             ia->name, mdapl_dat_text(ret, text));
+                             ia->name, mdapl_dat_text(ia, ret, text));
     ia->dto_room = (uint32_t)at_most(EVD_DTO_START, ia->max.evd_qlen);
     rc = evd_create(ia, ia->dto_room, DAT_EVD_DTO_FLAG, &ia->dto_evd);
     if (!rc)
@@ -208,8 +212,8 @@ static int make_objects(struct mdapl_ia *ia)
     return rc ? rc : psp_create(ia);
 }
 
-int mdapl_ia_open(struct mdapl_ctx *ctx, const char *name, const struct mdapl_ia_hooks *hooks,
-                  struct mdapl_ia **ia_p)
+int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
+                  const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p)
 {
     struct mdapl_ia *ia = calloc(1, sizeof(*ia));
     int rc;
@@ -217,6 +221,7 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const char *name, const struct mdapl_ia
     if (!ia)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     ia->ctx = ctx;
+    ia->dat = dat;
     ia->hooks = *hooks;
     mdapl_list_init(&ia->eps);
     rc = *name ? open_named(ia, name) : open_first(ia);
@@ -238,19 +243,19 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const char *name, const struct mdapl_ia
 void mdapl_ia_close(struct mdapl_ia *ia)
 {
     if (ia->psp)
-        dat_psp_free(ia->psp);
+        ia->dat->dat_psp_free(ia->psp);
     MDAPL_LIST_EACH_SAFE(pos, &ia->eps)
         mdapl_ep_free(MDAPL_OF(pos, struct mdapl_ep, link));
     if (ia->cr_evd)
-        dat_evd_free(ia->cr_evd);
+        ia->dat->dat_evd_free(ia->cr_evd);
     if (ia->conn_evd)
-        dat_evd_free(ia->conn_evd);
+        ia->dat->dat_evd_free(ia->conn_evd);
     if (ia->dto_evd)
-        dat_evd_free(ia->dto_evd);
+        ia->dat->dat_evd_free(ia->dto_evd);
     if (ia->pz)
-        dat_pz_free(ia->pz);
+        ia->dat->dat_pz_free(ia->pz);
     /* ABRUPT: takes whatever is still there with it, the async EVD included. */
-    dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
+    ia->dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
     free(ia);
 }
 
@@ -262,7 +267,7 @@ int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
         want = (uint32_t)at_most((uint64_t)want * 2, ia->max.evd_qlen);
     if (want < ia->dto_used + n)
         return -ENOMEM;
-    if (want > ia->dto_room && dat_evd_resize(ia->dto_evd, (DAT_COUNT)want) != DAT_SUCCESS)
+    if (want > ia->dto_room && ia->dat->dat_evd_resize(ia->dto_evd, (DAT_COUNT)want) != DAT_SUCCESS)
         return -ENOMEM;
     ia->dto_room = want;
     ia->dto_used += n;

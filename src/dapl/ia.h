@@ -6,10 +6,10 @@
  * its listening point. dapl.c opens it; evd.c takes its events; ep.c, lmr.c and vbuf.c make
  * things on it. Only these files call the DAT API.
  */
+#include "dat.h"
 #include "list.h"
 #include "transport.h"
 
-#include <dat2/udat.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,10 +55,12 @@ struct mdapl_ia_limits {
     uint64_t message;        /* bytes of one send */
     uint64_t rdma;           /* bytes of one RDMA transfer */
     uint64_t lmr;            /* bytes of one registration */
+    uint32_t lmrs;           /* registrations */
 };
 
 struct mdapl_ia {
     struct mdapl_ctx *ctx;
+    const struct mdapl_dat *dat;
     int rail;                /* its place among the channel's adapters */
     char name[DAT_NAME_MAX_LENGTH];
     struct mdapl_ia_limits max;
@@ -83,13 +85,13 @@ struct mdapl_ia {
 
 /* Opens the adapter of this name, or with "" the first of dat.conf that opens. 0 or -errno, with
  * the one clear line in mdapl_ctx_err(). */
-int mdapl_ia_open(struct mdapl_ctx *ctx, const char *name, const struct mdapl_ia_hooks *hooks,
-                  struct mdapl_ia **ia_p);
+int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
+                  const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p);
 /* Closes it with everything that is left on it. */
 void mdapl_ia_close(struct mdapl_ia *ia);
 /* Room for n more completions on the DTO EVD (an overflow would kill it). 0 or -ENOMEM. */
 int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
-const char *mdapl_dat_text(DAT_RETURN ret, char buf[96]);
+const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96]);
 
 #endif

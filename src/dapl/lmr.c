@@ -22,9 +22,10 @@ static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, enum mdapl_
 
     mdapl_ctx_stats(ia->ctx)->registrations++;
     if (len <= ia->max.lmr
-        && dat_lmr_create(ia->handle, DAT_MEM_TYPE_VIRTUAL, region, len, ia->pz, priv_of[use],
-                          DAT_VA_TYPE_VA, &lmr->on[i].handle, &lmr->on[i].local, &lmr->on[i].key,
-                          &got_len, &got_addr) == DAT_SUCCESS) {
+        && ia->dat->dat_lmr_create(ia->handle, DAT_MEM_TYPE_VIRTUAL, region, len, ia->pz,
+                                   priv_of[use], DAT_VA_TYPE_VA, &lmr->on[i].handle,
+                                   &lmr->on[i].local, &lmr->on[i].key, &got_len, &got_addr)
+               == DAT_SUCCESS) {
         lmr->n++;
         return true;
     }
@@ -36,6 +37,7 @@ int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
                        enum mdapl_lmr_use use, struct mdapl_lmr *lmr)
 {
     lmr->n = 0;
+    lmr->rails = rails;
     for (int i = 0; i < rails->n; i++)
         if (!register_on(rails->ia[i], addr, len, use, lmr)) {
             mdapl_lmr_release(lmr);
@@ -47,6 +49,6 @@ int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
 void mdapl_lmr_release(struct mdapl_lmr *lmr)
 {
     for (int i = 0; i < lmr->n; i++)
-        dat_lmr_free(lmr->on[i].handle);
+        lmr->rails->ia[i]->dat->dat_lmr_free(lmr->on[i].handle);
     lmr->n = 0;
 }

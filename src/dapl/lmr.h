@@ -24,6 +24,7 @@ struct mdapl_lmr {
         DAT_RMR_CONTEXT key; /* what a peer names it by */
     } on[MDAPL_MAX_RAILS];
     int n;                   /* 0: nothing registered */
+    const struct mdapl_rails *rails;
 };
 
 enum mdapl_lmr_use { MDAPL_LMR_LOCAL, MDAPL_LMR_REMOTE_READ, MDAPL_LMR_REMOTE_WRITE };

@@ -38,11 +38,13 @@ enum { MDAPL_SR_RESERVE = 2 };
 /* The whole channel: one per context. */
 struct mdapl_dapl {
     struct mdapl_ctx *ctx;
+    struct mdapl_dat dat;
     struct mdapl_rails rails;
     int streams_per_rail;        /* to a peer */
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
+    uint64_t lmr_max;            /* bytes of one registration */
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
     struct mdapl_vbufs vbufs;

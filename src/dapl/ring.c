@@ -15,6 +15,7 @@
 
 enum {
     RINGS_PER_CHUNK = 8,
+    FEW_LMRS = 64,               /* an adapter with so few registrations needs them for frames */
     TALKING_US = 100,            /* a peer that has heard nothing for so long may sleep */
 };
 
@@ -24,7 +25,7 @@ struct mdapl_ring_chunk {
     struct mdapl_lmr lmr;
     uint8_t *data;
     size_t bytes;
-    int used;
+    int rings, used;
 };
 
 static size_t padded(size_t len)
@@ -33,6 +34,11 @@ static size_t padded(size_t len)
 }
 
 /* -- memory ----------------------------------------------------------------------------------- */
+
+static size_t ring_bytes(const struct mdapl_dapl *d)
+{
+    return (size_t)d->ring_slots * d->ring_slot_bytes;
+}
 
 void mdapl_ring_init(struct mdapl_dapl *d)
 {
@@ -44,11 +50,13 @@ void mdapl_ring_init(struct mdapl_dapl *d)
 
     mdapl_list_init(&d->rings);
     mdapl_list_init(&d->ring_chunks);
-    d->rings_left = wanted ? (int)cfg->ring_peers : 0;
-    d->ring_slots = (uint32_t)cfg->ring_slots;
     d->ring_slot_bytes = (uint32_t)cfg->ring_slot_bytes & ~63u;
     if (d->ring_slot_bytes > most)
         d->ring_slot_bytes = (uint32_t)most;
+    d->ring_slots = (uint32_t)cfg->ring_slots;
+    if (d->rails.ia[0]->max.lmrs < FEW_LMRS || ring_bytes(d) > d->lmr_max)
+        wanted = false;
+    d->rings_left = wanted ? (int)cfg->ring_peers : 0;
 }
 
 void mdapl_ring_fini(struct mdapl_dapl *d)
@@ -64,18 +72,16 @@ void mdapl_ring_fini(struct mdapl_dapl *d)
     }
 }
 
-static size_t ring_bytes(const struct mdapl_dapl *d)
-{
-    return (size_t)d->ring_slots * d->ring_slot_bytes;
-}
-
 static struct mdapl_ring_chunk *chunk_make(struct mdapl_dapl *d)
 {
     struct mdapl_ring_chunk *c = calloc(1, sizeof(*c));
 
     if (!c)
         return NULL;
-    c->bytes = RINGS_PER_CHUNK * ring_bytes(d);
+    c->rings = RINGS_PER_CHUNK;
+    while (c->rings > 1 && (uint64_t)c->rings * ring_bytes(d) > d->lmr_max)
+        c->rings--;
+    c->bytes = (size_t)c->rings * ring_bytes(d);
     c->data = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (c->data != MAP_FAILED
         && mdapl_lmr_register(&d->rails, c->data, c->bytes, MDAPL_LMR_REMOTE_WRITE, &c->lmr) == 0) {
@@ -94,7 +100,7 @@ static struct mdapl_ring_chunk *chunk_with_room(struct mdapl_dapl *d)
     struct mdapl_list *last = d->ring_chunks.prev;
     struct mdapl_ring_chunk *c = MDAPL_OF(last, struct mdapl_ring_chunk, link);
 
-    return last != &d->ring_chunks && c->used < RINGS_PER_CHUNK ? c : chunk_make(d);
+    return last != &d->ring_chunks && c->used < c->rings ? c : chunk_make(d);
 }
 
 /* -- giving ----------------------------------------------------------------------------------- */

@@ -101,20 +101,40 @@ static void tx_register(struct mdapl_rndv_tx *tx)
     }
 }
 
+/* The pieces of an iovec without empty ones, none longer than max. Returns how many; to: where they
+ * go, or NULL. */
+static int cut(const struct iovec *from, int n, uint64_t max, struct iovec *to)
+{
+    int made = 0;
+
+    for (int i = 0; i < n; i++)
+        for (size_t at = 0; at < from[i].iov_len; made++) {
+            size_t len = from[i].iov_len - at < max ? from[i].iov_len - at : max;
+
+            if (to)
+                to[made] = (struct iovec){ (char *)from[i].iov_base + at, len };
+            at += len;
+        }
+    return made;
+}
+
 static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct mdapl_msg *msg,
                                      size_t len, struct mdapl_op *op)
 {
-    struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx) + (size_t)msg->n_body * sizeof(tx->body[0]));
+    uint64_t max = peer->d->lmr_max;
+    int n = cut(msg->body, msg->n_body, max, NULL);
+    struct mdapl_rndv_tx *tx;
 
+    if (n > MDAPL_RTS_SEGS)      /* it will not be registered */
+        n = cut(msg->body, msg->n_body, max = UINT64_MAX, NULL);
+    tx = calloc(1, sizeof(*tx) + (size_t)n * sizeof(tx->body[0]));
     if (!tx)
         return NULL;
     mdapl_list_init(&tx->link);
     tx->peer = peer;
     tx->op = op;
     tx->len = len;
-    for (int i = 0; i < msg->n_body; i++)
-        if (msg->body[i].iov_len > 0)
-            tx->body[tx->n_body++] = msg->body[i];
+    tx->n_body = cut(msg->body, msg->n_body, max, tx->body);
     if (mdapl_idmap_add(&peer->d->tx_ids, tx, &tx->id)) {
         free(tx);
         return NULL;
@@ -423,7 +443,9 @@ static bool dst_register(struct rndv_rx *r)
 /* Copies the pieces that the read fills, without empty ones. */
 static int dst_take(struct rndv_rx *r, const struct iovec *iov, int n)
 {
-    r->dst = malloc((size_t)n * sizeof(*r->dst));
+    uint64_t max = r->peer->d->lmr_max;
+
+    r->dst = malloc(((size_t)cut(iov, n, max, NULL) + 1) * sizeof(*r->dst));
     if (!r->dst)
         return -ENOMEM;
     r->want = 0;
@@ -432,8 +454,7 @@ static int dst_take(struct rndv_rx *r, const struct iovec *iov, int n)
 
         v.iov_len = least(v.iov_len, r->rx.left - r->want);
         r->want += v.iov_len;
-        if (v.iov_len > 0)
-            r->dst[r->n_dst++] = v;
+        r->n_dst += cut(&v, 1, max, r->dst + r->n_dst);
     }
     return 0;
 }

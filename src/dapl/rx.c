@@ -254,13 +254,6 @@ static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const 
     return mdapl_fin_get(&fin, p, f->len) && mdapl_rndv_on_fin(peer, &fin);
 }
 
-static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_ring_given given;
-
-    return mdapl_ring_get(&given, p, f->len) && mdapl_ring_on_given(peer, &given);
-}
-
 static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const struct mdapl_frame *,
                                                  const uint8_t *) = {
     [MDAPL_FRAME_MSG] = on_msg,
@@ -268,7 +261,6 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
     [MDAPL_FRAME_CTS] = on_cts,
     [MDAPL_FRAME_DATA] = on_data,
     [MDAPL_FRAME_FIN] = on_fin,
-    [MDAPL_FRAME_RING] = on_ring,
 };
 
 static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
@@ -365,6 +357,13 @@ static void out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, const void *fram
         mdapl_ctx_stats(peer->d->ctx)->dup++;
 }
 
+static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_ring_given given;
+
+    return mdapl_ring_get(&given, p, f->len) && mdapl_ring_on_given(peer, &given);
+}
+
 void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
 {
     struct mdapl_dpeer *peer = st->peer;
@@ -386,8 +385,11 @@ void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
     mdapl_txwin_hear(&st->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
         mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
-    if (f.type == MDAPL_FRAME_ACK)
+    if (!mdapl_frame_sequenced(f.type)) {
+        if (f.type == MDAPL_FRAME_RING && !on_ring(peer, &f, p + MDAPL_FRAME_HDR_BYTES))
+            bad_frame(peer, "its content is wrong", len);
         return;
+    }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
     /* What was written into the ring before it was sent has landed before it came. */
     if (psn > peer->rx_next)

@@ -57,7 +57,7 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
     mdapl_rx_told(peer);
-    if (f->type != MDAPL_FRAME_ACK) {
+    if (mdapl_frame_sequenced(f->type)) {
         peer->tx_next++;
         b->holds++;
         mdapl_list_append(&peer->retained, &b->link);
@@ -327,7 +327,7 @@ static bool send_ack(struct mdapl_dpeer *peer)
     if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
         || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
         return false;
-    b = mdapl_vbuf_get(&peer->d->vbufs);
+    b = mdapl_vbuf_get_for_ack(&peer->d->vbufs);
     if (!b)
         return false;
     mdapl_ctx_stats(peer->d->ctx)->tx_acks++;

@@ -6,7 +6,13 @@
 #include <sys/mman.h>
 
 /* Room behind a frame for what the ring lane puts there. */
-enum { CHUNK_BYTES = 1 << 19, LINE = 64, BEHIND = 16 };
+enum {
+    CHUNK_BYTES = 1 << 19,   /* of the first chunk; each is twice the one before it */
+    CHUNK_DOUBLINGS = 5,
+    LINE = 64,
+    BEHIND = 16,
+    FOR_ACKS = 4,            /* buffers that only acknowledgements may take */
+};
 
 struct chunk {
     struct mdapl_list link;
@@ -22,6 +28,9 @@ void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, ui
     for (int i = 0; i < rails->n; i++)
         rails->ia[i]->vbufs = v;
     v->size = size;
+    v->n_chunks = 0;
+    v->n_free = 0;
+    v->n_silent = 0;
     mdapl_list_init(&v->free);
     mdapl_list_init(&v->chunks);
 }
@@ -62,14 +71,28 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
     return c;
 }
 
+/* Few registrations for much memory, as far as the adapters take it in one piece. */
+static size_t chunk_bytes(const struct mdapl_vbufs *v)
+{
+    int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
+    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
+
+    for (int i = 0; i < v->rails->n; i++)
+        if (bytes > v->rails->ia[i]->max.lmr)
+            bytes = v->rails->ia[i]->max.lmr;
+    return (size_t)bytes;
+}
+
 static void grow(struct mdapl_vbufs *v)
 {
     size_t stride = ((size_t)v->size + BEHIND + LINE - 1) / LINE * LINE;
-    size_t n = CHUNK_BYTES / stride > 0 ? CHUNK_BYTES / stride : 1;
-    struct chunk *c = chunk_make(v, stride, n);
+    size_t n = chunk_bytes(v) / stride;
+    struct chunk *c = n > 0 ? chunk_make(v, stride, n) : NULL;
 
     if (!c)
         return;
+    v->n_chunks++;
+    v->n_free += (uint32_t)n;
     mdapl_list_append(&v->chunks, &c->link);
     for (size_t i = 0; i < n; i++) {
         c->buf[i].data = c->data + i * stride;
@@ -78,21 +101,34 @@ static void grow(struct mdapl_vbufs *v)
     }
 }
 
-struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v)
+static struct mdapl_vbuf *get(struct mdapl_vbufs *v, uint32_t leave)
 {
     struct mdapl_list *item;
 
-    if (mdapl_list_empty(&v->free))
+    if (v->n_free <= leave)
         grow(v);
-    item = mdapl_list_take(&v->free);
+    item = v->n_free > leave ? mdapl_list_take(&v->free) : NULL;
     if (!item)
         return NULL;
+    v->n_free--;
     MDAPL_OF(item, struct mdapl_vbuf, link)->holds = 1;
     return MDAPL_OF(item, struct mdapl_vbuf, link);
 }
 
+struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v)
+{
+    return get(v, FOR_ACKS);
+}
+
+struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v)
+{
+    return get(v, 0);
+}
+
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b)
 {
-    if (--b->holds == 0)     /* to the front: it is the warmest */
-        mdapl_list_before(v->free.next, &b->link);
+    if (--b->holds > 0)
+        return;
+    v->n_free++;
+    mdapl_list_before(v->free.next, &b->link);   /* to the front: it is the warmest */
 }

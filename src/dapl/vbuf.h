@@ -31,14 +31,19 @@ struct mdapl_vbuf {
 struct mdapl_vbufs {
     const struct mdapl_rails *rails;
     uint32_t size;           /* bytes of one frame */
+    int n_chunks;
+    uint32_t n_free;
+    uint32_t n_silent;       /* posted, and their completion makes no event of its own (ep.c) */
     struct mdapl_list free;
     struct mdapl_list chunks;
 };
 
 void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size);
 void mdapl_vbufs_fini(struct mdapl_vbufs *v);
-/* A buffer with one hold; NULL when memory or registrations are out. */
+/* A buffer with one hold; NULL when memory or registrations are out. The last few are for
+ * acknowledgements: what they tell gives buffers back. */
 struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
+struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
 

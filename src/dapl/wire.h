@@ -61,7 +61,7 @@ enum mdapl_frame_type {
     MDAPL_FRAME_DATA,              /* a piece of a body */
     MDAPL_FRAME_FIN,               /* receiver to sender: the body was read, or is not wanted */
     MDAPL_FRAME_ACK,               /* nothing but the header; has no psn of its own */
-    MDAPL_FRAME_RING,              /* slots for the ring lane are given */
+    MDAPL_FRAME_RING,              /* slots for the ring lane are given; no psn either */
     MDAPL_FRAME_TYPES
 };
 
@@ -72,12 +72,18 @@ struct mdapl_frame {
     uint8_t type;
     uint8_t flags;                 /* none yet: 0 */
     uint16_t hdr_len;              /* bytes of envelope behind the header (MSG and RTS) */
-    uint32_t psn;                  /* low 32 bits; in an ACK: the psn of the next sequenced frame */
+    uint32_t psn;                  /* low 32 bits; ACK and RING: that of the next sequenced frame */
     uint32_t ack;                  /* the psn that the sender of this frame expects next */
     uint32_t sr_limit;             /* how many frames its peer may send ever on the sr lane */
     uint32_t ring_limit;           /* the same for the ring lane */
     uint32_t len;                  /* bytes behind the envelope */
 };
+
+/* Does a frame of this type have a psn of its own? The others need no acknowledgement. */
+static inline bool mdapl_frame_sequenced(uint8_t type)
+{
+    return type != MDAPL_FRAME_ACK && type != MDAPL_FRAME_RING;
+}
 
 void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
 /*

@@ -24,9 +24,6 @@ AM_COND_IF([BUILD_CH3_DAPL],[
     AS_IF([test "$pac_have_dat" = no],[
         AC_MSG_ERROR([ch3:dapl needs uDAPL 2: dat2/udat.h and libdat2 were not found. Install the package libdapl-dev (Debian; dapl-devel elsewhere), or say where it is: --with-dapl=DIR, or --with-dat-include=DIR with --with-dat-lib=DIR])
     ])
-    MDAPL_LINK_DAT
+    dnl libmpi is not linked with it: dat.h in the channel loads it
 ])
 ])
-
-[#] MDAPL_LINK_DAT: how libmpi comes to libdat2
-AC_DEFUN([MDAPL_LINK_DAT],[PAC_LIBS_ADD([-ldat2])])

@@ -174,7 +174,8 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
         attr->max_dto_per_ep = (DAT_COUNT)f.limits.dtos;
         attr->max_rdma_read_per_ep_out = attr->max_rdma_read_per_ep_in = (DAT_COUNT)f.limits.reads;
         attr->max_evd_qlen = 1 << 20;
-        attr->max_lmr_block_size = UINT32_MAX;
+        attr->max_lmr_block_size = f.limits.lmr ? f.limits.lmr : UINT32_MAX;
+        attr->max_lmrs = MAX_OBJECTS;
         attr->max_message_size = 1 << 20;
         attr->max_rdma_size = f.limits.rdma;
     }
@@ -291,6 +292,8 @@ static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DES
     uint32_t slot = 0;
 
     (void)type, (void)pz, (void)va;
+    if (f.limits.lmr && len > f.limits.lmr)
+        return ERROR(DAT_INVALID_PARAMETER);
     if (every(f.faults.refuse_lmr, &f.lmrs))
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     while (slot < MAX_OBJECTS && f.lmr[slot])
@@ -917,7 +920,7 @@ static DAT_PROVIDER table = {
 
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits)
 {
-    static const struct fake_limits usual = { 128, 4, 56, 1 << 20 };
+    static const struct fake_limits usual = { 128, 4, 56, 1 << 20, 0 };
 
     memset(&f, 0, sizeof(f));
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;

@@ -25,6 +25,7 @@ struct fake_faults {
 struct fake_limits {
     uint32_t dtos, reads, priv;
     uint32_t rdma;               /* bytes of one RDMA transfer */
+    uint32_t lmr;                /* bytes of one registration; 0: no limit */
 };
 
 /* Starts the fake under the IA name "fake". */

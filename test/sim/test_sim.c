@@ -424,7 +424,7 @@ static void usual_sizes(void **state)
 
 static void everything_scarce(void **state)
 {
-    static const struct fake_limits tiny = { 8, 1, 48, 1024 };
+    static const struct fake_limits tiny = { 8, 1, 48, 1024, 0 };
 
     (void)state;
     for (uint64_t i = 0; i < seeds(120); i++) {
@@ -487,7 +487,7 @@ static void refused_and_lost_requests(void **state)
 
 static void no_registration_no_read(void **state)
 {
-    static const struct fake_limits no_read = { 64, 0, 56, 1 << 20 };
+    static const struct fake_limits no_read = { 64, 0, 56, 1 << 20, 0 };
     static const struct fake_faults some = { .refuse_lmr = 3 };
     uint64_t copies = 0, failures = 0;
 
@@ -503,6 +503,22 @@ static void no_registration_no_read(void **state)
     }
     assert_true(copies > 0);
     assert_true(failures > 0);
+}
+
+/* Bodies longer than a registration may be are registered in pieces. */
+static void short_registrations(void **state)
+{
+    static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 2048 };
+    uint64_t reads = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(30); i++) {
+        whole_run(seed_at(i), NULL, &limits, true, "ring");
+        CHECK(SUM(reg_failures) == 0);
+        reads += SUM(rx_rget);
+        close_all();
+    }
+    assert_true(reads > 0);
 }
 
 static void strangers_are_refused(void **state)
@@ -631,6 +647,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(crossing_connects),
         cmocka_unit_test(refused_and_lost_requests),
         cmocka_unit_test(no_registration_no_read),
+        cmocka_unit_test(short_registrations),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(broken_connection),
         cmocka_unit_test(wrong_frames),
