@@ -3,7 +3,8 @@
  * What a DAT provider does by itself, and what the machine does without one, in one program so that
  * both are measured the same way: two processes, pinned, polling.
  *
- *   dat_perf [-i IA] [-c CORE,CORE] [-n NETNS -a ADDRESS] [-e EPS] [-w WINDOW] TEST BYTES COUNT
+ *   dat_perf [-i IA] [-c CORE,CORE] [-n NETNS -a ADDRESS] [-e EPS] [-w WINDOW] [-b BUFFERS]
+ *            TEST BYTES COUNT
  *
  *   TEST    send write read             latency: half a round trip of sends, of writes whose last
  *                                       byte is polled; a whole RDMA read (us)
@@ -12,6 +13,8 @@
  *           line                        bare: a cache line that goes back and forth (us)
  *           vm_write_bw vm_read_bw      bare: process_vm_writev and process_vm_readv loops (MB/s)
  *           tcp tcp_bw                  bare: ping-pong and stream, both sides polling (us, MB/s)
+ *
+ * Transfers use one buffer of BYTES again and again, or BUFFERS in turn.
  *
  * With -n the second process runs in that network namespace (`ip netns`): another host; ADDRESS is
  * where the first process's host is reached. Prints one number. Needs a line of dat.conf for IA;
@@ -44,10 +47,10 @@ enum { MAX_EPS = 16, EVD = 4096, LIMIT_S = 120 };
 
 static struct options {
     const char *ia, *netns, *addr;
-    int core[2], eps, window;
+    int core[2], eps, window, buffers;
     size_t bytes;
     long count;
-} opt = { .ia = "soft0", .core = { -1, -1 }, .eps = 1, .window = 16 };
+} opt = { .ia = "soft0", .core = { -1, -1 }, .eps = 1, .window = 16, .buffers = 1 };
 
 /* Between the two processes, for everything but the measurement. */
 static struct shared {
@@ -108,6 +111,8 @@ static struct {
     DAT_LMR_CONTEXT local;
     DAT_RMR_CONTEXT key;
     volatile uint8_t *buf;       /* half to send from, half to receive into */
+    size_t half;                 /* bytes of each */
+    int next_send, next_recv;    /* which buffer of them */
 } d;
 
 static void next_conn(DAT_EVD_HANDLE evd, DAT_EVENT *e)
@@ -142,12 +147,13 @@ static void open_ia(void)
     TRY(dat_evd_create(d.ia, EVD, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &d.dto));
     TRY(dat_evd_create(d.ia, 64, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &d.conn));
     TRY(dat_evd_create(d.ia, 64, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &d.cr));
-    d.buf = mmap(NULL, 2 * opt.bytes, PROT_READ | PROT_WRITE,
+    d.half = opt.bytes * (size_t)opt.buffers;
+    d.buf = mmap(NULL, 2 * d.half, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (d.buf == MAP_FAILED)
         die("memory", DAT_SUCCESS);
     region.for_va = (void *)(uintptr_t)d.buf;
-    TRY(dat_lmr_create(d.ia, DAT_MEM_TYPE_VIRTUAL, region, 2 * opt.bytes, d.pz,
+    TRY(dat_lmr_create(d.ia, DAT_MEM_TYPE_VIRTUAL, region, 2 * d.half, d.pz,
                        DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &d.lmr, &d.local, &d.key, &len,
                        &va));
     memset(&attr, 0, sizeof(attr));
@@ -173,9 +179,18 @@ static DAT_LMR_TRIPLET local_seg(size_t offset)
                               .lmr_context = d.local };
 }
 
+/* The buffers are used in turn. */
+static size_t turn(int *next)
+{
+    size_t at = (size_t)*next * opt.bytes;
+
+    *next = (*next + 1) % opt.buffers;
+    return at;
+}
+
 static void post_recv(int ep, uint64_t cookie)
 {
-    DAT_LMR_TRIPLET seg = local_seg(opt.bytes);
+    DAT_LMR_TRIPLET seg = local_seg(d.half + turn(&d.next_recv));
     DAT_DTO_COOKIE c = { .as_64 = cookie };
 
     TRY(dat_ep_post_recv(d.ep[ep], 1, &seg, c, DAT_COMPLETION_DEFAULT_FLAG));
@@ -209,8 +224,9 @@ static void connect_dat(void)
 
 static void post(int ep, DAT_DTOS op)
 {
-    DAT_LMR_TRIPLET seg = local_seg(0);
-    DAT_RMR_TRIPLET far = { .virtual_address = sh->va[!me] + opt.bytes,
+    size_t at = turn(&d.next_send);
+    DAT_LMR_TRIPLET seg = local_seg(at);
+    DAT_RMR_TRIPLET far = { .virtual_address = sh->va[!me] + d.half + at,
                             .segment_length = (DAT_SEG_LENGTH)opt.bytes,
                             .rmr_context = sh->key[!me] };
     DAT_DTO_COOKIE c = { .as_64 = 0 };
@@ -525,7 +541,7 @@ static double (*arguments(int argc, char **argv))(void)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "i:c:n:a:e:w:")) != -1) {
+    while ((o = getopt(argc, argv, "i:c:n:a:e:w:b:")) != -1) {
         if (o == 'i')
             opt.ia = optarg;
         else if (o == 'c' && sscanf(optarg, "%d,%d", &opt.core[0], &opt.core[1]) == 2)
@@ -538,10 +554,13 @@ static double (*arguments(int argc, char **argv))(void)
             opt.eps = atoi(optarg);
         else if (o == 'w')
             opt.window = atoi(optarg);
+        else if (o == 'b')
+            opt.buffers = atoi(optarg);
         else
             usage();
     }
-    if (argc - optind != 3 || opt.eps < 1 || opt.eps > MAX_EPS || opt.window < 1)
+    if (argc - optind != 3 || opt.eps < 1 || opt.eps > MAX_EPS || opt.window < 1
+        || opt.buffers < 1)
         usage();
     opt.bytes = strtoul(argv[optind + 1], NULL, 0);
     opt.count = atol(argv[optind + 2]);

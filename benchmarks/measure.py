@@ -45,6 +45,25 @@ def size_name(n):
     return f"{n} B"
 
 
+def mpi(work, cores, lines):
+    """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
+    on these cores, on the software provider with a dat.conf of these lines."""
+    prefix = pathlib.Path((BUILD.parent / "prefix").read_text().strip()) if (BUILD.parent / "prefix").exists() \
+        else TOP / "install"
+    program = pathlib.Path(work) / "mpi_perf"
+    if not (prefix / "bin/mpicc").exists():
+        die(f"no MPI in {prefix}: ./quickstart installs it")
+    subprocess.run([prefix / "bin/mpicc", "-O2", "-o", program, TOP / "benchmarks/mpi_perf.c"], check=True)
+    conf = pathlib.Path(work) / ("-".join(lines) + ".conf")
+    env = dat_conf(conf, lines)
+
+    def measure(test, size, count, window=16, **knobs):
+        more = {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in knobs.items()}
+        return lambda: number([prefix / "bin/mpiexec", "-n", 2, "-bind-to", "user:%d,%d" % cores, program, test,
+                               size, count, window], dict(env, **more))
+    return measure
+
+
 # -- the machine -------------------------------------------------------------------------------------
 
 def line(cores):

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What MPI does between ranks 0 and 1, in one number.
+ *
+ *   mpi_perf TEST BYTES COUNT [WINDOW]
+ *
+ *   lat    half a round trip (us)
+ *   bw     one way, WINDOW (16) messages under way, then one back (MB/s, 10^6)
+ *   bibw   both ways at the same time (MB/s, both together)
+ *   rate   as bw, in messages per second (millions)
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_WINDOW = 256 };
+
+static int rank, bytes, window = 16;
+static long count;
+static char *buf;                /* window messages to send, as many to receive */
+
+static char *message(int i)
+{
+    return buf + (size_t)i * (size_t)bytes;
+}
+
+static void ping(int to)
+{
+    MPI_Send(message(0), bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+}
+
+static void pong(int from)
+{
+    MPI_Recv(message(1), bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void round_trip(void)
+{
+    if (rank == 0) {
+        ping(1);
+        pong(1);
+    } else {
+        pong(0);
+        ping(0);
+    }
+}
+
+/* A window of messages; the ranks for which `sends` and `receives` is true do that. */
+static void exchange(int sends, int receives)
+{
+    MPI_Request req[2 * MAX_WINDOW];
+    MPI_Status status[2 * MAX_WINDOW];   /* gcc warns of MPI_STATUSES_IGNORE */
+    int n = 0;
+
+    for (int i = 0; receives && i < window; i++)
+        MPI_Irecv(message(window + i), bytes, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &req[n++]);
+    for (int i = 0; sends && i < window; i++)
+        MPI_Isend(message(i), bytes, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &req[n++]);
+    MPI_Waitall(n, req, status);
+    if (!sends || !receives) {   /* whoever has sent hears that all is there */
+        if (rank == 0)
+            MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
+    }
+}
+
+static void one_way(void)
+{
+    exchange(rank == 0, rank == 1);
+}
+
+static void both_ways(void)
+{
+    exchange(1, 1);
+}
+
+static double lat(double s)
+{
+    return s / (double)count / 2 * 1e6;
+}
+
+static double bw(double s)
+{
+    return (double)count * window * bytes / s / 1e6;
+}
+
+static double bibw(double s)
+{
+    return 2 * bw(s);
+}
+
+static double rate(double s)
+{
+    return (double)count * window / s / 1e6;
+}
+
+static const struct {
+    const char *name;
+    void (*step)(void);
+    double (*figure)(double seconds);
+} tests[] = {
+    { "lat", round_trip, lat }, { "bw", one_way, bw }, { "bibw", both_ways, bibw },
+    { "rate", one_way, rate },
+};
+
+static int run(const char *name)
+{
+    double start = 0;
+
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+        if (strcmp(tests[i].name, name))
+            continue;
+        for (long k = -count / 10 - 1; k < count && rank < 2; k++) {
+            if (k == 0) {
+                MPI_Barrier(MPI_COMM_WORLD);
+                start = MPI_Wtime();
+            }
+            tests[i].step();
+        }
+        if (rank == 0)
+            printf("%.4f\n", tests[i].figure(MPI_Wtime() - start));
+        return 0;
+    }
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    int size, wrong = 1;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc >= 4 && size == 2) {
+        bytes = atoi(argv[2]);
+        count = atol(argv[3]);
+        window = argc > 4 ? atoi(argv[4]) : window;
+        if (bytes >= 0 && count > 0 && window > 0 && window <= MAX_WINDOW) {
+            buf = malloc(2 * (size_t)window * (size_t)(bytes ? bytes : 1));
+            memset(buf, 1, 2 * (size_t)window * (size_t)(bytes ? bytes : 1));
+            wrong = run(argv[1]);
+            free(buf);
+        }
+    }
+    if (wrong && rank == 0)
+        fprintf(stderr, "mpi_perf: two ranks, lat|bw|bibw|rate BYTES COUNT [WINDOW up to %d]\n",
+                MAX_WINDOW);
+    MPI_Finalize();
+    return wrong;
+}
