@@ -5,6 +5,7 @@
 #include "log.h"
 #include "mdapl_knobs.h"
 #include "pmi.h"
+#include "stats.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -219,6 +220,20 @@ int MPIDI_CH3_InitCompleted(void)
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
+/* One write for all of it, so that ranks do not mix theirs. */
+static void summarise(struct mdapl_glue *g, int rank)
+{
+    char text[4096];
+    size_t n;
+
+    if (g->cfg.summary == MDAPL_SUMMARY_OFF || (g->cfg.summary == MDAPL_SUMMARY_FIRST && rank != 0))
+        return;
+    n = (size_t)snprintf(text, sizeof(text), "[rank %d %s] ch3:dapl, what was done:\n", rank,
+                         mdapl_ctx_host(g->ctx));
+    mdapl_stats_print(mdapl_ctx_stats(g->ctx), text + n, sizeof(text) - n);
+    fputs(text, stderr);
+}
+
 /*
  * Drain, barrier, close (FAULTS, hazard 16). Before the barrier everything that either side sent
  * has been acknowledged, so that behind it nobody needs anything from anybody.
@@ -233,6 +248,7 @@ int MPIDI_CH3_Finalize(void)
     while (mdapl_drain(g->ctx) > 0)
         if (mdapl_progress(g->ctx) == 0)
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
+    summarise(g, mdapl_ctx_job(g->ctx)->rank);
     PMI_Barrier();
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;

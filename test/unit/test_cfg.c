@@ -128,6 +128,9 @@ static void words_are_enums(void **state)
         { "ring", "off", MDAPL_RING_OFF, offsetof(struct mdapl_cfg, ring) },
         { "suppress", "on", MDAPL_SUPPRESS_ON, offsetof(struct mdapl_cfg, suppress) },
         { "suppress", "off", MDAPL_SUPPRESS_OFF, offsetof(struct mdapl_cfg, suppress) },
+        { "summary", "off", MDAPL_SUMMARY_OFF, offsetof(struct mdapl_cfg, summary) },
+        { "summary", "first", MDAPL_SUMMARY_FIRST, offsetof(struct mdapl_cfg, summary) },
+        { "summary", "all", MDAPL_SUMMARY_ALL, offsetof(struct mdapl_cfg, summary) },
         { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },
         { "rndv", "copy", MDAPL_RNDV_COPY, offsetof(struct mdapl_cfg, rndv) },
     };
