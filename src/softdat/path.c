@@ -25,30 +25,32 @@
 
 /* -- choosing --------------------------------------------------------------------------------- */
 
-static bool port_up(const struct softdat_port *p)
-{
-    return !p->cut && p->carrier;
-}
-
 static bool same_net(const struct softdat_port *p, struct in_addr to)
 {
     return (p->addr.sin_addr.s_addr & p->mask.s_addr) == (to.s_addr & p->mask.s_addr);
 }
 
+/* How well a port suits, 0: not at all. Without a carrier it still reaches its own host. */
+static int suits(const struct softdat_port *p, struct in_addr to)
+{
+    if (p->cut)
+        return 0;
+    return !p->carrier ? 1 : same_net(p, to) ? 3 : 2;
+}
+
 int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
 {
-    int any = -1;
+    int best = 0, port = -1;
 
-    for (uint32_t i = ia->cfg.n_ports; i-- > 0;) {
-        const struct softdat_port *p = &ia->cfg.port[i];
+    for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
+        int s = suits(&ia->cfg.port[i], to);
 
-        if (!port_up(p))
-            continue;
-        if (same_net(p, to))
-            return (int)i;
-        any = (int)i;
+        if (s > best) {
+            best = s;
+            port = (int)i;
+        }
     }
-    return any;
+    return port;
 }
 
 /* -- up and down ------------------------------------------------------------------------------ */
@@ -78,8 +80,10 @@ static uint64_t patience(const struct softdat_conn *c)
 
 void softdat_path_watch(struct softdat_conn *c)
 {
+    if (c->phase != SOFTDAT_OPEN)
+        return;                  /* it has a deadline of its own */
     c->deadline = 0;
-    if (c->phase == SOFTDAT_OPEN && (down(c) || !c->local))
+    if (down(c) || !c->local)
         softdat_conn_deadline(c, patience(c));
 }
 

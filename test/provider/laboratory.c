@@ -343,6 +343,21 @@ static void cut_for_too_long_it_breaks(void **state)
     expect_dto(&w->a, 9, DAT_DTO_SUCCESS);
 }
 
+/* A call that nobody answers ends at its time, whatever happens to the path meanwhile. */
+static void cut_does_not_stop_the_clock(void **state)
+{
+    struct world *w = *state;
+    DAT_EVENT e;
+
+    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, SEC / 5, 0, NULL, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
+    e = next_event(w->b.cr);
+    expect_order(0, "cut", "cut");
+    expect_order(0, "heal", "healed");
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_TIMED_OUT);
+    OK(dat_cr_reject(e.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
+}
+
 static void order_breaks_connections(void **state)
 {
     struct world *w = *state;
@@ -418,6 +433,7 @@ int main(void)
         CASE_ON(adapter_fails_for_good, "fatal0"),
         CASE(healed_in_time_nothing_is_lost),
         CASE_ON(cut_for_too_long_it_breaks, "short0"),
+        CASE(cut_does_not_stop_the_clock),
         CASE(order_breaks_connections),
         CASE_ON(two_ports, "ports0"),
         CASE(link_is_reported),
