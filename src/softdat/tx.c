@@ -278,6 +278,7 @@ static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
     struct cmsghdr *h = &control.align;
     ssize_t n;
 
+    memset(&control, 0, sizeof(control));
     *h = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
                            .cmsg_len = CMSG_LEN(sizeof(int)) };
     memcpy(CMSG_DATA(h), &c->segment_fd, sizeof(int));
