@@ -1,7 +1,8 @@
 ## SPDX-License-Identifier: MIT
-## Parts of src/util and src/dapl by themselves.
+## Parts of src/util, src/dapl and src/shm by themselves.
 if HAVE_CMOCKA
-unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm
+unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm \
+    test/unit/test_shm_ring
 check_PROGRAMS += $(unit_programs)
 unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
 unit_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
@@ -18,4 +19,7 @@ test_unit_test_wire_LDADD = $(unit_ldadd)
 test_unit_test_fsm_SOURCES = test/unit/test_fsm.c test/unit/unit.h
 test_unit_test_fsm_CPPFLAGS = $(unit_cppflags)
 test_unit_test_fsm_LDADD = $(unit_ldadd)
+test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
+test_unit_test_shm_ring_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
+test_unit_test_shm_ring_LDADD = libshm.la libutil.la -lcmocka -lpthread
 endif
