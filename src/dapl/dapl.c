@@ -252,6 +252,13 @@ static int progress(void *state)
     return n + work(d);
 }
 
+static bool hears(void *state)
+{
+    struct mdapl_dapl *d = state;
+
+    return d->n_connecting > 0 || d->n_whole > 0;
+}
+
 static void wait(void *state, uint64_t ns)
 {
     struct mdapl_dapl *d = state;
@@ -358,6 +365,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .eager_max = eager_max,
     .send = mdapl_tx_send,       /* tx.c, sr.c, rndv.c */
     .progress = progress,        /* evd.c, then sr.c, rx.c, rndv.c */
+    .hears = hears,
     .wait = wait,
     .drain = drain,
     .idle = idle,

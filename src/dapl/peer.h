@@ -67,6 +67,7 @@ struct mdapl_dapl {
     int n_connecting, n_closing;
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the next distance to call */
+    int n_wanted;                /* ring wiring: peers that this channel reaches */
     bool draining, closing;
 };
 

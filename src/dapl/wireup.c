@@ -28,21 +28,44 @@ static int last_step(int rank, int size)
     return size % 2 || rank >= size / 2 ? size / 2 : size / 2 - 1;
 }
 
+static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
+{
+    int rc = mdapl_peer_get(d->ctx, rank, base_p);
+
+    if (rc)
+        mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
+                      "IA %s: the business card of rank %d names nothing that it reaches. Use the "
+                      "same installation and kind of adapter everywhere", d->rails.ia[0]->name,
+                      rank);
+    return rc;
+}
+
+/* Peers that another channel reaches will not be connected. */
+static int count_wanted(struct mdapl_dapl *d)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+    struct mdapl_peer *base;
+    int rc = 0;
+
+    d->n_wanted = 0;
+    for (int rank = 0; !rc && rank < job->size; rank++) {
+        if (rank != job->rank)
+            rc = get_peer(d, rank, &base);
+        if (!rc && rank != job->rank)
+            d->n_wanted += base->channel == &mdapl_dapl_channel;
+    }
+    return rc;
+}
+
 static int call(struct mdapl_dapl *d, int step)
 {
     const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
-    int rank = (job->rank - step + job->size) % job->size;
     struct mdapl_peer *base;
-    int rc = mdapl_peer_get(d->ctx, rank, &base);
+    int rc = get_peer(d, (job->rank - step + job->size) % job->size, &base);
 
-    if (rc)
-        return mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
-                             "IA %s: the business card of rank %d names nothing that it reaches. "
-                             "Use the same installation and kind of adapter everywhere",
-                             d->rails.ia[0]->name, rank);
-    if (base->channel == &mdapl_dapl_channel)
+    if (!rc && base->channel == &mdapl_dapl_channel)
         mdapl_cm_want(mdapl_dpeer_of(base));
-    return 0;
+    return rc;
 }
 
 int mdapl_wireup_run(struct mdapl_dapl *d)
@@ -55,10 +78,12 @@ int mdapl_wireup_run(struct mdapl_dapl *d)
         return MDAPL_DONE;
     if (d->failed)
         return d->failed;
+    if (d->wire_step == 0)
+        rc = count_wanted(d);
     while (!rc && d->wire_step < last
            && d->n_connecting < (int)mdapl_ctx_cfg(d->ctx)->wiring_inflight)
         rc = call(d, ++d->wire_step);
     if (rc)
         return rc;
-    return d->wire_step >= last && d->n_whole == job->size - 1 ? MDAPL_DONE : 0;
+    return d->wire_step >= last && d->n_whole == d->n_wanted ? MDAPL_DONE : 0;
 }

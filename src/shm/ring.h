@@ -6,7 +6,7 @@
  * lie in a door, a piece of the reader's segment.
  *
  *      hello      the writer's name, written once
- *      line       the reader's: how many messages it has taken, and whether it is watching
+ *      line       the reader's: how many messages it has taken, whether it is watching
  *      slots      one cache line for each message, used in turn
  *      data       what does not fit in slots
  *
@@ -56,7 +56,8 @@ struct mdapl_slot {
 struct mdapl_door {
     struct mdapl_shm_hello hello;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
-    _Atomic uint32_t watched;    /* 0: ring the bell as well */
+    _Atomic uint32_t watched;    /* 0: ring the bell as well (bell.h) */
+    _Atomic uint32_t refused;    /* nobody will ever take a message from here */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_slot slot[MDAPL_SLOTS];
     uint8_t data[MDAPL_DATA_BYTES_MAX];
 };

@@ -12,7 +12,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    VERSION = 1,
+    LAYOUT = 1,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     CELLS_BYTES = MDAPL_CELLS * MDAPL_CELL_BYTES,
     DOORS_AT = CELLS_AT + CELLS_BYTES,
@@ -45,7 +45,7 @@ static void fill_head(struct mdapl_seg_head *head, const struct mdapl_job *job,
     if (getrandom(&head->token, sizeof(head->token), 0) != sizeof(head->token))
         head->token = (uint64_t)(uintptr_t)head ^ (uint64_t)getpid() << 32;
     head->magic = MAGIC;
-    head->version = VERSION;
+    head->version = LAYOUT;
     head->rank = job->rank;
     head->pid = (int32_t)getpid();
     head->barrier = barrier;
@@ -88,7 +88,7 @@ struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index)
 
 /* -- another's -------------------------------------------------------------------------------- */
 
-int mdapl_seg_open(const char *ref, uint64_t token, int rank)
+int mdapl_seg_open(const char *ref, uint64_t token, int rank, pid_t *pid_p)
 {
     struct mdapl_seg_head head;
     int fd = mdapl_os_segment_open(ref, SEG_BYTES);
@@ -96,8 +96,11 @@ int mdapl_seg_open(const char *ref, uint64_t token, int rank)
     if (fd < 0)
         return -EHOSTUNREACH;
     if (pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) && head.magic == MAGIC
-        && head.version == VERSION && head.token == token && head.rank == rank)
+        && head.version == LAYOUT && head.token == token && head.rank == rank) {
+        if (pid_p)
+            *pid_p = head.pid;
         return fd;
+    }
     close(fd);
     return -EHOSTUNREACH;
 }

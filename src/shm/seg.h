@@ -60,8 +60,9 @@ void mdapl_seg_close(struct mdapl_seg *seg);
 /* The door of mine that somebody has taken, mapped. NULL: it cannot be, or memory is out. */
 struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index);
 
-/* Opens another's and proves that it is what the card means. A descriptor or -EHOSTUNREACH. */
-int mdapl_seg_open(const char *ref, uint64_t token, int rank);
+/* Opens another's and proves that it is what the card means. A descriptor or -EHOSTUNREACH; pid_p:
+ * the owner's process, NULL if that does not matter. */
+int mdapl_seg_open(const char *ref, uint64_t token, int rank, pid_t *pid_p);
 /* Parts of another's: fd is an opened one. NULL: memory is out. */
 struct mdapl_seg_head *mdapl_seg_map_head(int fd);
 struct mdapl_door *mdapl_seg_map_door(int fd, uint32_t index);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The channel through its contract (src/util/transport.h), every rank a process of its own, on a
- * real DAT provider. What the fake provider's tests show for all orders of events, this shows for
- * a provider with its own threads, memory and sockets: every message announced once, in order,
- * with its own bytes; nothing left at the end; nobody waits for ever.
+ * The channels through their contract (src/util/transport.h), every rank a process of its own: in
+ * shared memory, or on a real DAT provider. What the fake provider's tests show for all orders of
+ * events, this shows with the memory, threads and sockets of several processes: every message
+ * announced once, in order, with its own bytes; nothing left at the end; nobody waits for ever.
  *
- * The IA is the one that MPIR_CVAR_DAPL_IA names (test/channel/run: the software provider).
+ * The knobs of the environment say which channels, and which IA (test/channel/run).
  */
 #include "unit.h"
 
 #include "cfg.h"
 #include "dapl.h"
 #include "err.h"
+#include "shm.h"
 #include "stats.h"
 #include "transport.h"
 
@@ -263,7 +264,8 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
 static void open_and_wire(struct rank *me)
 {
     static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
-    static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NULL };
+    static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
+                                                           NULL };
     struct mdapl_cfg cfg;
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
