@@ -2,7 +2,7 @@
 ## Parts of src/util, src/dapl and src/shm by themselves.
 if HAVE_CMOCKA
 unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm \
-    test/unit/test_shm_ring
+    test/unit/test_shm_ring test/unit/test_shm_pair
 check_PROGRAMS += $(unit_programs)
 unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
 unit_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
@@ -22,4 +22,7 @@ test_unit_test_fsm_LDADD = $(unit_ldadd)
 test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
 test_unit_test_shm_ring_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
 test_unit_test_shm_ring_LDADD = libshm.la libutil.la -lcmocka -lpthread
+test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
+test_unit_test_shm_pair_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
+test_unit_test_shm_pair_LDADD = libshm.la libutil.la -lcmocka -lpthread
 endif
