@@ -16,14 +16,15 @@
 enum {
     CHANNELS_MAX = 4,
     SILENT = 1000,               /* rounds without news after which a channel is asked less often */
-    SKIP = 16,                   /* ... one time in so many rounds */
+    SKIP = 16,                   /* ... once in so many rounds */
+    SKIP_DEAF = 1024,            /* ... once in so many, if no peer has come into contact yet */
     SHARE_US = 100,              /* longest sleep in one channel while another one could hear */
 };
 
 struct open_channel {
     const struct mdapl_channel *table;
     void *state;
-    unsigned silent;             /* rounds without news */
+    unsigned silent, skip;       /* rounds without news; rounds for which it is not asked */
 };
 
 struct mdapl_ctx {
@@ -270,22 +271,31 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
 
 /* -- running ---------------------------------------------------------------------------------- */
 
+/* One of several channels. One that nobody uses should not slow down the others. */
+static int ask(struct open_channel *c)
+{
+    int moved;
+
+    if (c->skip > 0) {
+        c->skip--;
+        return 0;
+    }
+    moved = c->table->progress(c->state);
+    if (moved > 0)
+        c->silent = 0;
+    else if (++c->silent > SILENT)
+        c->skip = c->table->hears(c->state) ? SKIP : SKIP_DEAF;
+    return moved;
+}
+
 int mdapl_progress(struct mdapl_ctx *ctx)
 {
     int n = 0;
 
-    for (int i = 0; i < ctx->n_channels; i++) {
-        struct open_channel *c = &ctx->channel[i];
-        int moved;
-
-        /* A channel that nobody uses should not slow down the others. */
-        if (ctx->n_channels > 1 && ++c->silent > SILENT && c->silent % SKIP != 0)
-            continue;
-        moved = c->table->progress(c->state);
-        if (moved > 0)
-            c->silent = 0;
-        n += moved;
-    }
+    if (ctx->n_channels == 1)
+        return ctx->channel[0].table->progress(ctx->channel[0].state);
+    for (int i = 0; i < ctx->n_channels; i++)
+        n += ask(&ctx->channel[i]);
     return n;
 }
 
@@ -294,7 +304,7 @@ void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
     int ears = 0;
 
     for (int i = 0; i < ctx->n_channels; i++) {
-        ctx->channel[i].silent = 0;
+        ctx->channel[i].skip = 0;
         ears += ctx->channel[i].table->hears(ctx->channel[i].state);
     }
     /* A sleep in one channel is deaf to the others: it is short while there are any to hear. */
