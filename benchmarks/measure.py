@@ -47,7 +47,8 @@ def size_name(n):
 
 def mpi(work, cores, lines):
     """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
-    on these cores, on the software provider with a dat.conf of these lines."""
+    on these cores, on the software provider with a dat.conf of these lines (and not in shared memory,
+    unless channels= says so)."""
     prefix = pathlib.Path((BUILD.parent / "prefix").read_text().strip()) if (BUILD.parent / "prefix").exists() \
         else TOP / "install"
     program = pathlib.Path(work) / "mpi_perf"
@@ -58,7 +59,7 @@ def mpi(work, cores, lines):
     env = dat_conf(conf, lines)
 
     def measure(test, size, count, window=16, **knobs):
-        more = {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in knobs.items()}
+        more = {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in {"channels": "dapl", **knobs}.items()}
         return lambda: number([prefix / "bin/mpiexec", "-n", 2, "-bind-to", "user:%d,%d" % cores, program, test,
                                size, count, window], dict(env, **more))
     return measure
