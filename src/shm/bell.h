@@ -36,6 +36,8 @@ static inline void mdapl_bell_after(struct mdapl_speer *peer)
 {
     if (peer->fence)
         atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);   /* the compiler keeps the order, too */
     if (!atomic_load_explicit(&peer->tx.door->watched, memory_order_relaxed))
         mdapl_bell_ring(peer);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "copy.h"
 
+#include "cell.h"
 #include "cfg.h"
 #include "peer.h"
 #include "single.h"
@@ -10,13 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum {
-    SEGS = 64,                   /* pieces of a body that an RTS names */
-    CELL_LEAST = 8192,           /* bytes put into a cell at least, while there are so many */
-    CELL_SHARE = 4,              /* ... and at most this part of a body: both copy at once */
-};
+enum { SEGS = 64 };              /* pieces of a body that an RTS names */
 
 /* The body of an RTS: the pieces of the body in the sender's memory follow. */
 struct rts {
@@ -64,8 +60,6 @@ void mdapl_long_init(struct mdapl_shm *s)
     mdapl_idmap_init(&s->tx_ids);
     mdapl_idmap_init(&s->rx_ids);
     s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
-    for (int i = MDAPL_CELLS; i-- > 0;)
-        s->free_cell[s->n_free_cells++] = (uint8_t)i;
     mdapl_os_reads_allow();
 }
 
@@ -160,57 +154,17 @@ bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin
     return true;
 }
 
-/* -- cells ------------------------------------------------------------------------------------ */
-
-/* Cells come back as the peer takes the messages that tell of them. */
-static void reclaim(struct mdapl_speer *peer)
-{
-    struct mdapl_shm *s = peer->s;
-
-    while (peer->fly_n > 0
-           && (int32_t)(peer->tx.heard - peer->fly[peer->fly_first % MDAPL_FLY].number) >= 0) {
-        s->free_cell[s->n_free_cells++] = peer->fly[peer->fly_first % MDAPL_FLY].cell;
-        peer->fly_first++;
-        peer->fly_n--;
-    }
-}
-
-/* Will there be a cell for this peer, and a slot to tell of it? */
-static bool cell_possible(struct mdapl_speer *peer)
-{
-    if (peer->fly_n > 0) {
-        mdapl_spsc_hear(&peer->tx, atomic_load_explicit(&peer->tx.door->taken,
-                                                        memory_order_acquire));
-        reclaim(peer);
-    }
-    return mdapl_shm_tx_open(peer) && peer->fly_n < MDAPL_FLY && peer->s->n_free_cells > 0
-           && mdapl_spsc_has_room(&peer->tx, 0);
-}
-
-static size_t cell_len(const struct mdapl_long *send)
-{
-    size_t left = send->asked.len - send->sent, n = send->asked.len / CELL_SHARE;
-
-    n = n < CELL_LEAST ? CELL_LEAST : n;
-    n = n < MDAPL_CELL_BYTES ? n : MDAPL_CELL_BYTES;
-    return n < left ? n : left;
-}
+/* -- filling cells ---------------------------------------------------------------------------- */
 
 static void fill_cell(struct mdapl_speer *peer, struct mdapl_long *send)
 {
-    struct mdapl_shm *s = peer->s;
-    uint8_t cell = s->free_cell[--s->n_free_cells];
-    size_t n = cell_len(send);
-    struct mdapl_shm_data data = { send->id, send->asked.rx_id, send->asked.off + send->sent, cell,
-                                   (uint32_t)n };
-    unsigned last = (peer->fly_first + peer->fly_n++) % MDAPL_FLY;
+    size_t share = mdapl_cell_share(send->asked.len), left = send->asked.len - send->sent;
+    size_t n = left < share ? left : share;
+    struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->asked.rx_id,
+                                   .off = send->asked.off + send->sent };
 
-    mdapl_iov_gather(&send->cursor, s->seg.cells + (size_t)cell * MDAPL_CELL_BYTES, n);
+    mdapl_cell_send(peer, &send->cursor, n, &data);
     send->sent += n;
-    mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, &data, sizeof(data));
-    peer->fly[last].number = peer->tx.next;
-    peer->fly[last].cell = cell;
-    mdapl_ctx_stats(s->ctx)->shm_cells++;
 }
 
 int mdapl_long_stream(struct mdapl_speer *peer)
@@ -218,9 +172,7 @@ int mdapl_long_stream(struct mdapl_speer *peer)
     struct mdapl_list *l;
     int n = 0;
 
-    if (peer->fly_n > 0)
-        reclaim(peer);
-    while ((l = mdapl_list_first(&peer->streaming)) && cell_possible(peer)) {
+    while ((l = mdapl_list_first(&peer->streaming)) && mdapl_cells_free(peer, 1, 0)) {
         struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, streaming);
 
         fill_cell(peer, send);
@@ -394,21 +346,6 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
     return true;
 }
 
-/* The sender's cells, mapped at the first need. */
-static const uint8_t *cells_of(struct mdapl_speer *peer)
-{
-    int fd;
-
-    if (peer->cells)
-        return peer->cells;
-    fd = mdapl_seg_open(peer->card.ref, peer->card.token, peer->base.rank, NULL);
-    if (fd < 0)
-        return NULL;
-    peer->cells = mdapl_seg_map_cells(fd);
-    close(fd);
-    return peer->cells;
-}
-
 /* All that the owner asked for has landed, or will not (status). */
 static void read_over(struct long_rx *r, int status)
 {
@@ -425,17 +362,12 @@ static void read_over(struct long_rx *r, int status)
 bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
 {
     struct long_rx *r = mdapl_idmap_find(&peer->s->rx_ids, data->rx_id);
-    const uint8_t *cells = cells_of(peer);
+    const uint8_t *cell = mdapl_cell_of(peer, data);
 
     if (!r || r->peer != peer || !r->op || r->tx_id != data->tx_id || data->off != r->at + r->got
-        || data->len > r->want - r->got || data->cell >= MDAPL_CELLS
-        || data->len > MDAPL_CELL_BYTES)
+        || data->len > r->want - r->got || !cell)
         return false;
-    if (!cells) {
-        mdapl_speer_broken(peer, "its segment cannot be mapped");
-        return true;
-    }
-    mdapl_iov_scatter(&r->cursor, cells + (size_t)data->cell * MDAPL_CELL_BYTES, data->len);
+    mdapl_iov_scatter(&r->cursor, cell, data->len);
     r->got += data->len;
     if (r->got == r->want)
         read_over(r, 0);
@@ -472,7 +404,7 @@ void mdapl_long_fail(struct mdapl_speer *peer, int status)
         read_over(r, status);
     /* The cells that it will never take. */
     peer->tx.heard = peer->tx.next;
-    reclaim(peer);
+    mdapl_cells_reclaim(peer);
 }
 
 void mdapl_long_free(struct mdapl_speer *peer)

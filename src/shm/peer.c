@@ -5,6 +5,7 @@
 #include "copy.h"
 #include "err.h"
 #include "log.h"
+#include "push.h"
 #include "rx.h"
 #include "shm.h"
 #include "tx.h"
@@ -50,7 +51,9 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     mdapl_list_init(&peer->streaming);
     mdapl_list_init(&peer->sends);
     mdapl_list_init(&peer->bodies);
+    mdapl_list_init(&peer->pushed);
     mdapl_list_init(&peer->work);
+    mdapl_list_init(&peer->flying);
     mdapl_inbox_init(&peer->inbox, &s->inboxes, &peer->base);
     s->peers[rank] = peer;
     *p = peer;
@@ -64,6 +67,7 @@ static void end_all(struct mdapl_speer *peer, int status)
     mdapl_bell_forget(peer);
     mdapl_shm_tx_fail(peer, status);
     mdapl_long_fail(peer, status);
+    mdapl_push_fail(peer, status);
     mdapl_inbox_fail(&peer->inbox);
 }
 
@@ -71,6 +75,7 @@ void mdapl_speer_free(struct mdapl_speer *peer)
 {
     end_all(peer, -ECANCELED);
     mdapl_long_free(peer);
+    mdapl_push_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_seg_unmap_door(peer->tx.door);
     mdapl_seg_unmap_door(peer->rx.door);

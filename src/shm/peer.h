@@ -9,7 +9,9 @@
  *      ring.h     the ring
  *      bell.c     who has something for me: doors, bells, the rings that are watched, sleeping
  *      rx.c       messages out of the ring; the owner is told (util/inbox)
- *      copy.c     long bodies: through cells, or read out of the sender's memory
+ *      push.c     bodies of middle length: with their message, in cells
+ *      copy.c     long bodies: asked for, in cells, or read out of the sender's memory (single.c)
+ *      cell.c     cells
  *
  * and below them seg (the segment), node (who is near), os (the operating system).
  *
@@ -32,16 +34,18 @@
 
 enum {
     MDAPL_SHM_EAGER = 16384,     /* bytes of header and body that go into the ring */
+    MDAPL_SHM_PUSH_BYTES = 65536,    /* bytes of a body that is not asked for */
     MDAPL_HOT = 16,              /* rings that are watched without a bell */
-    MDAPL_FLY = 8,               /* cells under way to one peer */
+    MDAPL_FLY = 16,              /* cells under way to one peer */
 };
 
 /* What travels in a ring. The records are the header of their message. */
 enum mdapl_shm_type {
     MDAPL_SHM_MSG,               /* a message with its body */
+    MDAPL_SHM_PUSH,              /* a message whose body follows in cells; body: its length */
     MDAPL_SHM_RTS,               /* a message whose body stays with the sender; body: the record */
     MDAPL_SHM_CTS,               /* the receiver wants bytes of it in cells */
-    MDAPL_SHM_DATA,              /* a cell with some of them */
+    MDAPL_SHM_DATA,              /* a cell with bytes of a body; the ids are 0 for a pushed one */
     MDAPL_SHM_FIN,               /* the body has been read, or dropped */
     MDAPL_SHM_TYPES
 };
@@ -64,6 +68,7 @@ struct mdapl_shm_fin {
 
 struct mdapl_speer;
 struct mdapl_long;
+struct pushed;
 
 /* Something that waits for room. */
 struct mdapl_shm_item {
@@ -94,6 +99,7 @@ struct mdapl_shm {
     struct mdapl_idmap tx_ids, rx_ids;   /* long bodies */
     uint8_t free_cell[MDAPL_CELLS];
     int n_free_cells;
+    struct mdapl_list flying;    /* peers with cells under way */
     int64_t single_from;         /* bytes from which one copy is better; -1: not measured yet */
     unsigned rounds;
     uint64_t checked;            /* when the peers were last looked at, ns */
@@ -118,6 +124,7 @@ struct mdapl_speer {
         uint8_t cell;
     } fly[MDAPL_FLY];            /* cells under way, in their order */
     unsigned fly_first, fly_n;
+    struct mdapl_list flying;    /* on s->flying while there are some */
     /* in: rx.door is NULL until the peer has come */
     struct mdapl_spsc_rx rx;
     uint32_t door;
@@ -125,6 +132,9 @@ struct mdapl_speer {
     bool active;                 /* has sent something lately */
     struct mdapl_inbox inbox;
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
+    struct mdapl_list pushed;    /* bodies of middle length that the owner has not finished */
+    struct pushed *coming;       /* the one whose cells are coming; NULL if the owner dropped it */
+    size_t coming_left;          /* ... then: its bytes that will still come */
     const uint8_t *cells;        /* of its segment; NULL until first needed */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
 

@@ -3,6 +3,7 @@
 
 #include "copy.h"
 #include "peer.h"
+#include "push.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -17,6 +18,11 @@ static bool on_msg(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
     if (mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len))
         mdapl_speer_broken(peer, "out of memory for a message that waits");
     return true;
+}
+
+static bool on_push(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+{
+    return mdapl_push_on_push(peer, m->hdr, m->hdr_len, m->body, m->len);
 }
 
 static bool on_rts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
@@ -37,7 +43,9 @@ static bool on_data(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
     struct mdapl_shm_data data;
 
     memcpy(&data, m->hdr, sizeof(data));
-    return m->hdr_len == sizeof(data) && mdapl_long_on_data(peer, &data);
+    if (m->hdr_len != sizeof(data))
+        return false;
+    return data.rx_id ? mdapl_long_on_data(peer, &data) : mdapl_push_on_data(peer, &data);
 }
 
 static bool on_fin(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
@@ -51,6 +59,7 @@ static bool on_fin(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 static bool (*const on_type[MDAPL_SHM_TYPES])(struct mdapl_speer *,
                                               const struct mdapl_spsc_msg *) = {
     [MDAPL_SHM_MSG] = on_msg,
+    [MDAPL_SHM_PUSH] = on_push,
     [MDAPL_SHM_RTS] = on_rts,
     [MDAPL_SHM_CTS] = on_cts,
     [MDAPL_SHM_DATA] = on_data,

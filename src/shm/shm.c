@@ -2,6 +2,7 @@
 #include "shm.h"
 
 #include "bell.h"
+#include "cell.h"
 #include "cfg.h"
 #include "copy.h"
 #include "err.h"
@@ -66,6 +67,7 @@ static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
     mdapl_list_init(&s->work);
     mdapl_inboxes_init(&s->inboxes);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
+    mdapl_cells_init(s);
     mdapl_long_init(s);
     return s;
 }
@@ -126,7 +128,7 @@ static int wire(void *state)
 static size_t eager_max(void *state)
 {
     (void)state;
-    return MDAPL_SHM_EAGER;
+    return MDAPL_SHM_PUSH_BYTES;
 }
 
 /* -- running ---------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include "bell.h"
 #include "copy.h"
 #include "peer.h"
+#include "push.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -31,15 +32,22 @@ static void leave(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, int 
     mdapl_bell_after(peer);
 }
 
-bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len)
+bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                           const void *body, size_t len)
 {
     struct mdapl_spsc_msg m;
 
-    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, len, 0, &m))
+    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
         return false;
-    memcpy(m.hdr, record, len);
+    memcpy(m.hdr, hdr, hdr_len);
+    memcpy(m.body, body, len);
     leave(peer, &m, type);
     return true;
+}
+
+bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len)
+{
+    return mdapl_shm_tx_put_with(peer, type, record, len, "", 0);
 }
 
 static bool put_msg(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
@@ -195,19 +203,27 @@ static void count(struct mdapl_speer *peer, size_t hdr_len, size_t len, bool eag
     stats->shm_lines += mdapl_spsc_outside(hdr_len, len) == 0;
 }
 
+/* All of it, if there is room. */
+static bool send_now(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
+{
+    if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
+        return put_msg(peer, msg->hdr, msg->hdr_len, msg->body, msg->n_body, len);
+    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_push_send(peer, msg, len);
+}
+
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
 {
     struct mdapl_speer *peer = mdapl_speer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
-    bool eager = msg->hdr_len + len <= MDAPL_SHM_EAGER && !(msg->synchronous && len > 0);
+    bool asked = msg->synchronous && len > 0;    /* for the body */
+    bool eager = msg->hdr_len + len <= MDAPL_SHM_EAGER && !asked;
     int rc;
 
     if (peer->dead)
         return peer->dead;
     if (msg->hdr_len > MDAPL_HDR_MAX)
         return -EMSGSIZE;
-    if (eager && mdapl_list_empty(&peer->queue)
-        && put_msg(peer, msg->hdr, msg->hdr_len, msg->body, msg->n_body, len)) {
+    if (mdapl_list_empty(&peer->queue) && !asked && send_now(peer, msg, len)) {
         count(peer, msg->hdr_len, len, true);
         return MDAPL_DONE;
     }

@@ -12,7 +12,9 @@ struct mdapl_speer;
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op);
 /* Sends a record without a body, or queues it. 0 or -ENOMEM. */
 int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, size_t len);
-/* Writes a record if there is room. */
+/* Writes a message, or a record without a body, if there is room. */
+bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                           const void *body, size_t len);
 bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len);
 /* Is there a ring to the peer's with room for a record? Takes a door if there is none yet. */
 bool mdapl_shm_tx_open(struct mdapl_speer *peer);

@@ -187,6 +187,16 @@ size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx)
     return least;
 }
 
+size_t mdapl_peer_eager_max(const struct mdapl_peer *peer)
+{
+    const struct mdapl_ctx *ctx = peer->ctx;
+    int i = 0;
+
+    while (ctx->channel[i].table != peer->channel)
+        i++;
+    return peer->channel->eager_max(ctx->channel[i].state);
+}
+
 int mdapl_wire(struct mdapl_ctx *ctx)
 {
     int all = MDAPL_DONE;

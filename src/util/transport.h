@@ -171,6 +171,8 @@ int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES]);
 /* Bytes of header and body together that surely travel in one frame, whichever the channel. */
 size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx);
+/* The same, for the channel that reaches this peer. */
+size_t mdapl_peer_eager_max(const struct mdapl_peer *peer);
 /*
  * Connects as the policy (knob) says. To be called first when every rank's card can be asked for,
  * then again between rounds of mdapl_progress() as long as it answers 0 (under way). MDAPL_DONE:

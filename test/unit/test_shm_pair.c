@@ -92,6 +92,15 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *
     return rx ? me->next : MDAPL_NEXT_GO;
 }
 
+static enum mdapl_next (*on_message)(void *, struct mdapl_peer *, const void *, size_t,
+                                     struct mdapl_rx *) = on_msg;
+
+static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    return on_message(owner, peer, hdr, hdr_len, rx);
+}
+
 static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
     struct rank *me = owner;
@@ -104,14 +113,14 @@ static void open_rank(struct pair *p, int rank)
 {
     static struct mdapl_channel looking;
     static const struct mdapl_channel *const channels[] = { &looking, NULL };
-    static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
+    static const struct mdapl_up up = { .msg = upcall, .fault = on_fault };
     struct rank *me = &p->rank[rank];
     struct mdapl_cfg cfg;
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
         .clock = mdapl_clock_manual(&p->now),
-        .job = { .rank = rank, .size = RANKS, .id = 77, .key = "shm pair key 16", .card = get_card },
+        .job = { .rank = rank, .size = RANKS, .id = 77, .key = "shm pair key", .card = get_card },
     };
 
     looking = mdapl_shm_channel;
@@ -323,7 +332,7 @@ static void a_full_ring(void **state)
         assert_int_equal(b->told[i].number, i);
 }
 
-/* While the owner holds, what follows is copied out of the ring and waits; then it comes in order. */
+/* While the owner holds, what follows is copied out of the ring; then it comes in order. */
 static void held(void **state)
 {
     struct pair *p = *state;
@@ -382,6 +391,103 @@ static void by_cells(void **state)
     rounds(b, 1);
     assert_int_equal(mdapl_drain(a->ctx), 0);
     assert_int_equal(mdapl_drain(b->ctx), 0);
+}
+
+/* A body of middle length leaves at once; it is read as it comes, or later, in pieces. */
+static void pushed(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct iovec v[2] = { { sink, 777 }, { sink + 1000, 30000 } };
+
+    for (size_t i = 0; i < LONG; i++)
+        source[i] = (char)(i * 3 + (i >> 11));
+    memset(sink, 0, LONG);
+    b->take = false;
+    assert_int_equal(send_now(a, 0, 40000), MDAPL_DONE);
+    assert_true(stats(a)->shm_cells > 1);
+    rounds(b, 1);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_memory_equal(sink, source, 777);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v + 1, 1, NULL), MDAPL_DONE);
+    assert_memory_equal(sink + 1000, source + 777, 30000);
+    v[0].iov_len = LONG;
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_memory_equal(sink, source + 30777, 40000 - 30777);
+    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->pushed));
+}
+
+/* Read inside up->msg, when none of it has come, in two batches; dropped there by turns. */
+static struct mdapl_op batch;
+static int batches;
+
+static void next_batch(struct mdapl_op *op, int status)
+{
+    struct rank *me = &((struct pair *)(void *)op->next)->rank[1];
+    struct iovec v = { sink + 5000, LONG };
+
+    assert_int_equal(status, 0);
+    if (++batches == 1 && mdapl_rx_read(me->told[0].rx, &v, 1, op) == MDAPL_DONE)
+        batches++;
+}
+
+static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer, const void *hdr,
+                                    size_t hdr_len, struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    struct iovec v = { sink, 5000 };
+
+    me->take = false;
+    on_msg(owner, peer, hdr, hdr_len, rx);
+    if (me->n_told > 1)
+        mdapl_rx_drop(rx);
+    else
+        assert_int_equal(mdapl_rx_read(rx, &v, 1, &batch), 0);
+    return MDAPL_NEXT_GO;
+}
+
+static void pushed_in_batches(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    batches = 0;
+    batch = (struct mdapl_op){ next_batch, (struct mdapl_op *)(void *)p };
+    on_message = read_or_drop;
+    memset(sink, 0, LONG);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(send_now(a, i, 20000), MDAPL_DONE);
+    rounds(b, 3);
+    on_message = on_msg;
+    assert_int_equal(b->n_told, 3);
+    assert_int_equal(batches, 2);
+    assert_memory_equal(sink, source, 20000);
+    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->pushed));
+    assert_int_equal(mdapl_speer_of(b->other)->coming_left, 0);
+}
+
+/* Without enough free cells the body is asked for, in its turn, and cells of others come back. */
+static void no_cell_free(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending s = { .op.done = send_done };
+    uint32_t n = 0;
+
+    while (send_now(a, n, 60000) == MDAPL_DONE)
+        n++;
+    assert_int_equal(n, MDAPL_FLY / 4);
+    assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
+    b->take = false;
+    for (int i = 0; i < 20 && b->n_told < (int)n; i++)
+        rounds(b, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(b->told[i].number, i);
+        mdapl_rx_drop(b->told[i].rx);
+    }
+    rounds(a, 1);
+    assert_true(s.done == 1 && s.status == -ECANCELED);
+    assert_int_equal(send_now(a, n, 60000), MDAPL_DONE);
 }
 
 static void dropped(void **state)
@@ -473,7 +579,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(only_what_is_proven), TEST(strangers_are_refused),
         TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message), TEST(the_bell_wakes),
-        TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(dropped),
+        TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(pushed), TEST(pushed_in_batches),
+        TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test(a_killed_process), TEST(nonsense),
     };
 
