@@ -103,8 +103,7 @@ void mdapl_speer_broken(struct mdapl_speer *peer, const char *why)
 static bool something_waits(const struct mdapl_speer *peer)
 {
     return !mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-           || !mdapl_list_empty(&peer->streaming) || !mdapl_list_empty(&peer->inbox.held)
-           || peer->broken;
+           || !mdapl_list_empty(&peer->streaming) || peer->broken;
 }
 
 int mdapl_speer_work(struct mdapl_speer *peer)

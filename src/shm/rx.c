@@ -98,10 +98,7 @@ int mdapl_shm_rx_poll(struct mdapl_speer *peer)
             mdapl_spsc_tell(&peer->rx);
         n++;
     }
-    if (n == 0)
-        return 0;
-    peer->active = true;
-    if (!mdapl_list_empty(&peer->inbox.held))
-        mdapl_speer_wake(peer);
+    if (n > 0)
+        peer->active = true;
     return n;
 }

@@ -69,8 +69,9 @@ static bool body_outlive(struct body *b)
     return true;
 }
 
-void mdapl_inboxes_init(struct mdapl_inboxes *all)
+void mdapl_inboxes_init(struct mdapl_inboxes *all, void (*ready)(struct mdapl_inbox *in))
 {
+    all->ready = ready;
     mdapl_pool_init(&all->bodies, sizeof(struct body), sizeof(void *), 64, 0);
     mdapl_pool_init(&all->held, sizeof(struct held), sizeof(void *), 64, 0);
     mdapl_list_init(&all->outlived);
@@ -178,20 +179,18 @@ int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, co
 
 void mdapl_inbox_over(struct mdapl_inbox *in, const struct mdapl_rx *rx)
 {
-    if (in->hold == rx)
-        in->hold = NULL;
-}
-
-bool mdapl_inbox_ready(const struct mdapl_inbox *in)
-{
-    return !in->hold && !mdapl_list_empty(&in->held);
+    if (in->hold != rx)
+        return;
+    in->hold = NULL;
+    if (!mdapl_list_empty(&in->held))
+        in->all->ready(in);
 }
 
 int mdapl_inbox_announce_held(struct mdapl_inbox *in)
 {
     int n = 0;
 
-    while (mdapl_inbox_ready(in)) {
+    while (!in->hold && !mdapl_list_empty(&in->held)) {
         struct held *h = MDAPL_OF(mdapl_list_take(&in->held), struct held, link);
         int rc = announce_now(in, h->hdr, h->hdr_len, h->rx);
 

@@ -13,8 +13,12 @@
 #include "pool.h"
 #include "transport.h"
 
+struct mdapl_inbox;
+
 /* What the inboxes of a channel share. */
 struct mdapl_inboxes {
+    /* Messages that waited may be announced: the channel does so in its next round. */
+    void (*ready)(struct mdapl_inbox *in);
     struct mdapl_pool bodies, held;
     struct mdapl_list outlived;  /* bodies with memory of their own, for the end of the channel */
 };
@@ -26,7 +30,7 @@ struct mdapl_inbox {
     struct mdapl_list held;      /* announcements that wait */
 };
 
-void mdapl_inboxes_init(struct mdapl_inboxes *all);
+void mdapl_inboxes_init(struct mdapl_inboxes *all, void (*ready)(struct mdapl_inbox *in));
 /* Frees all, with the bodies that the owner never finished. */
 void mdapl_inboxes_fini(struct mdapl_inboxes *all);
 void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_inboxes *all, struct mdapl_peer *peer);
@@ -39,8 +43,7 @@ int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len
                          struct mdapl_rx *rx);
 /* This rx of the channel's has come to its end. */
 void mdapl_inbox_over(struct mdapl_inbox *in, const struct mdapl_rx *rx);
-/* May messages that wait be announced? Announces them: how many, or -ENOMEM. */
-bool mdapl_inbox_ready(const struct mdapl_inbox *in);
+/* Announces what waits, as long as the owner does not hold. Returns how many, or -ENOMEM. */
 int mdapl_inbox_announce_held(struct mdapl_inbox *in);
 /* The peer is lost: what waits will not be announced. */
 void mdapl_inbox_fail(struct mdapl_inbox *in);
