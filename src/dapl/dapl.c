@@ -112,13 +112,19 @@ static void close_rails(struct mdapl_dapl *d)
 
 static void close_channel(void *state);
 
+/* The inboxes' hook. */
+static void wake(struct mdapl_inbox *in)
+{
+    mdapl_dpeer_wake(mdapl_dpeer_of(in->peer));
+}
+
 static int make_room(struct mdapl_dapl *d)
 {
     int rc = fit_limits(d);
 
     mdapl_vbufs_init(&d->vbufs, &d->rails, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
-    mdapl_rx_pools_init(d);
+    mdapl_inboxes_init(&d->inboxes, wake);
     mdapl_rndv_init(d);
     mdapl_ring_init(d);
     mdapl_list_init(&d->work);
@@ -329,7 +335,7 @@ static void close_channel(void *state)
     close_rails(d);
     mdapl_rndv_fini(d);
     mdapl_pool_fini(&d->items);
-    mdapl_rx_pools_fini(d);
+    mdapl_inboxes_fini(&d->inboxes);
     free(d->peers);
     free(d);
 }

@@ -17,6 +17,7 @@
  */
 #include "cm_fsm.h"
 #include "idmap.h"
+#include "inbox.h"
 #include "list.h"
 #include "lmr.h"
 #include "pool.h"
@@ -48,8 +49,8 @@ struct mdapl_dapl {
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
     struct mdapl_vbufs vbufs;
-    struct mdapl_pool items, eager, held, reads;
-    struct mdapl_list outlived;  /* bodies that the owner still holds, out of their frames */
+    struct mdapl_pool items, reads;
+    struct mdapl_inboxes inboxes;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */
@@ -128,8 +129,7 @@ struct mdapl_dpeer {
     struct mdapl_list early;     /* frames that have overtaken others, by psn */
     struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
     uint64_t owing_since;
-    struct mdapl_rx *hold;       /* announcements wait for the end of this one */
-    struct mdapl_list held;      /* announcements that wait */
+    struct mdapl_inbox inbox;
 
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;

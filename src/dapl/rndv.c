@@ -7,7 +7,6 @@
 #include "lmr.h"
 #include "peer.h"
 #include "rndv_fsm.h"
-#include "rx.h"
 #include "stats.h"
 #include "stream.h"
 #include "tx.h"
@@ -255,7 +254,7 @@ static void dst_release(struct rndv_rx *r)
 static void rx_free(struct rndv_rx *r)
 {
     dst_release(r);
-    mdapl_rx_over(r->peer, &r->rx);
+    mdapl_inbox_over(&r->peer->inbox, &r->rx);
     mdapl_list_remove(&r->link);
     mdapl_list_remove(&r->fetching);
     free(r);
@@ -534,7 +533,8 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
     r->rts = *rts;
     mdapl_list_init(&r->fetching);
     mdapl_list_append(&peer->rndv_rx, &r->link);
-    mdapl_rx_announce(peer, hdr, hdr_len, &r->rx);
+    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
+        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
     return true;
 }
 
