@@ -37,7 +37,8 @@ static void complete(MPIR_Request *sreq, int status)
 {
     int done = 0, mpi_errno;
 
-    MPL_free(sreq->ch.pack);
+    if (sreq->ch.pack)
+        MPL_free(sreq->ch.pack);
     sreq->ch.pack = NULL;
     if (status < 0) {
         sreq->status.MPI_ERROR = mdapl_vc_error(sreq->ch.vc);

@@ -7,12 +7,13 @@
  *
  *      hello      the writer's name, written once
  *      line       the reader's: how many messages it has taken, whether it is watching
- *      slots      one cache line for each message, used in turn
+ *      slots      two cache lines for each message, used in turn
  *      data       what does not fit in slots
  *
- * A slot is a word, a few counters and 48 bytes of room. A header that fits lies there, the body
- * behind it if that fits too: then the message costs one transfer of one cache line. What does not
- * fit lies in data, at an offset that the slot names.
+ * A slot is a word, a few counters and 112 bytes of room. A header that fits lies there, the body
+ * behind it if that fits too. With 48 bytes together the message costs the transfer of one cache
+ * line; the other line of a slot is its neighbour, which many processors fetch along with it. What
+ * does not fit lies in data, at an offset that the slot names.
  *
  * Memory orders: the word is stored last (release) and carries the message's number, so whoever
  * loads the number it waits for (acquire) sees the message. Words are all that is ever in their
@@ -33,10 +34,12 @@
 
 enum {
     MDAPL_LINE_BYTES = 64,
-    MDAPL_SLOTS = 128,
-    MDAPL_SLOT_ROOM = 48,
+    MDAPL_SLOT_BYTES = 128,
+    MDAPL_SLOTS = 64,
+    MDAPL_SLOT_ROOM = 112,
+    MDAPL_LINE_ROOM = 48,        /* of it, in the first line */
     MDAPL_DOOR_BYTES = 65536,
-    MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_LINE_BYTES,
+    MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
 };
 
 /* Written by the one who comes, before anything else. */
@@ -47,7 +50,7 @@ struct mdapl_shm_hello {
 };
 
 struct mdapl_slot {
-    alignas(MDAPL_LINE_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
+    alignas(MDAPL_SLOT_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
     uint32_t ack;            /* messages of the other direction that the writer has taken */
     uint32_t at;             /* in data: what is not in room */
     uint8_t room[MDAPL_SLOT_ROOM];
@@ -62,7 +65,7 @@ struct mdapl_door {
     uint8_t data[MDAPL_DATA_BYTES_MAX];
 };
 
-_Static_assert(sizeof(struct mdapl_slot) == MDAPL_LINE_BYTES, "a slot is a line");
+_Static_assert(sizeof(struct mdapl_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
 _Static_assert(sizeof(struct mdapl_door) == MDAPL_DOOR_BYTES, "doors lie side by side");
 
 /* A message in its place. */

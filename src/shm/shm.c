@@ -246,8 +246,8 @@ static void close_channel(void *state)
 static void describe(void *state, char *buf, size_t len)
 {
     (void)state;
-    snprintf(buf, len, "channel shm: rings of %d lines of %d bytes, cells of %d bytes", MDAPL_SLOTS,
-             MDAPL_LINE_BYTES, MDAPL_CELL_BYTES);
+    snprintf(buf, len, "channel shm: rings of %d slots of %d bytes, cells of %d bytes", MDAPL_SLOTS,
+             MDAPL_SLOT_BYTES, MDAPL_CELL_BYTES);
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */

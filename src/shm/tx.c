@@ -200,7 +200,7 @@ static void count(struct mdapl_speer *peer, size_t hdr_len, size_t len, bool eag
         return;
     }
     stats->tx_eager++;
-    stats->shm_lines += mdapl_spsc_outside(hdr_len, len) == 0;
+    stats->shm_lines += mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
 }
 
 /* All of it, if there is room. */
