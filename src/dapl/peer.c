@@ -193,8 +193,8 @@ void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-        || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->fetching) || peer->broken
-        || mdapl_rx_ack_due(peer))
+        || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->fetching)
+        || peer->broken || mdapl_rx_ack_due(peer))
         mdapl_dpeer_wake(peer);
 }
 

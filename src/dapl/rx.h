@@ -3,7 +3,7 @@
 #define MDAPL_RX_H
 /*
  * Frames in: checked, put in sequence, acknowledged, handed to the one that their type concerns.
- * Messages go to the owner through the peer's inbox (util), so that frames never wait for the owner.
+ * Messages go to the owner through the peer's inbox (util), so frames never wait for the owner.
  */
 #include "transport.h"
 
