@@ -64,7 +64,7 @@ static int fit_limits(struct mdapl_dapl *d)
     d->ep_requests = least32((uint32_t)cfg->ep_requests, max.dtos);
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max.reads > 0;
-    d->lmr_max = max.lmr;
+    d->rails.lmr_max = max.lmr;
     d->frame_room = (size_t)(max.message < (uint64_t)cfg->vbuf_size ? max.message
                                                                     : (uint64_t)cfg->vbuf_size);
     if (max.priv < MDAPL_HELLO_BYTES)

@@ -4,6 +4,7 @@
 #include "stats.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 static const DAT_MEM_PRIV_FLAGS priv_of[] = {
     [MDAPL_LMR_LOCAL] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
@@ -51,4 +52,23 @@ void mdapl_lmr_release(struct mdapl_lmr *lmr)
     for (int i = 0; i < lmr->n; i++)
         lmr->rails->ia[i]->dat->dat_lmr_free(lmr->on[i].handle);
     lmr->n = 0;
+}
+
+bool mdapl_block_make(const struct mdapl_rails *rails, size_t bytes, enum mdapl_lmr_use use,
+                      struct mdapl_block *block)
+{
+    block->bytes = bytes;
+    block->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block->data == MAP_FAILED)
+        return false;
+    if (mdapl_lmr_register(rails, block->data, bytes, use, &block->lmr) == 0)
+        return true;
+    munmap(block->data, bytes);
+    return false;
+}
+
+void mdapl_block_free(struct mdapl_block *block)
+{
+    mdapl_lmr_release(&block->lmr);
+    munmap(block->data, block->bytes);
 }

@@ -44,7 +44,6 @@ struct mdapl_dapl {
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
-    uint64_t lmr_max;            /* bytes of one registration */
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
     struct mdapl_vbufs vbufs;

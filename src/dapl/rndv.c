@@ -121,7 +121,7 @@ static int cut(const struct iovec *from, int n, uint64_t max, struct iovec *to)
 static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct mdapl_msg *msg,
                                      size_t len, struct mdapl_op *op)
 {
-    uint64_t max = peer->d->lmr_max;
+    uint64_t max = peer->d->rails.lmr_max;
     int n = cut(msg->body, msg->n_body, max, NULL);
     struct mdapl_rndv_tx *tx;
 
@@ -443,7 +443,7 @@ static bool dst_register(struct rndv_rx *r)
 /* Copies the pieces that the read fills, without empty ones. */
 static int dst_take(struct rndv_rx *r, const struct iovec *iov, int n)
 {
-    uint64_t max = r->peer->d->lmr_max;
+    uint64_t max = r->peer->d->rails.lmr_max;
 
     r->dst = malloc(((size_t)cut(iov, n, max, NULL) + 1) * sizeof(*r->dst));
     if (!r->dst)
