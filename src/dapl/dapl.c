@@ -8,8 +8,8 @@
 #include "evd.h"
 #include "ia.h"
 #include "log.h"
+#include "move.h"
 #include "peer.h"
-#include "rndv.h"
 #include "rx.h"
 #include "tx.h"
 #include "wire.h"
@@ -119,7 +119,9 @@ static int make_room(struct mdapl_dapl *d)
     mdapl_vbufs_init(&d->vbufs, &d->rails, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
     mdapl_rx_pools_init(d);
-    mdapl_rndv_init(d);
+    mdapl_idmap_init(&d->tx_ids);
+    mdapl_idmap_init(&d->rx_ids);
+    mdapl_move_init(d);
     mdapl_ring_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->owing);
@@ -320,7 +322,9 @@ static void close_channel(void *state)
     mdapl_ring_fini(d);
     mdapl_vbufs_fini(&d->vbufs);
     close_rails(d);
-    mdapl_rndv_fini(d);
+    mdapl_idmap_fini(&d->tx_ids);
+    mdapl_idmap_fini(&d->rx_ids);
+    mdapl_move_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_rx_pools_fini(d);
     free(d->peers);
@@ -329,9 +333,13 @@ static void close_channel(void *state)
 
 static void describe(void *state, char *buf, size_t len)
 {
-    static const char *const rndv[] = { "rget", "copy" };
+    static const char *const rndv[] = { "rget", "rput", "copy" };
     struct mdapl_dapl *d = state;
+    int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
     size_t n = (size_t)snprintf(buf, len, "channel dapl: IA ");
+
+    if (how == MDAPL_RNDV_RGET && !d->can_read)
+        how = MDAPL_RNDV_RPUT;
 
     for (int i = 0; i < d->rails.n && n < len; i++)
         n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", d->rails.ia[i]->name);
@@ -344,7 +352,7 @@ static void describe(void *state, char *buf, size_t len)
                               d->ring_slot_bytes);
     if (n < len)
         snprintf(buf + n, len - n, ", rendezvous %s",
-                 rndv[d->can_read ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
+                 rndv[how]);
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */
@@ -356,8 +364,8 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .reach = reach,              /* peer.c */
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
-    .send = mdapl_tx_send,       /* tx.c, sr.c, rndv.c */
-    .progress = progress,        /* evd.c, then sr.c, rx.c, rndv.c */
+    .send = mdapl_tx_send,       /* tx.c, sr.c, rndv_tx.c */
+    .progress = progress,        /* evd.c, then sr.c, rx.c, rndv_rx.c */
     .wait = wait,
     .drain = drain,
     .idle = idle,

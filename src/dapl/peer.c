@@ -7,6 +7,7 @@
 #include "err.h"
 #include "ia.h"
 #include "log.h"
+#include "move.h"
 #include "rndv.h"
 #include "rx.h"
 #include "tx.h"
@@ -144,7 +145,7 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = {
         &peer->work, &peer->ctl, &peer->queue, &peer->retained, &peer->owing, &peer->held,
-        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->fetching
+        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->moving
     };
     struct card card;
     int rc;
@@ -169,9 +170,11 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
 void mdapl_dpeer_free(struct mdapl_dpeer *peer)
 {
     mdapl_tx_fail(peer, -ECANCELED);
-    mdapl_rndv_fail(peer, -ECANCELED);
+    mdapl_rndv_fail_tx(peer, -ECANCELED);
+    mdapl_rndv_fail_rx(peer, -ECANCELED);
     mdapl_rx_fail(peer);
-    mdapl_rndv_free(peer);
+    mdapl_rndv_free_tx(peer);
+    mdapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
     mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
@@ -192,7 +195,7 @@ void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-        || !mdapl_list_empty(&peer->held) || !mdapl_list_empty(&peer->fetching) || peer->broken
+        || !mdapl_list_empty(&peer->held) || !mdapl_list_empty(&peer->moving) || peer->broken
         || mdapl_rx_ack_due(peer))
         mdapl_dpeer_wake(peer);
 }
@@ -213,7 +216,7 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
         return 1;
     }
     n += mdapl_rx_announce_held(peer);
-    n += mdapl_rndv_flush(peer);
+    n += mdapl_move_flush(peer);
     n += mdapl_tx_flush(peer);
     return n;
 }
@@ -235,7 +238,8 @@ void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", why);
     mdapl_cm_close(peer);
     mdapl_tx_fail(peer, status);
-    mdapl_rndv_fail(peer, status);
+    mdapl_rndv_fail_tx(peer, status);
+    mdapl_rndv_fail_rx(peer, status);
     mdapl_rx_fail(peer);
     mdapl_up_fault(&peer->base, status, why);
 }

@@ -11,7 +11,8 @@
  *      memory -> ring.c, or DAT -> evd.c -> sr.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
- * rndv.c stands beside them for long bodies, cm.c brings connections up, wireup.c says when.
+ * rndv_tx.c and rndv_rx.c stand beside them for long bodies, with move.c for their RDMA; cm.c
+ * brings connections up, wireup.c says when.
  * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
  * window is open and a request slot is free; nothing else queues.
  */
@@ -47,7 +48,7 @@ struct mdapl_dapl {
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
     struct mdapl_vbufs vbufs;
-    struct mdapl_pool items, eager, held, reads;
+    struct mdapl_pool items, eager, held, transfers;
     struct mdapl_list outlived;  /* bodies that the owner still holds, out of their frames */
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
@@ -113,7 +114,7 @@ struct mdapl_dpeer {
     struct mdapl_ring_out ring_out;
 
     /* out */
-    struct mdapl_list ctl;       /* items that go first: CTS, DATA, FIN */
+    struct mdapl_list ctl;       /* items that go first: those of bodies, and RING */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     uint64_t tx_next;            /* psn of the next frame */
     struct mdapl_list retained;  /* vbufs of frames not yet acknowledged, oldest first */
@@ -131,7 +132,7 @@ struct mdapl_dpeer {
 
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;
-    struct mdapl_list fetching;  /* bodies with RDMA reads still to post */
+    struct mdapl_list moving;    /* RDMA of theirs that is still to be posted */
 };
 
 /* The one that carries the frames. */

@@ -180,7 +180,7 @@ void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
     memcpy(b->data + pad, &word, sizeof(word));
     mdapl_ctx_stats(st->peer->d->ctx)->tx_ring++;
     b->dto.done = written;
-    if (mdapl_ep_post_write(st->cm.ep, &from, &to, &b->dto)) {
+    if (mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto)) {
         mdapl_vbuf_put(&st->peer->d->vbufs, b);
         mdapl_dpeer_broken(st->peer, "a write into the peer's ring was refused");
     }

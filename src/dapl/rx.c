@@ -179,12 +179,20 @@ void mdapl_rx_over(struct mdapl_dpeer *peer, struct mdapl_rx *rx)
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
+struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+            return &peer->stream[i];
+    return NULL;
+}
+
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
 
-    return mdapl_rxwin_owes(&mdapl_dpeer_main(peer)->rxwin) || frames >= (uint64_t)cfg->ack_frames
+    return mdapl_rx_owing_stream(peer) || frames >= (uint64_t)cfg->ack_frames
            || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes
            || (frames > 0 && (peer->d->draining
                               || peer->d->now >= peer->owing_since
@@ -247,6 +255,13 @@ static bool on_data(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const
            && mdapl_rndv_on_data(peer, &data, p + MDAPL_DATA_BYTES, f->len - MDAPL_DATA_BYTES);
 }
 
+static bool on_written(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_written written;
+
+    return mdapl_written_get(&written, p, f->len) && mdapl_rndv_on_written(peer, &written);
+}
+
 static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
     struct mdapl_fin fin;
@@ -261,6 +276,7 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
     [MDAPL_FRAME_CTS] = on_cts,
     [MDAPL_FRAME_DATA] = on_data,
     [MDAPL_FRAME_FIN] = on_fin,
+    [MDAPL_FRAME_WRITTEN] = on_written,
 };
 
 static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)

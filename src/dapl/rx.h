@@ -29,6 +29,8 @@ void mdapl_rx_announce(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len
 void mdapl_rx_over(struct mdapl_dpeer *peer, struct mdapl_rx *rx);
 /* Announces what waits, as long as the owner does not hold. Returns how many. */
 int mdapl_rx_announce_held(struct mdapl_dpeer *peer);
+/* The stream whose window the peer must hear of; NULL: none. */
+struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer);
 /* Is an acknowledgement due that no other frame has carried? */
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer);
 /* A frame that leaves has told the peer all that we have received. */

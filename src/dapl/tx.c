@@ -116,6 +116,14 @@ static bool fill_data(struct mdapl_dpeer *peer, struct mdapl_item *it, struct md
     return last;
 }
 
+static bool fill_written(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                         struct mdapl_frame *f)
+{
+    (void)peer;
+    f->len = (uint32_t)mdapl_written_put(&it->u.written, b->data + MDAPL_FRAME_HDR_BYTES);
+    return true;
+}
+
 static bool fill_fin(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
                      struct mdapl_frame *f)
 {
@@ -141,17 +149,18 @@ static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_
     [MDAPL_FRAME_DATA] = fill_data,
     [MDAPL_FRAME_FIN] = fill_fin,
     [MDAPL_FRAME_RING] = fill_ring,
+    [MDAPL_FRAME_WRITTEN] = fill_written,
 };
 
 /* How long its next frame may be. */
 static size_t longest(const struct mdapl_dpeer *peer, const struct mdapl_item *it)
 {
     static const size_t fixed[MDAPL_FRAME_TYPES] = {
-        [MDAPL_FRAME_CTS] = MDAPL_CTS_BYTES,
+        [MDAPL_FRAME_RTS] = MDAPL_RTS_BYTES + MDAPL_SEGS_MOST,
+        [MDAPL_FRAME_CTS] = MDAPL_CTS_BYTES + MDAPL_SEGS_MOST,
         [MDAPL_FRAME_FIN] = MDAPL_FIN_BYTES,
         [MDAPL_FRAME_RING] = MDAPL_RING_BYTES,
-        [MDAPL_FRAME_RTS] = MDAPL_RTS_BYTES
-                            + MDAPL_RTS_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
+        [MDAPL_FRAME_WRITTEN] = MDAPL_WRITTEN_BYTES,
     };
     size_t len = it->type == MDAPL_FRAME_MSG ? it->u.msg.len : fixed[it->type];
 
@@ -170,6 +179,7 @@ struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_typ
         return NULL;
     mdapl_list_init(&it->link);
     it->type = type;
+    it->stream = 0;
     it->op = NULL;
     it->hdr_len = 0;
     return it;
@@ -291,8 +301,8 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 /* One frame of the first item, if there is one and it may leave. */
 static bool send_next(struct mdapl_dpeer *peer)
 {
-    struct mdapl_stream *st = mdapl_dpeer_main(peer);
     struct mdapl_item *it = first_item(peer);
+    struct mdapl_stream *st = it ? &peer->stream[it->stream] : NULL;
     enum mdapl_lane lane = it ? mdapl_tx_lane(st, longest(peer, it)) : MDAPL_LANE_NONE;
     struct mdapl_frame f = { 0 };
     struct mdapl_op *op;
@@ -320,10 +330,12 @@ static bool send_next(struct mdapl_dpeer *peer)
 static bool send_ack(struct mdapl_dpeer *peer)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
-    struct mdapl_stream *st = mdapl_dpeer_main(peer);
-    bool essential = mdapl_rxwin_owes(&st->rxwin);
+    struct mdapl_stream *st = mdapl_rx_owing_stream(peer);
+    bool essential = st != NULL;
     struct mdapl_vbuf *b;
 
+    if (!st)
+        st = mdapl_dpeer_main(peer);
     if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
         || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
         return false;

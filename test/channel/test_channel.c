@@ -337,6 +337,8 @@ static void run_rank(const struct traffic *t, int rank)
     stats = mdapl_ctx_stats(me.ctx);
     CHECK(stats->bad_frames == 0 && stats->dup == 0);
     CHECK(stats->rx_msgs == (uint64_t)expected(&me));
+    CHECK(mdapl_ctx_cfg(me.ctx)->rndv != MDAPL_RNDV_RPUT
+          || (stats->rx_rput > 0 && stats->rx_rget == 0));
     while (mdapl_drain(me.ctx) > 0)
         advance(&me);
     barrier(&me, 2);
@@ -377,6 +379,15 @@ static const struct traffic copied = {
     .ranks = 3, .messages = 60, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
     .knob = { { "rndv", "copy" } },
 };
+static const struct traffic written = {
+    .ranks = 3, .messages = 30, .max_len = 4 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "rndv", "rput" } },
+};
+static const struct traffic written_scarce = {
+    .ranks = 4, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
+    .knob = { { "sr_window", "2" }, { "ep_requests", "4" }, { "vbuf_size", "512" },
+              { "rndv_segment", "4096" }, { "rndv", "rput" } },
+};
 static const struct traffic on_demand = {
     .ranks = 6, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
     .knob = { { "wiring", "ondemand" } },
@@ -412,7 +423,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROW(sizes), ROW(long_bodies), ROW(flood), ROW(polling), ROW(late), ROW(dropped),
-        ROW(synchronous), ROW(scarce), ROW(copied), ROW(on_demand),
+        ROW(synchronous), ROW(scarce), ROW(copied), ROW(written), ROW(written_scarce),
+        ROW(on_demand),
     };
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

@@ -247,6 +247,7 @@ static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NUL
 
 static void open_rank(int i, bool small, const char *wiring)
 {
+    static const char *const rndv[] = { "rget", "rget", "rput", "copy" };
     struct rank *me = &w.rank[i];
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
@@ -270,8 +271,7 @@ static void open_rank(int i, bool small, const char *wiring)
         mdapl_cfg_set(&me->cfg, "vbuf_size", "512", &err);
         mdapl_cfg_set(&me->cfg, "rndv_segment", "4096", &err);
     }
-    if (fake_random(4) == 0)
-        mdapl_cfg_set(&me->cfg, "rndv", "copy", &err);
+    mdapl_cfg_set(&me->cfg, "rndv", rndv[fake_random(4)], &err);
     mdapl_cfg_set(&me->cfg, "suppress", fake_random(2) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "ring", fake_random(3) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "ring_after", fake_random(2) ? "1" : "10", &err);
@@ -411,15 +411,19 @@ static uint64_t seed_at(uint64_t i)
 
 static void usual_sizes(void **state)
 {
-    uint64_t ring = 0;
+    uint64_t ring = 0, read = 0, written = 0, copied = 0;
 
     (void)state;
     for (uint64_t i = 0; i < seeds(60); i++) {
         whole_run(seed_at(i), NULL, NULL, false, "ring");
         ring += SUM(tx_ring);
+        read += SUM(rx_rget);
+        written += SUM(rx_rput);
+        copied += SUM(rx_copy);
         close_all();
     }
-    CHECK(only_seed || ring > 100);  /* both lanes were there */
+    /* Both lanes were there, and all ways of a long body. */
+    CHECK(only_seed || (ring > 100 && read > 100 && written > 100 && copied > 100));
 }
 
 static void everything_scarce(void **state)
@@ -489,18 +493,20 @@ static void no_registration_no_read(void **state)
 {
     static const struct fake_limits no_read = { 64, 0, 56, 1 << 20, 0 };
     static const struct fake_faults some = { .refuse_lmr = 3 };
-    uint64_t copies = 0, failures = 0;
+    uint64_t copies = 0, failures = 0, written = 0;
 
     (void)state;
     for (uint64_t i = 0; i < seeds(40); i++) {
         whole_run(seed_at(i), NULL, &no_read, true, "ring");
         CHECK(SUM(rx_rget) == 0);
+        written += SUM(rx_rput);
         close_all();
         whole_run(seed_at(i), &some, NULL, true, "ring");
         copies += SUM(rx_copy);
         failures += SUM(reg_failures);
         close_all();
     }
+    assert_true(written > 0);
     assert_true(copies > 0);
     assert_true(failures > 0);
 }
@@ -509,16 +515,17 @@ static void no_registration_no_read(void **state)
 static void short_registrations(void **state)
 {
     static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 2048 };
-    uint64_t reads = 0;
+    uint64_t reads = 0, writes = 0;
 
     (void)state;
     for (uint64_t i = 0; i < seeds(30); i++) {
         whole_run(seed_at(i), NULL, &limits, true, "ring");
         CHECK(SUM(reg_failures) == 0);
         reads += SUM(rx_rget);
+        writes += SUM(rx_rput);
         close_all();
     }
-    assert_true(reads > 0);
+    assert_true(reads > 0 && writes > 0);
 }
 
 static void strangers_are_refused(void **state)

@@ -77,7 +77,7 @@ static void wrong_values(void **state)
           " it must be one of auto|ring|ondemand" },
         { "rndv", "",
           "MPIR_CVAR_DAPL_RNDV= is not possible:"
-          " it must be one of rget|copy" },
+          " it must be one of rget|rput|copy" },
     };
     struct mdapl_cfg cfg;
     struct mdapl_err err;
@@ -132,6 +132,7 @@ static void words_are_enums(void **state)
         { "summary", "first", MDAPL_SUMMARY_FIRST, offsetof(struct mdapl_cfg, summary) },
         { "summary", "all", MDAPL_SUMMARY_ALL, offsetof(struct mdapl_cfg, summary) },
         { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },
+        { "rndv", "rput", MDAPL_RNDV_RPUT, offsetof(struct mdapl_cfg, rndv) },
         { "rndv", "copy", MDAPL_RNDV_COPY, offsetof(struct mdapl_cfg, rndv) },
     };
     struct mdapl_cfg cfg;
