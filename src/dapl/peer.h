@@ -118,13 +118,14 @@ struct mdapl_dpeer {
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     uint64_t tx_next;            /* psn of the next frame */
     struct mdapl_list retained;  /* vbufs of frames not yet acknowledged, oldest first */
-    uint64_t n_retained;
+    uint64_t n_retained, retained_bytes;
 
     /* in */
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
     uint64_t rx_acked;           /* what the peer has been told of it */
     uint64_t rx_unacked_bytes;
     struct mdapl_list early;     /* frames that have overtaken others, by psn */
+    uint64_t n_early, n_held;    /* how many are on early, and on held */
     struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
     uint64_t owing_since;
     struct mdapl_rx *hold;       /* announcements wait for the end of this one */

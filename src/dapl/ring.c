@@ -151,20 +151,7 @@ bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len)
            && peer->d->now - out->talked < MDAPL_US(TALKING_US);
 }
 
-static void written(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
-{
-    struct mdapl_stream *st = dto->ep->owner;
-
-    (void)len;
-    mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
-    if (!st)
-        return;
-    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
-        mdapl_dpeer_broken(st->peer, "a write into the peer's ring failed");
-    mdapl_dpeer_stir(st->peer);
-}
-
-void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
+int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     struct mdapl_ring_out *out = &st->peer->ring_out;
     uint32_t slot = (uint32_t)(out->win.sent % out->at.slots);
@@ -178,12 +165,7 @@ void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
 
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
-    mdapl_ctx_stats(st->peer->d->ctx)->tx_ring++;
-    b->dto.done = written;
-    if (mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto)) {
-        mdapl_vbuf_put(&st->peer->d->vbufs, b);
-        mdapl_dpeer_broken(st->peer, "a write into the peer's ring was refused");
-    }
+    return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto);
 }
 
 /* -- polling ---------------------------------------------------------------------------------- */

@@ -76,10 +76,16 @@ static void read_over(struct rndv_rx *r, int status)
     op->done(op, status);
 }
 
-/* All that the owner asked for has come; `count` counts bodies that came that way. */
-static void read_done(struct rndv_rx *r, uint64_t *count)
+/* The counters of bodies that come in one way. */
+struct way {
+    uint64_t *bodies, *bytes;
+};
+
+/* All that the owner asked for has come, in this way. */
+static void read_done(struct rndv_rx *r, struct way way)
 {
-    *count += r->at == 0;
+    *way.bodies += r->at == 0;
+    *way.bytes += r->dst.len;
     r->at += r->dst.len;
     r->rx.left -= r->dst.len;
     rx_step(r, r->rx.left > 0 ? MDAPL_RRX_MORE : MDAPL_RRX_LAST);
@@ -90,9 +96,10 @@ static void read_done(struct rndv_rx *r, uint64_t *count)
 static void fetched(struct mdapl_move *m)
 {
     struct rndv_rx *r = MDAPL_OF(m, struct rndv_rx, move);
+    struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->d->ctx);
 
     if (r->state != MDAPL_RRX_FAILING) {
-        read_done(r, &mdapl_ctx_stats(r->peer->d->ctx)->rx_rget);
+        read_done(r, (struct way){ &stats->rx_rget, &stats->rx_rget_bytes });
         return;
     }
     rx_step(r, MDAPL_RRX_FLUSHED);
@@ -206,17 +213,18 @@ static struct rndv_rx *asked(const struct mdapl_dpeer *peer, uint32_t rx_id, uin
            && len <= r->dst.len - r->got ? r : NULL;
 }
 
-static void came(struct rndv_rx *r, uint64_t len, uint64_t *count)
+static void came(struct rndv_rx *r, uint64_t len, struct way way)
 {
     r->got += len;
     if (r->got == r->dst.len)
-        read_done(r, count);
+        read_done(r, way);
 }
 
 bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data, const void *bytes,
                         size_t len)
 {
     struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id, len);
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct mdapl_iov cur;
 
     if (!r || data->off != r->at + r->got)
@@ -224,17 +232,18 @@ bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
     cur = mdapl_iov_start(r->dst.v, r->dst.n);
     mdapl_iov_skip(&cur, r->got);
     mdapl_iov_scatter(&cur, bytes, len);
-    came(r, len, &mdapl_ctx_stats(peer->d->ctx)->rx_copy);
+    came(r, len, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
     return true;
 }
 
 bool mdapl_rndv_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written)
 {
     struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id, written->len);
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     if (!r || !r->offered)
         return false;
-    came(r, written->len, &mdapl_ctx_stats(peer->d->ctx)->rx_rput);
+    came(r, written->len, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
     return true;
 }
 

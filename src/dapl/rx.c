@@ -120,6 +120,7 @@ static bool hold_back(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
     memcpy(h->hdr, hdr, hdr_len);
     mdapl_list_append(&peer->held, &h->link);
     mdapl_ctx_stats(peer->d->ctx)->held++;
+    mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->held_max, ++peer->n_held);
     return true;
 }
 
@@ -161,6 +162,7 @@ int mdapl_rx_announce_held(struct mdapl_dpeer *peer)
     while (!peer->hold && !peer->dead && !mdapl_list_empty(&peer->held)) {
         struct held *h = MDAPL_OF(mdapl_list_take(&peer->held), struct held, link);
 
+        peer->n_held--;
         announce_now(peer, h->hdr, h->hdr_len, h->rx);
         mdapl_pool_give(&peer->d->held, h);
         n++;
@@ -325,6 +327,7 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, const void *frame
     memcpy(e->frame, frame, len);
     mdapl_list_before(at->next, &e->link);
     mdapl_ctx_stats(peer->d->ctx)->early++;
+    mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->early_max, ++peer->n_early);
     return true;
 }
 
@@ -358,6 +361,7 @@ static void take_early(struct mdapl_dpeer *peer)
         struct early *e = early_of(l);
 
         mdapl_list_remove(l);
+        peer->n_early--;
         mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
         take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
         free(e);
@@ -433,4 +437,5 @@ void mdapl_rx_fail(struct mdapl_dpeer *peer)
     }
     mdapl_list_remove(&peer->owing);
     forget_early(peer);
+    peer->n_held = peer->n_early = 0;
 }

@@ -8,6 +8,7 @@
 #include "log.h"
 #include "peer.h"
 #include "rndv.h"
+#include "ring.h"
 #include "rx.h"
 #include "seq.h"
 #include "sr.h"
@@ -37,17 +38,63 @@ enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len)
     return MDAPL_LANE_NONE;
 }
 
-static void (*const lane_send[])(struct mdapl_stream *, struct mdapl_vbuf *) = {
-    [MDAPL_LANE_SR] = mdapl_sr_send,
-    [MDAPL_LANE_RING] = mdapl_ring_send,
+/* How a lane posts, and what is said when that goes wrong. */
+static const struct {
+    int (*post)(struct mdapl_stream *, struct mdapl_vbuf *);
+    const char *refused;
+} lanes[] = {
+    [MDAPL_LANE_SR] = { mdapl_sr_post, "a send was refused" },
+    [MDAPL_LANE_RING] = { mdapl_ring_post, "a write into the peer's ring was refused" },
 };
+
+/* Its transfer is over: the adapter gives the buffer back. */
+static void has_left(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_stream *st = dto->ep->owner;
+
+    (void)len;
+    /* An EP without an owner still has buffers to give back. */
+    mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
+    if (!st)
+        return;
+    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
+        mdapl_dpeer_broken(st->peer, dto->kind == MDAPL_DTO_SEND
+                                         ? "a send failed"
+                                         : "a write into the peer's ring failed");
+    mdapl_dpeer_stir(st->peer);
+}
+
+static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
+
+    stats->tx_frames++;
+    *(lane == MDAPL_LANE_SR ? &stats->tx_sr_bytes : &stats->tx_ring_bytes) += b->len;
+    stats->tx_ring += lane == MDAPL_LANE_RING;
+    b->dto.done = has_left;
+    if (lanes[lane].post(st, b) == 0)
+        return;
+    mdapl_vbuf_put(&st->peer->d->vbufs, b);
+    mdapl_dpeer_broken(st->peer, lanes[lane].refused);
+}
+
+/* Keeps a frame until the peer acknowledges it. */
+static void retain(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+
+    b->holds++;
+    mdapl_list_append(&peer->retained, &b->link);
+    peer->retained_bytes += b->len;
+    mdapl_stats_max(&stats->retained_max, ++peer->n_retained);
+    mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
+}
 
 /* Writes the header in front of a filled frame and hands it to the lane. */
 static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b,
                   struct mdapl_frame *f)
 {
     struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
@@ -59,14 +106,11 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
     mdapl_rx_told(peer);
     if (mdapl_frame_sequenced(f->type)) {
         peer->tx_next++;
-        b->holds++;
-        mdapl_list_append(&peer->retained, &b->link);
-        mdapl_stats_max(&stats->retained_max, ++peer->n_retained);
+        retain(peer, b);
     }
-    stats->tx_frames++;
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f->type, f->psn, f->ack, f->len);
-    lane_send[lane](st, b);
+    post(st, lane, b);
     peer->ring_out.talked = peer->d->now;
 }
 
@@ -268,10 +312,8 @@ static void count_msg(struct mdapl_dpeer *peer, size_t len, bool eager)
 
     stats->tx_msgs++;
     stats->tx_bytes += len;
-    if (eager)
-        stats->tx_eager++;
-    else
-        stats->tx_rndv++;
+    *(eager ? &stats->tx_eager : &stats->tx_rndv) += 1;
+    *(eager ? &stats->tx_eager_bytes : &stats->tx_rndv_bytes) += len;
 }
 
 int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
@@ -373,6 +415,7 @@ bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
             break;
         mdapl_list_remove(&b->link);
         peer->n_retained--;
+        peer->retained_bytes -= b->len;
         mdapl_vbuf_put(&peer->d->vbufs, b);
     }
     return true;
