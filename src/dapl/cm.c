@@ -172,7 +172,7 @@ static void do_fail(struct mdapl_stream *st, const struct step *s)
                          "lost the connection to rank %d on %s over IA %s: %s, %llu frames not "
                          "acknowledged. Check that the process and its host are alive",
                          st->peer->base.rank, st->peer->host, st->ia->name, s->why,
-                         (unsigned long long)st->peer->n_retained);
+                         (unsigned long long)mdapl_dpeer_unacked(st->peer));
     else
         mdapl_dpeer_fail(st->peer, -EHOSTUNREACH,
                          "rank %d on %s could not be connected over IA %s within %lld ms: %s, %u "

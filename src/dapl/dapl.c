@@ -290,7 +290,7 @@ static bool idle(struct mdapl_peer *base)
     struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
 
     return peer->dead
-           || (peer->n_retained == 0 && mdapl_list_empty(&peer->ctl)
+           || (mdapl_dpeer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
                && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
 }
 

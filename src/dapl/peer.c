@@ -246,7 +246,7 @@ void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...
 
 size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
 {
-    size_t n = peer->n_retained + (size_t)(peer->rx_next - peer->rx_acked);
+    size_t n = (size_t)mdapl_dpeer_unacked(peer) + (size_t)(peer->rx_next - peer->rx_acked);
 
     if (peer->dead)
         return 0;

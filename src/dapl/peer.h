@@ -117,8 +117,9 @@ struct mdapl_dpeer {
     struct mdapl_list ctl;       /* items that go first: those of bodies, and RING */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     uint64_t tx_next;            /* psn of the next frame */
-    struct mdapl_list retained;  /* vbufs of frames not yet acknowledged, oldest first */
-    uint64_t n_retained, retained_bytes;
+    uint64_t tx_acked;           /* the peer has everything below */
+    struct mdapl_list retained;  /* vbufs of the frames between the two, oldest first */
+    uint64_t retained_bytes;
 
     /* in */
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
@@ -135,6 +136,12 @@ struct mdapl_dpeer {
     struct mdapl_list rndv_tx, rndv_rx;
     struct mdapl_list moving;    /* RDMA of theirs that is still to be posted */
 };
+
+/* Frames that the peer has not acknowledged. */
+static inline uint64_t mdapl_dpeer_unacked(const struct mdapl_dpeer *peer)
+{
+    return peer->tx_next - peer->tx_acked;
+}
 
 /* The one that carries the frames. */
 static inline struct mdapl_stream *mdapl_dpeer_main(const struct mdapl_dpeer *peer)

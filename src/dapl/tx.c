@@ -86,7 +86,7 @@ static void retain(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
     b->holds++;
     mdapl_list_append(&peer->retained, &b->link);
     peer->retained_bytes += b->len;
-    mdapl_stats_max(&stats->retained_max, ++peer->n_retained);
+    mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
     mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
 }
 
@@ -106,7 +106,8 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
     mdapl_rx_told(peer);
     if (mdapl_frame_sequenced(f->type)) {
         peer->tx_next++;
-        retain(peer, b);
+        if (mdapl_ctx_cfg(peer->d->ctx)->retain == MDAPL_RETAIN_ON)
+            retain(peer, b);
     }
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f->type, f->psn, f->ack, f->len);
@@ -404,17 +405,19 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
 
 bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
 {
+    uint64_t all = mdapl_seq_widen(peer->tx_acked, ack);
     struct mdapl_list *l;
 
-    if (mdapl_seq_before((uint32_t)peer->tx_next, ack))
+    if (all > peer->tx_next)
         return false;
+    if (all > peer->tx_acked)
+        peer->tx_acked = all;
     while ((l = mdapl_list_first(&peer->retained))) {
         struct mdapl_vbuf *b = MDAPL_OF(l, struct mdapl_vbuf, link);
 
         if (!mdapl_seq_before(b->psn, ack))
             break;
         mdapl_list_remove(&b->link);
-        peer->n_retained--;
         peer->retained_bytes -= b->len;
         mdapl_vbuf_put(&peer->d->vbufs, b);
     }

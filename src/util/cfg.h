@@ -25,6 +25,7 @@ struct mdapl_cfg {
 enum mdapl_wiring { MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND };
 enum mdapl_ring_mode { MDAPL_RING_AUTO, MDAPL_RING_ON, MDAPL_RING_OFF };
 enum mdapl_suppress { MDAPL_SUPPRESS_ON, MDAPL_SUPPRESS_OFF };
+enum mdapl_retain { MDAPL_RETAIN_ON, MDAPL_RETAIN_OFF };
 enum mdapl_summary { MDAPL_SUMMARY_OFF, MDAPL_SUMMARY_FIRST, MDAPL_SUMMARY_ALL };
 enum mdapl_rndv_mode { MDAPL_RNDV_RGET, MDAPL_RNDV_RPUT, MDAPL_RNDV_COPY };
 

@@ -272,6 +272,7 @@ static void open_rank(int i, bool small, const char *wiring)
         mdapl_cfg_set(&me->cfg, "rndv_segment", "4096", &err);
     }
     mdapl_cfg_set(&me->cfg, "rndv", rndv[fake_random(4)], &err);
+    mdapl_cfg_set(&me->cfg, "retain", fake_random(4) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "suppress", fake_random(2) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "ring", fake_random(3) ? "on" : "off", &err);
     mdapl_cfg_set(&me->cfg, "ring_after", fake_random(2) ? "1" : "10", &err);

@@ -131,6 +131,8 @@ static void words_are_enums(void **state)
         { "summary", "off", MDAPL_SUMMARY_OFF, offsetof(struct mdapl_cfg, summary) },
         { "summary", "first", MDAPL_SUMMARY_FIRST, offsetof(struct mdapl_cfg, summary) },
         { "summary", "all", MDAPL_SUMMARY_ALL, offsetof(struct mdapl_cfg, summary) },
+        { "retain", "on", MDAPL_RETAIN_ON, offsetof(struct mdapl_cfg, retain) },
+        { "retain", "off", MDAPL_RETAIN_OFF, offsetof(struct mdapl_cfg, retain) },
         { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },
         { "rndv", "rput", MDAPL_RNDV_RPUT, offsetof(struct mdapl_cfg, rndv) },
         { "rndv", "copy", MDAPL_RNDV_COPY, offsetof(struct mdapl_cfg, rndv) },
