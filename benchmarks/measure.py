@@ -163,6 +163,20 @@ def cell(x, digits=3):
     return "-" if x is None else f"{x:.{digits}f}" if x < 100 else f"{x:.0f}"
 
 
+def ratio(a, b):
+    return a / b if a and b else None
+
+
+def targets(rows):
+    """The table of what was asked for: rows of (what, bound, highest, figure), the figure to be at most the bound
+    when `highest`, else at least."""
+    return table(["what", "target", "measured", ""],
+                 [[what, f"{'at most' if highest else 'at least'} {bound}", cell(x, 2),
+                   "not measured" if x is None else
+                   "reached" if (x <= bound if highest else x >= bound) else "not reached"]
+                  for what, bound, highest, x in rows])
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
