@@ -37,6 +37,7 @@ struct mdapl_glue {
     struct mdapl_cfg cfg;
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_unmatched unmatched;    /* list head */
+    unsigned rounds;                     /* of waiting, for what is looked at less often */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
 };
 extern struct mdapl_glue mdapl_glue;
