@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CG, conjugate gradient (report 2.2): the smallest eigenvalue of a large sparse matrix by inverse
- * iteration, each step 25 steps of the conjugate gradient method. The matrix is spread over a grid
- * of ranks; a product with it is a sum along each row of the grid, by exchanges of pairs, and an
+ * CG, conjugate gradient: the largest eigenvalue of a large sparse matrix by inverse iteration with
+ * a shift, each step 25 steps of the conjugate gradient method. The matrix is spread over a grid of
+ * ranks; a product with it is a sum along each row of the grid, by exchanges of pairs, and an
  * exchange with the transposed place in the grid.
  */
 #include "kernel.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * EP, "embarrassingly parallel" (report 2.1): 2^m pairs of uniform numbers become pairs of
- * Gaussian deviates, which are summed and counted in square rings. Ranks talk only to add up.
+ * EP, "embarrassingly parallel": 2^m pairs of uniform numbers become pairs of Gaussian deviates,
+ * which are summed and counted in square rings. Ranks talk only to add up.
  */
 #include "kernel.h"
 #include <math.h>

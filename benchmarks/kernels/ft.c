@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * FT, a diffusion equation by Fourier transforms (report 2.5): a random field in three dimensions is
+ * FT, a diffusion equation by Fourier transforms: a random field in three dimensions is
  * transformed, and for each of some times its waves are damped and transformed back. Ranks have
  * slabs of z; for the transform along z all exchange with all, and then they have slabs of y.
  */

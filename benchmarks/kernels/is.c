@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * IS, integer sort (report 2.4): the rank of each of n keys, ten times over. Keys are counted in
- * buckets (one allreduce), buckets dealt out so that every rank gets about as many keys, the keys
- * sent to where their bucket went (alltoallv), and counted there.
+ * IS, integer sort: the rank of each of n keys, ten times over. Keys are counted in buckets (one
+ * allreduce), buckets dealt out so that every rank gets about as many keys, the keys sent to where
+ * their bucket went (alltoallv), and counted there.
  */
 #include "kernel.h"
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the five kernels share. Each kernel is an MPI program after a problem of the report "The NAS
- * Parallel Benchmarks" (RNR-94-007): ep, is, cg, ft, mg.
+ * What the five kernels share. Each is an MPI program after a problem of the report "The NAS
+ * Parallel Benchmarks" (RNR-94-007): ep, is, cg, ft, mg. Class W, between the report's sample size
+ * S and its class A, and its results were published later.
  *
  *   KERNEL S|W|A [spoil]
  *
@@ -62,7 +63,7 @@ void *kernel_alloc(size_t n, size_t size);
 int64_t kernel_share(int64_t n, int rank, int ranks);
 
 /*
- * The report's random numbers (2.3): x_k+1 = 5^13 x_k mod 2^46, and 2^-46 x_k is the number in
+ * The report's random numbers: x_k+1 = 5^13 x_k mod 2^46, and 2^-46 x_k is the number in
  * (0, 1). The state is the x_k of the last number drawn.
  */
 #define LCG_FACTOR UINT64_C(1220703125)         /* 5^13 */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * MG, multigrid (report 2.3): V-cycles for Poisson's equation on a periodic cube with ten charges of
- * each sign. Ranks share out each grid in blocks and exchange faces with their neighbours after each
- * step. Grids so coarse that a block would be one point wide are gathered on the way down, and every
- * rank has all of them.
+ * MG, multigrid: V-cycles for Poisson's equation on a periodic cube with ten charges of each sign.
+ * Ranks share out each grid in blocks and exchange faces with their neighbours after each step.
+ * Grids so coarse that a block would be one point wide are gathered on the way down, and every rank
+ * has all of them.
  */
 #include "kernel.h"
 #include <math.h>
@@ -187,7 +187,7 @@ static void go_down(const struct mg *m, const struct level *fine, const struct l
     fill_border(m, coarse, coarse->r);
 }
 
-/* The two points of the coarser grid around a point of the finer one; the same one if it is there. */
+/* The coarser grid's points on both sides of a finer one's; both the same when it is there. */
 static int before(int i)
 {
     return (i + 1) / 2 - 1;
