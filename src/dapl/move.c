@@ -7,6 +7,8 @@
 #include "stats.h"
 #include "stream.h"
 
+enum { LEAST_STRIPE = 4096 };    /* bytes; below, a piece costs more than it spreads */
+
 /* One posted transfer. */
 struct transfer {
     struct mdapl_dto dto;
@@ -51,6 +53,18 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Bytes of one transfer. A striped body is cut so that each stream has two pieces or more: short
+ * enough for a slower rail to take fewer of them. */
+static uint64_t most(const struct mdapl_move *m)
+{
+    uint64_t segment = (uint64_t)mdapl_ctx_cfg(m->peer->d->ctx)->rndv_segment;
+    uint64_t stripe = m->len / (2 * (uint64_t)m->peer->n_streams);
+
+    if (m->stream >= 0)
+        return segment;
+    return least(segment, stripe > LEAST_STRIPE ? stripe : LEAST_STRIPE);
+}
+
 static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct transfer *t = MDAPL_OF(dto, struct transfer, dto);
@@ -84,7 +98,7 @@ static bool post_one(struct mdapl_move *m)
     here = mdapl_body_at(m->here, st->ia->rail, m->here_at + m->issued, &n);
     there = mdapl_segs_at(m->there, st->ia->rail, m->there_at + m->issued, &rest);
     n = least(least(n, rest), m->len - m->issued);
-    n = least(least(n, st->ia->max.rdma), (uint64_t)mdapl_ctx_cfg(d->ctx)->rndv_segment);
+    n = least(least(n, st->ia->max.rdma), most(m));
     here.segment_length = there.segment_length = (DAT_SEG_LENGTH)n;
     t->move = m;
     t->dto.done = moved;

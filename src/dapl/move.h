@@ -3,9 +3,9 @@
 #define MDAPL_MOVE_H
 /*
  * Many bytes by RDMA, in one direction: a read into local pieces (rget) or a write out of them
- * (rput). It is cut at MPIR_CVAR_DAPL_RNDV_SEGMENT, at the pieces of both ends and at what the
- * adapter takes; the transfers are posted on the streams that stream.c picks as they have room, so
- * that several are under way, and what finds none waits on the peer.
+ * (rput). It is cut at MPIR_CVAR_DAPL_RNDV_SEGMENT (finer, when it is striped), at the pieces of
+ * both ends and at what the adapter takes; the transfers are posted on the streams that stream.c
+ * picks as they have room, so that several are under way, and what finds none waits on the peer.
  */
 #include "body.h"
 #include "ia.h"
