@@ -73,8 +73,9 @@ static bool completed(const MPID_Progress_state *state)
 }
 
 /*
- * A rank that waits for a message looks at silent channels most of the time, and at the rest only when
- * something has moved that was not what it waits for, when it waits for long, and now and then.
+ * A rank that waits for a message looks at silent channels most of the time, and at the rest only
+ * when something has moved that was not what it waits for, when it waits for long, and now and
+ * then.
  */
 static int poll_waiting(const MPID_Progress_state *state, int64_t polls, bool *moved_p)
 {
