@@ -84,7 +84,8 @@ static struct mdapl_ring_chunk *chunk_make(struct mdapl_dapl *d)
     c->bytes = (size_t)c->rings * ring_bytes(d);
     c->data = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (c->data != MAP_FAILED
-        && mdapl_lmr_register(&d->rails, c->data, c->bytes, MDAPL_LMR_REMOTE_WRITE, &c->lmr) == 0) {
+        && mdapl_regcache_register(&d->regs, c->data, c->bytes, MDAPL_LMR_REMOTE_WRITE,
+                                   &c->lmr) == 0) {
         mdapl_list_append(&d->ring_chunks, &c->link);
         return c;
     }

@@ -22,11 +22,11 @@ struct chunk {
     struct mdapl_vbuf buf[];
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size)
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_regcache *regs, uint32_t size)
 {
-    v->rails = rails;
-    for (int i = 0; i < rails->n; i++)
-        rails->ia[i]->vbufs = v;
+    v->regs = regs;
+    for (int i = 0; i < regs->rails->n; i++)
+        regs->rails->ia[i]->vbufs = v;
     v->size = size;
     v->n_chunks = 0;
     v->n_free = 0;
@@ -63,7 +63,7 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
         free(c);
         return NULL;
     }
-    if (mdapl_lmr_register(v->rails, c->data, c->bytes, MDAPL_LMR_LOCAL, &c->lmr)) {
+    if (mdapl_regcache_register(v->regs, c->data, c->bytes, MDAPL_LMR_LOCAL, &c->lmr)) {
         munmap(c->data, c->bytes);
         free(c);
         return NULL;
@@ -74,12 +74,13 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 /* Few registrations for much memory, as far as the adapters take it in one piece. */
 static size_t chunk_bytes(const struct mdapl_vbufs *v)
 {
+    const struct mdapl_rails *rails = v->regs->rails;
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
     uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
 
-    for (int i = 0; i < v->rails->n; i++)
-        if (bytes > v->rails->ia[i]->max.lmr)
-            bytes = v->rails->ia[i]->max.lmr;
+    for (int i = 0; i < rails->n; i++)
+        if (bytes > rails->ia[i]->max.lmr)
+            bytes = rails->ia[i]->max.lmr;
     return (size_t)bytes;
 }
 
