@@ -4,8 +4,8 @@
 #include "cfg.h"
 #include "ep.h"
 #include "iov.h"
-#include "lmr.h"
 #include "peer.h"
+#include "regcache.h"
 #include "rndv_fsm.h"
 #include "rx.h"
 #include "stats.h"
@@ -24,8 +24,8 @@ struct mdapl_rndv_tx {
     struct mdapl_op *op;
     uint32_t id;
     size_t len;                      /* of the body */
-    struct mdapl_lmr lmr[MDAPL_RTS_SEGS];
-    int n_lmr;                       /* 0: not registered, DATA frames only */
+    struct mdapl_reg *reg[MDAPL_RTS_SEGS];
+    int n_reg;                       /* 0: not registered, DATA frames only */
     struct mdapl_cts asked;          /* SENDING: what the receiver asked for */
     size_t sent;                     /* of that */
     struct mdapl_iov cursor;         /* the next byte of that */
@@ -49,7 +49,7 @@ struct rndv_rx {
     size_t want, got, issued;        /* bytes of it: in all, landed, posted */
     uint32_t posted;                 /* RDMA reads under way */
     struct iovec *dst;
-    struct mdapl_lmr *lmr;           /* one for each piece of dst */
+    struct mdapl_reg **reg;          /* one for each piece of dst */
     int n_dst;
     int status;                      /* the first failure */
 };
@@ -71,9 +71,9 @@ void mdapl_rndv_init(struct mdapl_dapl *d)
 
 static void tx_release(struct mdapl_rndv_tx *tx)
 {
-    for (int i = 0; i < tx->n_lmr; i++)
-        mdapl_lmr_release(&tx->lmr[i]);
-    tx->n_lmr = 0;
+    for (int i = 0; i < tx->n_reg; i++)
+        mdapl_reg_put(&tx->peer->d->regs, tx->reg[i]);
+    tx->n_reg = 0;
 }
 
 static void tx_free(struct mdapl_rndv_tx *tx)
@@ -92,12 +92,12 @@ static void tx_register(struct mdapl_rndv_tx *tx)
     if (mdapl_ctx_cfg(d->ctx)->rndv == MDAPL_RNDV_COPY || tx->n_body > MDAPL_RTS_SEGS)
         return;
     for (int i = 0; i < tx->n_body; i++) {
-        if (mdapl_lmr_register(&d->rails, tx->body[i].iov_base, tx->body[i].iov_len,
-                               MDAPL_LMR_REMOTE_READ, &tx->lmr[i])) {
+        if (mdapl_reg_get(&d->regs, tx->body[i].iov_base, tx->body[i].iov_len,
+                          MDAPL_LMR_REMOTE_READ, &tx->reg[i])) {
             tx_release(tx);
             return;
         }
-        tx->n_lmr++;
+        tx->n_reg++;
     }
 }
 
@@ -165,14 +165,14 @@ int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_
 size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out)
 {
     struct mdapl_rts rts = { .body_len = tx->len, .tx_id = tx->id,
-                             .n_segs = (uint16_t)tx->n_lmr,
+                             .n_segs = (uint16_t)tx->n_reg,
                              .n_rails = (uint16_t)tx->peer->n_rails };
 
-    for (int i = 0; i < tx->n_lmr; i++) {
+    for (int i = 0; i < tx->n_reg; i++) {
         rts.seg[i] = (struct mdapl_seg){ .addr = (uint64_t)(uintptr_t)tx->body[i].iov_base,
                                          .len = tx->body[i].iov_len };
         for (int k = 0; k < tx->peer->n_rails; k++)
-            rts.seg[i].key[k] = tx->lmr[i].on[k].key;
+            rts.seg[i].key[k] = tx->reg[i]->lmr.on[k].key;
     }
     return mdapl_rts_put(&rts, out);
 }
@@ -243,12 +243,12 @@ bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin)
 
 static void dst_release(struct rndv_rx *r)
 {
-    for (int i = 0; r->lmr && i < r->n_dst; i++)
-        mdapl_lmr_release(&r->lmr[i]);
+    for (int i = 0; r->reg && i < r->n_dst; i++)
+        mdapl_reg_put(&r->peer->d->regs, r->reg[i]);
     free(r->dst);
-    free(r->lmr);
+    free(r->reg);
     r->dst = NULL;
-    r->lmr = NULL;
+    r->reg = NULL;
     r->n_dst = 0;
 }
 
@@ -323,7 +323,7 @@ static DAT_LMR_TRIPLET target_at(const struct rndv_rx *r, int rail, uint64_t off
     *rest_p = r->dst[i].iov_len - off;
     return (DAT_LMR_TRIPLET){
         .virtual_address = (DAT_VADDR)(uintptr_t)r->dst[i].iov_base + off,
-        .lmr_context = r->lmr[i].on[rail].local };
+        .lmr_context = r->reg[i]->lmr.on[rail].local };
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -424,20 +424,20 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
 
 static bool dst_register(struct rndv_rx *r)
 {
-    const struct mdapl_rails *rails = &r->peer->d->rails;
+    struct mdapl_regcache *regs = &r->peer->d->regs;
 
     if (r->rts.n_segs == 0 || !r->peer->d->can_read)
         return false;
-    r->lmr = calloc((size_t)r->n_dst, sizeof(*r->lmr));
-    for (int i = 0; r->lmr && i < r->n_dst; i++)
-        if (mdapl_lmr_register(rails, r->dst[i].iov_base, r->dst[i].iov_len, MDAPL_LMR_LOCAL,
-                               &r->lmr[i])) {
+    r->reg = calloc((size_t)r->n_dst, sizeof(*r->reg));
+    for (int i = 0; r->reg && i < r->n_dst; i++)
+        if (mdapl_reg_get(regs, r->dst[i].iov_base, r->dst[i].iov_len, MDAPL_LMR_LOCAL,
+                          &r->reg[i])) {
             while (i-- > 0)
-                mdapl_lmr_release(&r->lmr[i]);
-            free(r->lmr);
-            r->lmr = NULL;
+                mdapl_reg_put(regs, r->reg[i]);
+            free(r->reg);
+            r->reg = NULL;
         }
-    return r->lmr != NULL;
+    return r->reg != NULL;
 }
 
 /* Copies the pieces that the read fills, without empty ones. */
