@@ -17,8 +17,9 @@
  * copies). So nothing is watched longer than need be.
  *
  * fork(): a child's memory is not watched, whatever it does is its own affair, and exec closes the
- * descriptor. Pages that an adapter has pinned stay the parent's (Linux copies them for the child
- * as it forks, since 5.12), so there is nothing to do at a fork.
+ * descriptor. Pages that an adapter has pinned stay the parent's: Linux copies them for the child
+ * as it forks (since 5.12; userfaultfd as it is used here, since 5.11). So nothing is to be done
+ * at a fork, and pthread_atfork() is not needed.
  */
 #include <stdbool.h>
 #include <stdint.h>
