@@ -29,52 +29,50 @@ static int cut(const struct iovec *from, int n, size_t max, size_t most, struct 
     return made;
 }
 
-int mdapl_body_take(struct mdapl_body *b, const struct mdapl_rails *rails,
-                    const struct iovec *iov, int n, size_t max)
+int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
+                    size_t max)
 {
-    size_t most = (size_t)rails->lmr_max;
-
     memset(b, 0, sizeof(*b));
-    b->n = cut(iov, n, max, most, NULL);
-    b->lmr = malloc((size_t)b->n * (sizeof(*b->lmr) + sizeof(*b->v)) + 1);
-    if (!b->lmr)
+    b->n = cut(iov, n, max, (size_t)lmr_max, NULL);
+    b->v = malloc((size_t)b->n * (sizeof(*b->v) + sizeof(*b->reg)) + 1);
+    if (!b->v)
         return -ENOMEM;
-    b->v = (struct iovec *)(void *)(b->lmr + b->n);
-    cut(iov, n, max, most, b->v);
+    b->reg = (struct mdapl_reg **)(void *)(b->v + b->n);
+    cut(iov, n, max, (size_t)lmr_max, b->v);
     for (int i = 0; i < b->n; i++)
         b->len += b->v[i].iov_len;
     return 0;
 }
 
-static void release(struct mdapl_body *b, int n)
+static void put(struct mdapl_body *b, struct mdapl_regcache *regs, int n)
 {
     while (n-- > 0)
-        mdapl_lmr_release(&b->lmr[n]);
+        mdapl_reg_put(regs, b->reg[n]);
 }
 
 void mdapl_body_free(struct mdapl_body *b)
 {
-    if (b->registered)
-        release(b, b->n);
-    free(b->lmr);
+    if (b->regs)
+        put(b, b->regs, b->n);
+    free(b->v);
     memset(b, 0, sizeof(*b));
 }
 
-bool mdapl_body_register(struct mdapl_body *b, const struct mdapl_rails *rails,
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
                          enum mdapl_lmr_use use)
 {
-    for (int i = 0; !b->registered && i < b->n; i++)
-        if (mdapl_lmr_register(rails, b->v[i].iov_base, b->v[i].iov_len, use, &b->lmr[i])) {
-            release(b, i);
+    for (int i = 0; !b->regs && i < b->n; i++)
+        if (mdapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, &b->reg[i])) {
+            put(b, regs, i);
             return false;
         }
-    b->registered = true;
+    b->regs = regs;
     return true;
 }
 
 bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs)
 {
-    if (!b->registered || b->n > MDAPL_MAX_SEGS)
+    if (!b->regs || b->n > MDAPL_MAX_SEGS)
         return false;
     segs->n = (uint16_t)b->n;
     segs->n_rails = (uint16_t)n_rails;
@@ -82,7 +80,7 @@ bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs 
         segs->seg[i] = (struct mdapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
                                            .len = b->v[i].iov_len };
         for (int k = 0; k < n_rails; k++)
-            segs->seg[i].key[k] = b->lmr[i].on[k].key;
+            segs->seg[i].key[k] = b->reg[i]->lmr.on[k].key;
     }
     return true;
 }
@@ -96,7 +94,7 @@ DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off
         off -= b->v[i++].iov_len;
     *rest_p = b->v[i].iov_len - off;
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->v[i].iov_base + off,
-                              .lmr_context = b->lmr[i].on[rail].local };
+                              .lmr_context = b->reg[i]->lmr.on[rail].local };
 }
 
 DAT_RMR_TRIPLET mdapl_segs_at(const struct mdapl_segs *segs, int rail, uint64_t off,

@@ -6,7 +6,7 @@
  * one registration covers, and registered when RDMA is to read or write it. Both ends of a
  * rendezvous have one; RTS and CTS tell the peer where its pieces are (struct mdapl_segs).
  */
-#include "lmr.h"
+#include "regcache.h"
 #include "wire.h"
 
 #include <stdbool.h>
@@ -18,18 +18,18 @@ struct mdapl_body {
     size_t len;
     int n;
     struct iovec *v;         /* n pieces, none of them empty */
-    struct mdapl_lmr *lmr;   /* one for each */
-    bool registered;
+    struct mdapl_reg **reg;  /* one for each, when they are registered */
+    struct mdapl_regcache *regs;     /* then; else NULL */
 };
 
-/* Takes the first bytes of an iovec, at most max; the memory they are in stays the caller's.
- * 0 or -ENOMEM. */
-int mdapl_body_take(struct mdapl_body *b, const struct mdapl_rails *rails,
-                    const struct iovec *iov, int n, size_t max);
+/* Takes the first bytes of an iovec, at most max, in pieces of at most lmr_max; the memory they are
+ * in stays the caller's. 0 or -ENOMEM. */
+int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
+                    size_t max);
 /* Forgets it, with its registrations. Does nothing when nothing was taken. */
 void mdapl_body_free(struct mdapl_body *b);
-/* Registers every piece, unless they are; false: none is. */
-bool mdapl_body_register(struct mdapl_body *b, const struct mdapl_rails *rails,
+/* Has every piece registered, unless they are; false: none is. */
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
                          enum mdapl_lmr_use use);
 /* Where its pieces are, for the peer: with keys of n_rails rails. False: not registered, or more
  * than a frame names. */

@@ -110,13 +110,30 @@ static void close_rails(struct mdapl_dapl *d)
         mdapl_ia_close(d->rails.ia[i]);
 }
 
+/* Registrations are kept where the user wants it and the system tells when memory is unmapped. */
+static void open_regs(struct mdapl_dapl *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+    struct mdapl_memwatch *watch = NULL;
+    int rc = 0;
+
+    if (cfg->reg_cache == MDAPL_REG_CACHE_ON && cfg->reg_cache_bytes > 0)
+        rc = mdapl_memwatch_open(&watch);
+    if (rc)
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
+                  "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
+    mdapl_regcache_init(&d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
+                        (uint64_t)cfg->reg_cache_bytes);
+}
+
 static void close_channel(void *state);
 
 static int make_room(struct mdapl_dapl *d)
 {
     int rc = fit_limits(d);
 
-    mdapl_vbufs_init(&d->vbufs, &d->rails, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    open_regs(d);
+    mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
     mdapl_rx_pools_init(d);
     mdapl_idmap_init(&d->tx_ids);
@@ -321,6 +338,7 @@ static void close_channel(void *state)
             mdapl_dpeer_free(d->peers[i]);
     mdapl_ring_fini(d);
     mdapl_vbufs_fini(&d->vbufs);
+    mdapl_regcache_fini(&d->regs);
     close_rails(d);
     mdapl_idmap_fini(&d->tx_ids);
     mdapl_idmap_fini(&d->rx_ids);

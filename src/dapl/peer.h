@@ -21,6 +21,7 @@
 #include "list.h"
 #include "lmr.h"
 #include "pool.h"
+#include "regcache.h"
 #include "ring.h"
 #include "timer.h"
 #include "transport.h"
@@ -47,6 +48,7 @@ struct mdapl_dapl {
     bool can_read;               /* all rails have RDMA reads */
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
+    struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
     struct mdapl_pool items, eager, held, transfers;
     struct mdapl_list outlived;  /* bodies that the owner still holds, out of their frames */

@@ -76,7 +76,7 @@ static struct chunk *chunk_make(struct mdapl_dapl *d)
     c->rings = RINGS_PER_CHUNK;
     while (c->rings > 1 && (uint64_t)c->rings * ring_bytes(d) > d->rails.lmr_max)
         c->rings--;
-    if (!mdapl_block_make(&d->rails, (size_t)c->rings * ring_bytes(d), MDAPL_LMR_REMOTE_WRITE,
+    if (!mdapl_block_make(&d->regs, (size_t)c->rings * ring_bytes(d), MDAPL_LMR_REMOTE_WRITE,
                           &c->block)) {
         free(c);
         return NULL;

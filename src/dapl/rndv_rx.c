@@ -153,7 +153,7 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
         return r->peer->dead;
     if (r->state != MDAPL_RRX_IDLE)
         return -EBUSY;
-    if (mdapl_body_take(&r->dst, &d->rails, iov, n, rx->left))
+    if (mdapl_body_take(&r->dst, d->rails.lmr_max, iov, n, rx->left))
         return -ENOMEM;
     if (r->dst.len == 0) {
         mdapl_body_free(&r->dst);
@@ -161,7 +161,7 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
     }
     r->op = op;
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
-        registered = mdapl_body_register(&r->dst, &d->rails,
+        registered = mdapl_body_register(&r->dst, &d->regs,
                                          reads ? MDAPL_LMR_LOCAL : MDAPL_LMR_REMOTE_WRITE);
     return registered && reads ? fetch(r) : ask(r);
 }

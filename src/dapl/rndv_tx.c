@@ -45,7 +45,7 @@ static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct mdap
     struct mdapl_dapl *d = peer->d;
     struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
 
-    if (!tx || mdapl_body_take(&tx->body, &d->rails, msg->body, msg->n_body, len)
+    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, msg->body, msg->n_body, len)
         || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
         if (tx)
             mdapl_body_free(&tx->body);
@@ -80,9 +80,6 @@ static void tx_end(struct mdapl_rndv_tx *tx)
 int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
                     struct mdapl_op *op)
 {
-    static const enum mdapl_lmr_use use[] = { [MDAPL_RNDV_RGET] = MDAPL_LMR_REMOTE_READ,
-                                              [MDAPL_RNDV_RPUT] = MDAPL_LMR_LOCAL };
-    int64_t how = mdapl_ctx_cfg(peer->d->ctx)->rndv;
     struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_RTS);
     struct mdapl_rndv_tx *tx = it ? tx_make(peer, msg, len, op) : NULL;
 
@@ -91,8 +88,8 @@ int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_
             mdapl_pool_give(&peer->d->items, it);
         return -ENOMEM;
     }
-    if (how != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
-        mdapl_body_register(&tx->body, &peer->d->rails, use[how]);
+    if (mdapl_ctx_cfg(peer->d->ctx)->rndv != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
+        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
     it->u.rndv = tx;
@@ -184,7 +181,7 @@ static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     struct write *w;
 
     if (cts->to.n == 0 || mdapl_ctx_cfg(peer->d->ctx)->rndv == MDAPL_RNDV_COPY
-        || !mdapl_body_register(&tx->body, &peer->d->rails, MDAPL_LMR_LOCAL))
+        || !mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ))
         return false;
     w = calloc(1, sizeof(*w));
     if (!w)

@@ -17,11 +17,11 @@ struct chunk {
     struct mdapl_vbuf buf[];
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size)
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_regcache *regs, uint32_t size)
 {
-    v->rails = rails;
-    for (int i = 0; i < rails->n; i++)
-        rails->ia[i]->vbufs = v;
+    v->regs = regs;
+    for (int i = 0; i < regs->rails->n; i++)
+        regs->rails->ia[i]->vbufs = v;
     v->size = size;
     v->n_chunks = 0;
     v->n_free = 0;
@@ -47,7 +47,7 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 {
     struct chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->buf[0]));
 
-    if (c && !mdapl_block_make(v->rails, n * stride, MDAPL_LMR_LOCAL, &c->block)) {
+    if (c && !mdapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, &c->block)) {
         free(c);
         c = NULL;
     }
@@ -59,11 +59,11 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 static size_t chunk_bufs(const struct mdapl_vbufs *v, size_t stride)
 {
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
-    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
+    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings, most = v->regs->rails->lmr_max;
 
     if (bytes < stride * FOR_ACKS * 2)
         bytes = stride * FOR_ACKS * 2;
-    return (size_t)((bytes < v->rails->lmr_max ? bytes : v->rails->lmr_max) / stride);
+    return (size_t)((bytes < most ? bytes : most) / stride);
 }
 
 static bool grow(struct mdapl_vbufs *v)

@@ -12,6 +12,7 @@
 #include "cfg.h"
 #include "dapl.h"
 #include "err.h"
+#include "memwatch.h"
 #include "stats.h"
 #include "transport.h"
 
@@ -28,6 +29,13 @@
 
 enum { MAX_RANKS = 6, MAX_KNOBS = 5, LIMIT_S = 120, WAIT_NS = 200 * 1000 };
 
+/* Where bodies lie. */
+enum place {
+    FRESH,                       /* in memory of their own */
+    SAME,                        /* in the same memory each time */
+    REMAPPED                     /* at the same address, mapped anew each time */
+};
+
 /* What the ranks of one row do. */
 struct traffic {
     int ranks, messages;         /* messages to each of the others */
@@ -39,6 +47,7 @@ struct traffic {
     bool drop;                   /* every third body is dropped unread */
     bool sleep;                  /* waiting ranks sleep in mdapl_wait() */
     bool synchronous;
+    enum place place;            /* not FRESH: one message in flight, between two ranks */
     const char *knob[MAX_KNOBS][2];
 };
 
@@ -64,6 +73,7 @@ struct receiving {
 
 struct rank {
     const struct traffic *t;
+    void *place[2];              /* of the body being sent, of the one being received */
     struct mdapl_ctx *ctx;
     int rank, sends, unfinished, sent[MAX_RANKS];
     int heard[MAX_RANKS], announced, received;
@@ -97,14 +107,33 @@ static uint64_t word(const struct message *m, size_t i)
     return (m->seed + i) * 0x9e3779b97f4a7c15u ^ m->number;
 }
 
-static uint64_t *body_make(const struct message *m)
+/* Memory for a body that is sent (0) or received (1). */
+static uint64_t *body_memory(struct rank *me, int way, size_t len)
 {
-    uint64_t *b = malloc(words(m->len) * 8);
+    size_t bytes = words(me->t->max_len) * 8;
+    void *b = me->place[way];
 
-    CHECK(b);
+    if (me->t->place == FRESH)
+        b = malloc(words(len) * 8);
+    else if (!b || me->t->place == REMAPPED)
+        b = mmap(b, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | (b ? MAP_FIXED : 0), -1, 0);
+    CHECK(b && b != MAP_FAILED);
+    if (me->t->place != FRESH)
+        me->place[way] = b;
+    return b;
+}
+
+static void body_free(struct rank *me, uint64_t *b)
+{
+    if (me->t->place == FRESH)
+        free(b);
+}
+
+static void body_fill(const struct message *m, uint64_t *b)
+{
     for (size_t i = 0; i < words(m->len); i++)
         b[i] = word(m, i);
-    return b;
 }
 
 static bool body_right(const struct message *m, const uint64_t *b)
@@ -138,7 +167,7 @@ static void read_done(struct mdapl_op *op, int status)
     CHECK(status == 0);
     CHECK(body_right(&r->msg, r->body));
     r->me->received++;
-    free(r->body);
+    body_free(r->me, r->body);
     free(r);
 }
 
@@ -153,8 +182,7 @@ static void take_body(struct receiving *r)
         free(r);
         return;
     }
-    r->body = malloc(words(r->msg.len) * 8);
-    CHECK(r->body);
+    r->body = body_memory(r->me, 1, r->msg.len);
     r->op.done = read_done;
     v = (struct iovec){ r->body, r->msg.len };
     rc = mdapl_rx_read(r->rx, &v, 1, &r->op);
@@ -208,7 +236,7 @@ static void send_done(struct mdapl_op *op, int status)
     CHECK(status == 0 || (status == -ECANCELED && s->me->t->drop));
     memset(s->body, 0xee, 8);     /* whoever reads it from now on reads rubbish */
     s->me->unfinished--;
-    free(s->body);
+    body_free(s->me, s->body);
     free(s);
 }
 
@@ -223,7 +251,8 @@ static void send_one(struct rank *me, int to)
     int rc;
 
     CHECK(s);
-    *s = (struct sending){ { .done = send_done }, me, body_make(&m) };
+    *s = (struct sending){ { .done = send_done }, me, body_memory(me, 0, m.len) };
+    body_fill(&m, s->body);
     v[0] = (struct iovec){ s->body, m.len / 3 };
     v[1] = (struct iovec){ (char *)s->body + m.len / 3, m.len - m.len / 3 };
     me->unfinished++;
@@ -328,6 +357,20 @@ static void exchange(struct rank *me)
     }
 }
 
+/* Kept registrations of memory that stays are used again, of memory that goes they are not. */
+static void check_registrations(const struct rank *me, const struct mdapl_stats *stats)
+{
+    struct mdapl_memwatch *watch;
+
+    if (me->t->place == FRESH || mdapl_memwatch_open(&watch))
+        return;
+    mdapl_memwatch_close(watch);
+    if (me->t->place == SAME)
+        CHECK(stats->reg_hits > 4 * stats->reg_misses && stats->reg_invalidated == 0);
+    else
+        CHECK(stats->reg_invalidated > (uint64_t)me->t->messages / 8);
+}
+
 static void run_rank(const struct traffic *t, int rank)
 {
     struct rank me = { .t = t, .rank = rank, .seed = (unsigned)rank + 1 };
@@ -341,6 +384,7 @@ static void run_rank(const struct traffic *t, int rank)
     CHECK(stats->rx_msgs == (uint64_t)expected(&me));
     CHECK(mdapl_ctx_cfg(me.ctx)->rndv != MDAPL_RNDV_RPUT || expected(&me) == 0
           || (stats->rx_rput > 0 && stats->rx_rget == 0));
+    check_registrations(&me, stats);
     while (mdapl_drain(me.ctx) > 0)
         advance(&me);
     barrier(&me, 2);
@@ -400,6 +444,22 @@ static const struct traffic on_demand = {
     .knob = { { "wiring", "ondemand" } },
 };
 
+static const struct traffic same_memory = {
+    .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = SAME, .sleep = true,
+};
+static const struct traffic remapped_memory = {
+    .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = REMAPPED,
+    .sleep = true,
+};
+static const struct traffic few_kept = {
+    .ranks = 3, .messages = 100, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "reg_cache_bytes", "256k" } },
+};
+static const struct traffic none_kept = {
+    .ranks = 3, .messages = 60, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "reg_cache", "off" } },
+};
+
 static void run_row(void **state)
 {
     const struct traffic *t = *state;
@@ -431,7 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(sizes), ROW(long_bodies), ROW(flood), ROW(polling), ROW(late), ROW(dropped),
         ROW(synchronous), ROW(scarce), ROW(copied), ROW(written), ROW(written_scarce),
-        ROW(on_demand),
+        ROW(on_demand), ROW(same_memory), ROW(remapped_memory), ROW(few_kept), ROW(none_kept),
     };
     const struct CMUnitTest only_huge[] = { ROW(huge) };
 
