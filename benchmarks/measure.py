@@ -45,22 +45,35 @@ def size_name(n):
     return f"{n} B"
 
 
+def installed():
+    """Where ./quickstart has installed our MPI."""
+    told = BUILD.parent / "prefix"
+    prefix = pathlib.Path(told.read_text().strip()) if told.exists() else TOP / "install"
+    if not (prefix / "bin/mpicc").exists():
+        die(f"no MPI in {prefix}: ./quickstart installs it")
+    return prefix
+
+
+def compiled(mpicc, name, program):
+    subprocess.run([mpicc, "-O2", "-o", program, TOP / "benchmarks" / name], check=True)
+    return program
+
+
+def knob_names(knobs):
+    return {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in knobs.items()}
+
+
 def mpi(work, cores, lines):
     """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
     on these cores, on the software provider with a dat.conf of these lines."""
-    prefix = pathlib.Path((BUILD.parent / "prefix").read_text().strip()) if (BUILD.parent / "prefix").exists() \
-        else TOP / "install"
-    program = pathlib.Path(work) / "mpi_perf"
-    if not (prefix / "bin/mpicc").exists():
-        die(f"no MPI in {prefix}: ./quickstart installs it")
-    subprocess.run([prefix / "bin/mpicc", "-O2", "-o", program, TOP / "benchmarks/mpi_perf.c"], check=True)
+    prefix = installed()
+    program = compiled(prefix / "bin/mpicc", "mpi_perf.c", pathlib.Path(work) / "mpi_perf")
     conf = pathlib.Path(work) / ("-".join(lines) + ".conf")
     env = dat_conf(conf, lines)
 
     def measure(test, size, count, window=16, **knobs):
-        more = {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in knobs.items()}
         return lambda: number([prefix / "bin/mpiexec", "-n", 2, "-bind-to", "user:%d,%d" % cores, program, test,
-                               size, count, window], dict(env, **more))
+                               size, count, window], dict(env, **knob_names(knobs)))
     return measure
 
 
@@ -178,14 +191,14 @@ def save(name, about, values, text):
     say("written:", f"benchmarks/results/{name}.json and .md")
 
 
-def plot(name, title, ylabel, xs, curves):
-    """name.svg: curves {label: [y or None]} over the sizes xs, by gnuplot."""
+def plot(name, title, ylabel, xs, curves, xlabel="bytes"):
+    """name.svg: curves {label: [y or None]} over xs, by gnuplot."""
     labels = list(curves)
     data = "\n".join(" ".join([str(x)] + ["nan" if curves[l][i] is None else str(curves[l][i]) for l in labels])
                      for i, x in enumerate(xs))
     script = (f'set terminal svg size 760,480 font "sans,12" background "white"\nset output "{RESULTS}/{name}.svg"\n'
-              f'set title "{title}"\nset xlabel "bytes"\nset ylabel "{ylabel}"\nset logscale xy\nset grid\n'
-              'set format x "%.0s%cB"\nset key left top\nset datafile missing "nan"\n$d << E\n' + data + "\nE\nplot "
+              f'set title "{title}"\nset xlabel "{xlabel}"\nset ylabel "{ylabel}"\nset logscale xy\nset grid\n'
+              + ('set format x "%.0s%cB"\n' if xlabel == "bytes" else "") + 'set key left top\nset datafile missing "nan"\n$d << E\n' + data + "\nE\nplot "
               + ", ".join(f'$d using 1:{i + 2} with linespoints title "{l}"' for i, l in enumerate(labels)) + "\n")
     try:
         subprocess.run(["gnuplot"], input=script, text=True, check=True)
