@@ -27,13 +27,6 @@ static const char job_key_name[] = "dapl-job";
 
 /* -- the launcher ----------------------------------------------------------------------------- */
 
-static int get_card(void *owner, int rank, char *buf, size_t len)
-{
-    struct mdapl_glue *g = owner;
-
-    return g->pg->getConnInfo(rank, buf, (int)len, g->pg) == MPI_SUCCESS ? 0 : -EHOSTUNREACH;
-}
-
 /* Rank 0 draws the job's id and key; they travel through the launcher only, never in arguments or
  * the environment (FAULTS: whoever knows the key may connect). */
 static int put_job(const char *kvs)
@@ -98,7 +91,7 @@ static int open_ctx(struct mdapl_glue *g, int rank)
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = g, .cfg = &g->cfg,
-        .job = { .rank = rank, .size = g->pg->size, .card = get_card },
+        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_cards_get },
     };
 
     choose_dat_conf(&g->cfg);
@@ -122,6 +115,9 @@ static int publish(struct mdapl_glue *g, int rank)
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
+    if (mpi_errno == MPI_SUCCESS && mdapl_cards_share(g, rank))
+        mpi_errno = init_error(rank,
+                               "the launcher does not take business cards; check the launcher");
     return mpi_errno;
 }
 
@@ -252,6 +248,7 @@ int MPIDI_CH3_Finalize(void)
     PMI_Barrier();
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
+    mdapl_cards_free(g);
     return MPI_SUCCESS;
 }
 
