@@ -18,7 +18,12 @@ enum mdapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };
 /* Handles what is there: DTO completions always, connection events, CRs and asynchronous errors
  * when `all`, else every now and then. Returns how many events were handled. */
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all);
-/* Sleeps until a DTO completes, at most ns nanoseconds. The event is handled by the next poll. */
+/*
+ * Whether an event on any queue is to end a sleep, and not only a completed DTO: wanted while
+ * connections are made. At other times an adapter is spared the notices. False: it cannot be had.
+ */
+bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted);
+/* Sleeps until there is an event, at most ns nanoseconds. It is handled by the next poll. */
 void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns);
 
 /*
