@@ -8,9 +8,11 @@ import statistics
 import subprocess
 import tempfile
 
-from measure import cell, compiled, dat_conf, installed, knob_names, plot, repeat, save, say, table
+from measure import BUILD, cell, compiled, dat_conf, installed, knob_names, middle, number, plot, repeat, save, say, table
 
 RANKS = [2, 4, 8, 16, 32, 64, 128]
+WIRE_PERF = BUILD / "benchmarks/wire_perf"
+WIRE_ROUNDS = 5         # of one measurement, whose median it is
 OURS = {"thread": "thread", "ring": "ring", "on demand": "ondemand"}
 PEERS = {"Debian mpich": ("mpich", []), "Open MPI": ("openmpi", ["--allow-run-as-root", "--oversubscribe"])}
 PEER_RANKS = 32         # they poll without giving their cores away: more take minutes
@@ -55,6 +57,11 @@ def points(work):
         for name, (mpiexec, program, env) in kinds.items():
             if name in OURS or n <= PEER_RANKS:
                 p[(name, n)] = lambda m=mpiexec, n=n, c=program, e=env: job([*m, "-n", n, c], e)
+    env = dat_conf(pathlib.Path(work) / "wire.conf", {"soft0": "addr=127.0.0.1"})
+    for n in RANKS:
+        for name in ("thread", "ring"):
+            p[("wire_perf " + name, n)] = lambda n=n, e=dict(env, **knob_names({"wiring": OURS[name]})): \
+                number([WIRE_PERF, n, WIRE_ROUNDS], e)
     return p
 
 
@@ -63,9 +70,11 @@ def text_of(v, reps):
         runs = [run[what] for run in v.get((kind, n), [])]
         return statistics.median(runs) if runs else None
 
+    def wire(name, n):
+        return middle(v, ("wire_perf " + name, n))
+
     def share(n):
-        a, b = m("ring", n, "wire_ms"), m("thread", n, "wire_ms")
-        return a / b if a and b else None
+        return wire("ring", n) / wire("thread", n) if wire("ring", n) and wire("thread", n) else None
 
     def per_peer(kind, what):
         """KiB for each peer, from the smallest job to the largest."""
@@ -74,7 +83,8 @@ def text_of(v, reps):
     kinds = [k for k in [*OURS, *PEERS] if any(key[0] == k for key in v)]
     target = [[f"ring to thread, {n} ranks", "at most 0.70", cell(share(n), 2),
                "reached" if share(n) and share(n) <= 0.70 else "not reached"] for n in RANKS if n >= 16]
-    connect = [[n, cell(m("thread", n, "wire_ms")), cell(m("ring", n, "wire_ms")), cell(share(n), 2)]
+    connect = [[n, cell(wire("thread", n)), cell(wire("ring", n)), cell(share(n), 2)] for n in RANKS]
+    rounds = [[n, cell(m("thread", n, "wire_ms")), cell(m("ring", n, "wire_ms"))]
                + [cell(m(k, n, "first_ms")) for k in ("ring", "on demand")]
                + [cell(m(k, n, "second_ms")) for k in ("ring", "on demand")] for n in RANKS]
     init = [[n] + [cell(m(k, n, "init_ms")) for k in kinds] for n in RANKS]
@@ -87,17 +97,24 @@ def text_of(v, reps):
     return f"""# Start-up
 
 `benchmarks/run startup`: jobs of 2 to {RANKS[-1]} ranks on one host of {os.cpu_count()} cores, software provider,
-medians of {reps} turns in which all measurements alternate. Every number is in startup.json. Connecting is the
-counter `wire_us` of the slowest rank: from its first request until all its connections stand. A round is a message
-from each rank to each other; on demand, the first one connects.
+medians of {reps} turns in which all measurements alternate. Every number is in startup.json.
 
 ## Targets
 
 {table(["time to connect", "target", "measured", ""], target)}
-## Connecting, ms
+## Connecting by itself, ms
 
-{table(["ranks", "thread", "ring", "ring / thread", "first round, ring", "first round, on demand",
-        "second round, ring", "second round, on demand"], connect)}
+From a barrier to a barrier, as the paper has it, in wire_perf: no launcher is in it.
+
+{table(["ranks", "thread", "ring", "ring / thread"], connect)}
+## Connecting in a job, ms
+
+In MPI_Init it is the counter `wire_us` of the slowest rank: from its first request until all its connections stand;
+that the launcher gives the others' business cards is in it. A round is a message from each rank to each other; on
+demand, the first one connects.
+
+{table(["ranks", "MPI_Init, thread", "MPI_Init, ring", "first round, ring", "first round, on demand",
+        "second round, ring", "second round, on demand"], rounds)}
 ## MPI_Init, ms (launching not counted)
 
 {table(["ranks"] + kinds, init)}
@@ -132,5 +149,6 @@ def run(reps):
     def curve(kind, what):
         return [statistics.median([r[what] for r in v[(kind, n)]]) if v.get((kind, n)) else None for n in RANKS]
     plot("startup", "Connecting, by ranks", "ms", RANKS,
-         {"thread": curve("thread", "wire_ms"), "ring": curve("ring", "wire_ms"),
+         {"thread": [middle(v, ("wire_perf thread", n)) for n in RANKS],
+          "ring": [middle(v, ("wire_perf ring", n)) for n in RANKS],
           "on demand: the first round": curve("on demand", "first_ms")}, xlabel="ranks")

@@ -16,6 +16,7 @@
 #include "transport.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 120, SLEEP_US = 1000, ROUNDS_MAX = 1000 };
+enum {
+    LIMIT_S = 120, ROUNDS_MAX = 1000,
+    YIELDS = 5, SLEEP_US = 1000,     /* as MPI_Init waits where ranks share cores */
+};
 
 /* Between all ranks of all rounds. */
 struct shared {
@@ -84,10 +88,14 @@ static void open_ctx(struct rank *me, const struct mdapl_cfg *cfg)
 
 static void wire(struct rank *me)
 {
-    int rc;
+    int rc, idle = 0;
 
     while ((rc = mdapl_wire(me->ctx)) == 0)
-        if (mdapl_progress(me->ctx) == 0)
+        if (mdapl_progress(me->ctx) > 0)
+            idle = 0;
+        else if (idle++ < YIELDS)
+            sched_yield();
+        else
             mdapl_wait(me->ctx, MDAPL_US(SLEEP_US));
     check(rc, mdapl_ctx_err(me->ctx)->text);
 }

@@ -146,12 +146,18 @@ static void choose_patience(struct mdapl_glue *g, int rank)
         g->cfg.yield_polls = crowded ? 5 : 200;
 }
 
+/* A rank that yields before it sleeps finds several events when its turn comes again. */
 static int wire(struct mdapl_glue *g, int rank)
 {
+    int64_t idle = 0;
     int rc;
 
     while ((rc = mdapl_wire(g->ctx)) == 0)
-        if (mdapl_progress(g->ctx) == 0)
+        if (mdapl_progress(g->ctx) > 0)
+            idle = 0;
+        else if (idle++ < g->cfg.yield_polls)
+            sched_yield();
+        else
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
     return rc < 0 ? init_error(rank, mdapl_ctx_err(g->ctx)->text) : MPI_SUCCESS;
 }
