@@ -54,6 +54,11 @@ def prefix():
     return where
 
 
+def compiled(mpicc, name, program):
+    subprocess.run([mpicc, "-O2", "-o", program, TOP / "benchmarks" / name], check=True)
+    return program
+
+
 def knobs_env(**knobs):
     return {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in knobs.items()}
 
@@ -61,8 +66,7 @@ def knobs_env(**knobs):
 def mpi(work, cores, lines):
     """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
     on these cores, on the software provider with a dat.conf of these lines."""
-    program = pathlib.Path(work) / "mpi_perf"
-    subprocess.run([prefix() / "bin/mpicc", "-O2", "-o", program, TOP / "benchmarks/mpi_perf.c"], check=True)
+    program = compiled(prefix() / "bin/mpicc", "mpi_perf.c", pathlib.Path(work) / "mpi_perf")
     conf = pathlib.Path(work) / ("-".join(lines) + ".conf")
     env = dat_conf(conf, lines)
 
@@ -200,13 +204,14 @@ def save(name, about, values, text):
     say("written:", f"benchmarks/results/{name}.json and .md")
 
 
-def plot(name, title, ylabel, xs, curves):
-    """name.svg: curves {label: [y or None]} over the sizes xs."""
+def plot(name, title, ylabel, xs, curves, xlabel="bytes"):
+    """name.svg: curves {label: [y or None]} over xs."""
     labels = list(curves)
     data = "\n".join(" ".join([str(x)] + ["nan" if curves[l][i] is None else str(curves[l][i]) for l in labels])
                      for i, x in enumerate(xs))
-    gnuplot(name, title, "bytes", ylabel,
-            'set logscale xy\nset format x "%.0s%cB"\nset key left top\n$d << E\n' + data + "\nE\nplot "
+    unit = 'set format x "%.0s%cB"\n' if xlabel == "bytes" else ""
+    gnuplot(name, title, xlabel, ylabel,
+            "set logscale xy\n" + unit + "set key left top\n$d << E\n" + data + "\nE\nplot "
             + ", ".join(f'$d using 1:{i + 2} with linespoints title "{l}"' for i, l in enumerate(labels)) + "\n")
 
 

@@ -24,7 +24,7 @@
 enum {
     LOOK_AT_CLOCK = 32,          /* rounds of progress between two looks at the time */
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
-    CONNECTING_US = 100,         /* longest sleep while connections are being made */
+    CONNECTING_US = 100,         /* longest sleep when the events of connecting do not end it */
     UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
 };
 
@@ -254,6 +254,8 @@ static int seldom(struct mdapl_dapl *d)
     wake_owing(d);
     if (d->n_closing > 0)
         d->n_closing = (int)reap(d);
+    if (d->n_connecting == 0)
+        mdapl_evd_all_wake(d->rails.ia[0], false);
     return mdapl_timers_run(&d->timers, d->now);
 }
 
@@ -279,7 +281,8 @@ static void wait(void *state, uint64_t ns)
     d->rounds = LOOK_AT_CLOCK - 1;
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
-    if (d->n_connecting > 0 && ns > MDAPL_US(CONNECTING_US))
+    if (d->n_connecting > 0 && !mdapl_evd_all_wake(d->rails.ia[0], true)
+        && ns > MDAPL_US(CONNECTING_US))
         ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;

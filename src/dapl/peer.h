@@ -68,7 +68,8 @@ struct mdapl_dapl {
     int n_whole;                 /* peers all of whose connections stand */
     int n_connecting, n_closing;
     int failed;                  /* the first peer's negative errno, for the wiring */
-    int wire_step;               /* ring wiring: the next distance to call */
+    int wire_step;               /* ring wiring: the last distance that has been called */
+    uint64_t wire_began;         /* ns; 0: the wiring has not begun */
     bool draining, closing;
 };
 

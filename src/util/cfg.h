@@ -22,7 +22,9 @@ struct mdapl_cfg {
 #undef KNOB_ENUM
 
 /* Words of the enums that code asks for; kept in the order of their row (a test checks it). */
-enum mdapl_wiring { MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND };
+enum mdapl_wiring {
+    MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND, MDAPL_WIRING_THREAD
+};
 enum mdapl_ring_mode { MDAPL_RING_AUTO, MDAPL_RING_ON, MDAPL_RING_OFF };
 enum mdapl_suppress { MDAPL_SUPPRESS_ON, MDAPL_SUPPRESS_OFF };
 enum mdapl_retain { MDAPL_RETAIN_ON, MDAPL_RETAIN_OFF };
