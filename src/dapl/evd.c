@@ -33,7 +33,7 @@ static struct mdapl_ep *find_ep(struct mdapl_ia *ia, DAT_EP_HANDLE handle)
 
 static void handle_cr(struct mdapl_ia *ia, const DAT_EVENT *e)
 {
-    ia->hooks.cr(ia->hooks.arg, e->event_data.cr_arrival_event_data.cr_handle);
+    ia->hooks.cr(ia->hooks.arg, ia, e->event_data.cr_arrival_event_data.cr_handle);
 }
 
 static void handle_conn(struct mdapl_ia *ia, const DAT_EVENT *e)

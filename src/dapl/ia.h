@@ -38,7 +38,7 @@ struct mdapl_dto {
 
 /* Where connection management hears of events; set by cm.c. */
 struct mdapl_ia_hooks {
-    void (*cr)(void *arg, DAT_CR_HANDLE cr);
+    void (*cr)(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr);
     void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
                  size_t priv_len);
     /* An asynchronous error; ep is NULL when it concerns the whole adapter. */

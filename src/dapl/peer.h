@@ -81,7 +81,6 @@ struct mdapl_cm {
     uint64_t since;              /* when it was first wanted, for the deadline */
     uint32_t tries;
     uint32_t epoch;
-    const char *last;            /* the last event, in words, for the line to the user */
     uint8_t addr[28], addr_len;  /* where the peer listens */
     uint64_t qual;
 };
@@ -109,7 +108,6 @@ struct mdapl_dpeer {
     int n_streams, n_rails, n_up;
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
-    bool wanted;                 /* its connections ought to stand */
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */
 
