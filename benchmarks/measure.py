@@ -106,30 +106,6 @@ def machine():
             "kernel": os.uname().release, "commit": commit}
 
 
-class Hosts:
-    """Two hosts on one machine: network namespaces with a cable between them."""
-
-    def __init__(self):
-        self.a, self.b = (f"mdapl-{os.getpid()}-{s}" for s in "ab")
-        self.addr = "10.94.0.1"
-        for words in (f"netns add {self.a}", f"netns add {self.b}",
-                      f"-n {self.a} link add p0 type veth peer name p0 netns {self.b}",
-                      f"-n {self.a} addr add 10.94.0.1/24 dev p0", f"-n {self.b} addr add 10.94.0.2/24 dev p0",
-                      f"-n {self.a} link set lo up", f"-n {self.b} link set lo up",
-                      f"-n {self.a} link set p0 up", f"-n {self.b} link set p0 up"):
-            subprocess.run(["ip", *words.split()], check=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        for name in (self.a, self.b):
-            subprocess.run(["ip", "netns", "del", name])
-
-    def inside(self, command):
-        return ["ip", "netns", "exec", self.a, *command]
-
-
 def dat_conf(path, lines):
     """A dat.conf with the software provider's IAs of these names and parameters; the environment for it."""
     path.write_text("".join(f"{name} u2.0 nonthreadsafe default {BUILD}/.libs/libdaplsoft.so daplsoft.1.0 "

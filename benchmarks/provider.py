@@ -5,7 +5,8 @@ import subprocess
 import tempfile
 import pathlib
 
-from measure import (DAT_PERF, Hosts, cell, dat_conf, die, far_from, line, middle, near_cores, number, plot,
+from hosts import Hosts
+from measure import (DAT_PERF, cell, dat_conf, die, far_from, line, middle, near_cores, number, plot,
                      ratio, repeat, save, say, size_name, table, targets)
 
 LATENCY = [8, 64, 256, 1024, 4096, 16384, 65536]
@@ -42,7 +43,7 @@ def local(cores, env, reps, near):
 
 
 def remote(cores, env, reps, near, hosts):
-    measure = points(env, cores, hosts.inside([]), ["-n", hosts.b, "-a", hosts.addr], slow=4)
+    measure = points(env, cores, hosts.on_a(), ["-n", hosts.b, "-a", hosts.addr], slow=4)
     p = {}
     for size in LATENCY:
         p.update({(op, size, 1): measure(op, size) for op in ("tcp",) + OPS})
@@ -121,7 +122,7 @@ def run(reps):
         v = local(cores, dat_conf(conf, {"soft0": "addr=127.0.0.1"}), reps, near)
         w = {}
         try:
-            with Hosts() as hosts:
+            with Hosts("10.94.0") as hosts:
                 w = remote(cores, dat_conf(conf, {"soft0": "if=p0"}), reps, near, hosts)
         except subprocess.CalledProcessError as why:
             say("between hosts: left out, no network namespaces here:", str(why))
