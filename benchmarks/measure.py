@@ -198,7 +198,8 @@ def plot(name, title, ylabel, xs, curves, xlabel="bytes"):
                      for i, x in enumerate(xs))
     script = (f'set terminal svg size 760,480 font "sans,12" background "white"\nset output "{RESULTS}/{name}.svg"\n'
               f'set title "{title}"\nset xlabel "{xlabel}"\nset ylabel "{ylabel}"\nset logscale xy\nset grid\n'
-              + ('set format x "%.0s%cB"\n' if xlabel == "bytes" else "") + 'set key left top\nset datafile missing "nan"\n$d << E\n' + data + "\nE\nplot "
+              + ('set format x "%.0s%cB"\n' if xlabel == "bytes" else "")
+              + 'set key left top\nset datafile missing "nan"\n$d << E\n' + data + "\nE\nplot "
               + ", ".join(f'$d using 1:{i + 2} with linespoints title "{l}"' for i, l in enumerate(labels)) + "\n")
     try:
         subprocess.run(["gnuplot"], input=script, text=True, check=True)

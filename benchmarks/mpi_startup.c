@@ -4,13 +4,14 @@
  * benchmarks/startup.py and test/scale.
  *
  *   init_ms      MPI_Init, the slowest rank
- *   wire_ms      of it, connecting: ch3:dapl's counter dapl_wire_us, the slowest rank (-1: another MPI)
+ *   wire_ms      of it, connecting: ch3:dapl's counter dapl_wire_us, the slowest rank (-1: another
+ *                MPI)
  *   first_ms     the first round in which each pair of ranks exchanges a message
  *   second_ms    the second one: all connections stand
  *   pss_kib, anon_kib, fds, sockets, segments
- *                after MPI_Init and after both rounds ("_init", "_all"), the mean of the ranks: memory,
- *                shares of shared pages counted (Pss); private memory; open files, of them sockets;
- *                mappings of memory that is shared and has no name (between two ranks of a host)
+ *                after MPI_Init and after both rounds ("_init", "_all"), the mean of the ranks:
+ *                memory, shares of shared pages counted (Pss); private memory; open files, of them
+ *                sockets; mappings of shared memory without a name (between two ranks of a host)
  *
  * Rank 0 prints them as one line of JSON. Exit status 0 only when every message was right.
  */
@@ -103,8 +104,8 @@ static int pvar_index(const char *name)
         char found[128], text[16];
         int found_len = sizeof(found), text_len = sizeof(text);
 
-        if (MPI_T_pvar_get_info(i, found, &found_len, &level, &class, &type, &e, text, &text_len, &bind,
-                                &readonly, &continuous, &atomic) == MPI_SUCCESS
+        if (MPI_T_pvar_get_info(i, found, &found_len, &level, &class, &type, &e, text, &text_len,
+                                &bind, &readonly, &continuous, &atomic) == MPI_SUCCESS
             && strcmp(found, name) == 0)
             return i;
     }

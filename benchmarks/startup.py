@@ -8,7 +8,8 @@ import statistics
 import subprocess
 import tempfile
 
-from measure import BUILD, cell, compiled, dat_conf, installed, knob_names, middle, number, plot, repeat, save, say, table
+from measure import (BUILD, cell, compiled, dat_conf, installed, knob_names, middle, number, plot, repeat, save, say,
+                     table)
 
 RANKS = [2, 4, 8, 16, 32, 64, 128]
 WIRE_PERF = BUILD / "benchmarks/wire_perf"

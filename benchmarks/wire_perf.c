@@ -79,7 +79,8 @@ static void open_ctx(struct rank *me, const struct mdapl_cfg *cfg)
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = me, .cfg = cfg,
-        .job = { .rank = me->rank, .size = me->size, .id = 1, .key = "wire_perf", .card = get_card },
+        .job = { .rank = me->rank, .size = me->size, .id = 1, .key = "wire_perf",
+                 .card = get_card },
     };
 
     check(mdapl_ctx_open(&args, &me->ctx, &err), err.text);

@@ -71,10 +71,10 @@ static void wrong_values(void **state)
           " it must be a number from 512 to 1048576" },
         { "wiring", "thread ",
           "MPIR_CVAR_DAPL_WIRING=thread  is not possible:"
-          " it must be one of auto|ring|ondemand" },
+          " it must be one of auto|ring|ondemand|thread" },
         { "wiring", "rin",
           "MPIR_CVAR_DAPL_WIRING=rin is not possible:"
-          " it must be one of auto|ring|ondemand" },
+          " it must be one of auto|ring|ondemand|thread" },
         { "rndv", "",
           "MPIR_CVAR_DAPL_RNDV= is not possible:"
           " it must be one of rget|copy" },
@@ -123,6 +123,7 @@ static void words_are_enums(void **state)
         { "wiring", "auto", MDAPL_WIRING_AUTO, offsetof(struct mdapl_cfg, wiring) },
         { "wiring", "ring", MDAPL_WIRING_RING, offsetof(struct mdapl_cfg, wiring) },
         { "wiring", "ondemand", MDAPL_WIRING_ONDEMAND, offsetof(struct mdapl_cfg, wiring) },
+        { "wiring", "thread", MDAPL_WIRING_THREAD, offsetof(struct mdapl_cfg, wiring) },
         { "ring", "auto", MDAPL_RING_AUTO, offsetof(struct mdapl_cfg, ring) },
         { "ring", "on", MDAPL_RING_ON, offsetof(struct mdapl_cfg, ring) },
         { "ring", "off", MDAPL_RING_OFF, offsetof(struct mdapl_cfg, ring) },
