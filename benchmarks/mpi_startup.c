@@ -11,8 +11,7 @@
  *   pss_kib, anon_kib, fds, sockets, segments
  *                after MPI_Init and after both rounds ("_init", "_all"), the mean of the ranks:
  *                memory, shares of shared pages counted (Pss); private memory; open files, of them
- *                sockets; mappings of memory that is shared and has no name (between two ranks of a
- *                host)
+ *                sockets; mappings of shared memory without a name (between two ranks of a host)
  *
  * Rank 0 prints them as one line of JSON. Exit status 0 only when every message was right.
  */

@@ -247,6 +247,12 @@ static int poll(struct mdapl_dapl *d, bool all)
     return n;
 }
 
+/* Whether connections are being made, be it by others: a rank of a ring is called as well. */
+static bool connecting(const struct mdapl_dapl *d)
+{
+    return d->n_connecting > 0 || d->wiring;
+}
+
 /* What needs the time of day, or is looked at only now and then. */
 static int seldom(struct mdapl_dapl *d)
 {
@@ -254,7 +260,7 @@ static int seldom(struct mdapl_dapl *d)
     wake_owing(d);
     if (d->n_closing > 0)
         d->n_closing = (int)reap(d);
-    if (d->n_connecting == 0)
+    if (!connecting(d))
         mdapl_evd_all_wake(d->rails.ia[0], false);
     return mdapl_timers_run(&d->timers, d->now);
 }
@@ -262,7 +268,7 @@ static int seldom(struct mdapl_dapl *d)
 static int progress(void *state)
 {
     struct mdapl_dapl *d = state;
-    bool busy = d->n_connecting > 0 || d->draining;
+    bool busy = connecting(d) || d->draining;
     int n = poll(d, busy);
 
     /* After the queues: a provider without hardware writes into the rings as it is asked for
@@ -281,7 +287,7 @@ static void wait(void *state, uint64_t ns)
     d->rounds = LOOK_AT_CLOCK - 1;
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
-    if (d->n_connecting > 0 && !mdapl_evd_all_wake(d->rails.ia[0], true)
+    if (connecting(d) && !mdapl_evd_all_wake(d->rails.ia[0], true)
         && ns > MDAPL_US(CONNECTING_US))
         ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))

@@ -70,6 +70,7 @@ struct mdapl_dapl {
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the last distance that has been called */
     uint64_t wire_began;         /* ns; 0: the wiring has not begun */
+    bool wiring;                 /* it has, and is not over */
     bool draining, closing;
 };
 

@@ -81,6 +81,7 @@ int mdapl_wireup_run(struct mdapl_dapl *d)
     if (d->wire_began == 0)
         d->wire_began = mdapl_ctx_now(d->ctx);
     rc = way[chosen(d)](d);
+    d->wiring = rc == 0;
     if (rc == MDAPL_DONE)
         mdapl_ctx_stats(d->ctx)->wire_us = (mdapl_ctx_now(d->ctx) - d->wire_began) / 1000;
     return rc;
