@@ -110,18 +110,26 @@ static void close_rails(struct mdapl_dapl *d)
         mdapl_ia_close(d->rails.ia[i]);
 }
 
-/* Registrations are kept where the user wants it and the system tells when memory is unmapped. */
+/* Registrations are kept where the user wants it, or it pays, and the system tells when memory is
+ * unmapped. */
 static void open_regs(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
     struct mdapl_memwatch *watch = NULL;
     int rc = 0;
 
-    if (cfg->reg_cache == MDAPL_REG_CACHE_ON && cfg->reg_cache_bytes > 0)
+    if (cfg->reg_cache != MDAPL_REG_CACHE_OFF && cfg->reg_cache_bytes > 0)
         rc = mdapl_memwatch_open(&watch);
     if (rc)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
                   "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
+    if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO && !mdapl_regcache_pays(&d->rails, watch)) {
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: IA "
+                  "%s registers as fast as the system says whether memory is still the same",
+                  d->rails.ia[0]->name);
+        mdapl_memwatch_close(watch);
+        watch = NULL;
+    }
     mdapl_regcache_init(&d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
                         (uint64_t)cfg->reg_cache_bytes);
 }

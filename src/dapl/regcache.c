@@ -4,6 +4,7 @@
 #include "stats.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -201,6 +202,38 @@ static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked
         reg = reg_make(c, asked, use);
     }
     return reg;
+}
+
+/* -- does it pay? ----------------------------------------------------------------------------- */
+
+enum { PROBE_BYTES = 1 << 16, PROBES = 8, PAYS = 2 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch *watch)
+{
+    const struct mdapl_ctx *ctx = rails->ia[0]->ctx;
+    uint64_t registering = UINT64_MAX, asking = UINT64_MAX;
+    void *probe = calloc(1, PROBE_BYTES);
+    struct mdapl_lmr lmr;
+    int done = 0;
+
+    for (; probe && done < PROBES; done++) {
+        uint64_t start = mdapl_ctx_now(ctx), between;
+
+        if (mdapl_lmr_register(rails, probe, PROBE_BYTES, MDAPL_LMR_REMOTE_WRITE, &lmr))
+            break;
+        mdapl_lmr_release(&lmr);
+        between = mdapl_ctx_now(ctx);
+        mdapl_memwatch_sync(watch);
+        registering = least(registering, between - start);
+        asking = least(asking, mdapl_ctx_now(ctx) - between);
+    }
+    free(probe);
+    return done == PROBES && registering > PAYS * asking;
 }
 
 /* -- for the rest of the channel -------------------------------------------------------------- */

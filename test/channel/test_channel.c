@@ -446,14 +446,15 @@ static const struct traffic on_demand = {
 
 static const struct traffic same_memory = {
     .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = SAME, .sleep = true,
+    .knob = { { "reg_cache", "on" } },
 };
 static const struct traffic remapped_memory = {
     .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = REMAPPED,
-    .sleep = true,
+    .sleep = true, .knob = { { "reg_cache", "on" } },
 };
 static const struct traffic few_kept = {
     .ranks = 3, .messages = 100, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
-    .knob = { { "reg_cache_bytes", "256k" } },
+    .knob = { { "reg_cache", "on" }, { "reg_cache_bytes", "256k" } },
 };
 static const struct traffic none_kept = {
     .ranks = 3, .messages = 60, .max_len = 1 << 20, .in_flight = 10, .sleep = true,

@@ -35,7 +35,8 @@ static void open_ctx(void)
     static const struct mdapl_channel *const channels[] = { &none, NULL };
     struct mdapl_cfg cfg;
     struct mdapl_err err;
-    struct mdapl_ctx_args args = { .channels = channels, .cfg = &cfg, .job = { .size = 1 } };
+    struct mdapl_ctx_args args = { .channels = channels, .cfg = &cfg, .job = { .size = 1 },
+                                   .clock = mdapl_clock_manual(&regs.ns) };
 
     mdapl_cfg_init(&cfg);
     assert_int_equal(mdapl_ctx_open(&args, &regs.ctx, &err), 0);

@@ -24,6 +24,7 @@ extern struct regs {
     struct mdapl_regcache c;
     size_t page;
     uint64_t stamp;
+    uint64_t ns;                 /* the clock */
     int wrong;                   /* transfers, found by regs_agree() */
     bool deaf;                   /* changes are kept from the cache: it will give out stale ones */
 } regs;

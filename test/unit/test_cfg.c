@@ -127,6 +127,7 @@ static void words_are_enums(void **state)
         { "ring", "auto", MDAPL_RING_AUTO, offsetof(struct mdapl_cfg, ring) },
         { "ring", "on", MDAPL_RING_ON, offsetof(struct mdapl_cfg, ring) },
         { "ring", "off", MDAPL_RING_OFF, offsetof(struct mdapl_cfg, ring) },
+        { "reg_cache", "auto", MDAPL_REG_CACHE_AUTO, offsetof(struct mdapl_cfg, reg_cache) },
         { "reg_cache", "on", MDAPL_REG_CACHE_ON, offsetof(struct mdapl_cfg, reg_cache) },
         { "reg_cache", "off", MDAPL_REG_CACHE_OFF, offsetof(struct mdapl_cfg, reg_cache) },
         { "suppress", "on", MDAPL_SUPPRESS_ON, offsetof(struct mdapl_cfg, suppress) },

@@ -254,6 +254,31 @@ static void nothing_is_kept_unwatched(void **state)
     stop();
 }
 
+static DAT_RETURN slow_lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type,
+                                  DAT_REGION_DESCRIPTION region, DAT_VLEN len, DAT_PZ_HANDLE pz,
+                                  DAT_MEM_PRIV_FLAGS priv, DAT_VA_TYPE va, DAT_LMR_HANDLE *lmr_p,
+                                  DAT_LMR_CONTEXT *local, DAT_RMR_CONTEXT *key,
+                                  DAT_VLEN *got_len, DAT_VADDR *got_addr)
+{
+    regs.ns += 5000;
+    return pinner_lmr_create(ia, type, region, len, pz, priv, va, lmr_p, local, key, got_len,
+                             got_addr);
+}
+
+/* The question takes no time on this clock. */
+static void keeping_pays_where_registering_is_slow(void **state)
+{
+    (void)state;
+    start(PLENTY);
+    assert_false(mdapl_regcache_pays(&regs.rails, regs.c.watch));
+    regs.dat.dat_lmr_create = slow_lmr_create;
+    assert_true(mdapl_regcache_pays(&regs.rails, regs.c.watch));
+    pinner_limit(pages(1));      /* an adapter that refuses is not to be tried to the end */
+    assert_false(mdapl_regcache_pays(&regs.rails, regs.c.watch));
+    assert_int_equal(pinner_count(), 0);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +292,7 @@ int main(void)
         cmocka_unit_test(used_until_its_last_put),
         cmocka_unit_test(shared_memory_is_not_kept),
         cmocka_unit_test(nothing_is_kept_unwatched),
+        cmocka_unit_test(keeping_pays_where_registering_is_slow),
     };
 
     return RUN(tests);
