@@ -124,9 +124,6 @@ static void open_regs(struct mdapl_dapl *d)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
                   "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
     if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO && !mdapl_regcache_pays(&d->rails, watch)) {
-        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: IA "
-                  "%s registers as fast as the system says whether memory is still the same",
-                  d->rails.ia[0]->name);
         mdapl_memwatch_close(watch);
         watch = NULL;
     }
@@ -375,7 +372,6 @@ static void describe(void *state, char *buf, size_t len)
 
     if (how == MDAPL_RNDV_RGET && !d->can_read)
         how = MDAPL_RNDV_RPUT;
-
     for (int i = 0; i < d->rails.n && n < len; i++)
         n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", d->rails.ia[i]->name);
     if (n < len)
@@ -386,8 +382,8 @@ static void describe(void *state, char *buf, size_t len)
         n += (size_t)snprintf(buf + n, len - n, " and ring (%u of %u)", d->ring_slots,
                               d->ring_slot_bytes);
     if (n < len)
-        snprintf(buf + n, len - n, ", rendezvous %s",
-                 rndv[how]);
+        snprintf(buf + n, len - n, ", rendezvous %s%s", rndv[how],
+                 d->regs.watch ? ", registrations are kept" : "");
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */
