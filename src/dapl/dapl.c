@@ -147,6 +147,7 @@ static int make_room(struct mdapl_dapl *d)
     mdapl_ring_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->owing);
+    mdapl_list_init(&d->starved);
     mdapl_timers_init(&d->timers);
     d->peers = calloc((size_t)mdapl_ctx_job(d->ctx)->size, sizeof(*d->peers));
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
@@ -233,6 +234,15 @@ static void wake_owing(struct mdapl_dapl *d)
     }
 }
 
+/* Those who found no frame buffer try again. */
+static void wake_starved(struct mdapl_dapl *d)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_take(&d->starved)))
+        mdapl_dpeer_wake(MDAPL_OF(l, struct mdapl_dpeer, starved));
+}
+
 /* Frees what is closed and flushed; how many are left. */
 static uint32_t reap(struct mdapl_dapl *d)
 {
@@ -263,6 +273,7 @@ static int seldom(struct mdapl_dapl *d)
 {
     d->now = mdapl_ctx_now(d->ctx);
     wake_owing(d);
+    wake_starved(d);             /* a registration may be free again, for more buffers */
     if (d->n_closing > 0)
         d->n_closing = (int)reap(d);
     if (!connecting(d))
@@ -281,7 +292,15 @@ static int progress(void *state)
     n += mdapl_ring_poll(d);
     if (busy || ++d->rounds % LOOK_AT_CLOCK == 0)
         n += seldom(d);
+    if (mdapl_vbuf_there(&d->vbufs))
+        wake_starved(d);
     return n + work(d);
+}
+
+/* Only the first rail's queue ends a sleep. */
+static bool may_be_unheard(const struct mdapl_dapl *d)
+{
+    return d->rails.n > 1 || d->n_rings > 0 || !mdapl_list_empty(&d->starved);
 }
 
 static void wait(void *state, uint64_t ns)
@@ -297,8 +316,7 @@ static void wait(void *state, uint64_t ns)
         ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
-    /* Only the first rail's queue ends a sleep. */
-    if ((d->rails.n > 1 || d->n_rings > 0) && ns > MDAPL_US(UNHEARD_US))
+    if (may_be_unheard(d) && ns > MDAPL_US(UNHEARD_US))
         ns = MDAPL_US(UNHEARD_US);
     mdapl_evd_wait(d->rails.ia[0], ns < next - now ? ns : next - now);
 }

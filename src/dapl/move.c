@@ -7,8 +7,6 @@
 #include "stats.h"
 #include "stream.h"
 
-enum { LEAST_STRIPE = 4096 };    /* bytes; below, a piece costs more than it spreads */
-
 /* One posted transfer. */
 struct transfer {
     struct mdapl_dto dto;
@@ -53,16 +51,17 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Bytes of one transfer. A striped body is cut so that each stream has two pieces or more: short
- * enough for a slower rail to take fewer of them. */
+/* Bytes of one transfer. A striped body has a piece for each stream at least, unless it is so short
+ * that the pieces would cost more than they spread. */
 static uint64_t most(const struct mdapl_move *m)
 {
-    uint64_t segment = (uint64_t)mdapl_ctx_cfg(m->peer->d->ctx)->rndv_segment;
-    uint64_t stripe = m->len / (2 * (uint64_t)m->peer->n_streams);
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(m->peer->d->ctx);
+    uint64_t stripe = (m->len + (uint64_t)m->peer->n_streams - 1) / (uint64_t)m->peer->n_streams;
+    uint64_t floor = ((uint64_t)cfg->stripe_bytes + 1) / 2;
 
     if (m->stream >= 0)
-        return segment;
-    return least(segment, stripe > LEAST_STRIPE ? stripe : LEAST_STRIPE);
+        return (uint64_t)cfg->rndv_segment;
+    return least((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
 }
 
 static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)

@@ -144,8 +144,9 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
 {
     struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = {
-        &peer->work, &peer->ctl, &peer->queue, &peer->retained, &peer->owing, &peer->held,
-        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->moving
+        &peer->work, &peer->starved, &peer->ctl, &peer->queue, &peer->retained, &peer->owing,
+        &peer->held, &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx,
+        &peer->moving
     };
     struct card card;
     int rc;
@@ -176,6 +177,7 @@ void mdapl_dpeer_free(struct mdapl_dpeer *peer)
     mdapl_rndv_free_tx(peer);
     mdapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
+    mdapl_list_remove(&peer->starved);
     mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
         mdapl_timer_stop(&peer->stream[i].cm.retry);

@@ -61,6 +61,7 @@ struct mdapl_dapl {
     int n_rings, rings_left;     /* given; that may still be given (none: no ring lane) */
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
+    struct mdapl_list starved;   /* peers that found no frame buffer */
     struct mdapl_timers timers;
     uint64_t now;                /* ns, looked up every few rounds */
     unsigned rounds;
@@ -109,6 +110,7 @@ struct mdapl_dpeer {
     int n_streams, n_rails, n_up;
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
+    struct mdapl_list starved;   /* on d->starved: whoever gives a buffer back is another peer */
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */
 

@@ -115,6 +115,21 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
     peer->ring_out.talked = peer->d->now;
 }
 
+/* A buffer for a frame to this peer; NULL: there is none now. */
+static struct mdapl_vbuf *frame_buffer(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
+{
+    struct mdapl_vbufs *v = &peer->d->vbufs;
+    struct mdapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_vbuf_get_for_ack(v)
+                                                   : mdapl_vbuf_get(v);
+
+    if (b)
+        return b;
+    mdapl_ctx_stats(peer->d->ctx)->vbuf_stalls++;
+    if (mdapl_list_empty(&peer->starved))
+        mdapl_list_append(&peer->d->starved, &peer->starved);
+    return NULL;
+}
+
 /* -- filling: one function per frame type ----------------------------------------------------- */
 
 static uint8_t *frame_envelope(struct mdapl_vbuf *b, const struct mdapl_item *it)
@@ -298,7 +313,7 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     lane = mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (lane == MDAPL_LANE_NONE)
         return false;
-    b = mdapl_vbuf_get(&peer->d->vbufs);
+    b = frame_buffer(peer, MDAPL_FRAME_MSG);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
@@ -353,7 +368,7 @@ static bool send_next(struct mdapl_dpeer *peer)
 
     if (lane == MDAPL_LANE_NONE)
         return false;
-    b = mdapl_vbuf_get(&peer->d->vbufs);
+    b = frame_buffer(peer, it->type);
     if (!b)
         return false;
     f.type = (uint8_t)it->type;
@@ -382,7 +397,7 @@ static bool send_ack(struct mdapl_dpeer *peer)
     if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
         || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
         return false;
-    b = mdapl_vbuf_get_for_ack(&peer->d->vbufs);
+    b = frame_buffer(peer, MDAPL_FRAME_ACK);
     if (!b)
         return false;
     mdapl_ctx_stats(peer->d->ctx)->tx_acks++;

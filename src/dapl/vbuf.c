@@ -110,6 +110,11 @@ struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v)
     return get(v, 0);
 }
 
+bool mdapl_vbuf_there(const struct mdapl_vbufs *v)
+{
+    return v->n_free > FOR_ACKS;
+}
+
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b)
 {
     if (--b->holds > 0)

@@ -45,6 +45,8 @@ void mdapl_vbufs_fini(struct mdapl_vbufs *v);
  * acknowledgements: what they tell gives buffers back. */
 struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
 struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v);
+/* Would mdapl_vbuf_get() find one without making more? */
+bool mdapl_vbuf_there(const struct mdapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
 

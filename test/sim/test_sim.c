@@ -448,7 +448,7 @@ static void usual_sizes(void **state)
 
 static void everything_scarce(void **state)
 {
-    static const struct fake_limits tiny = { 8, 1, 48, 1024, 0 };
+    static const struct fake_limits tiny = { 8, 1, 48, 1024, 0, 0 };
 
     (void)state;
     for (uint64_t i = 0; i < seeds(120); i++) {
@@ -511,7 +511,7 @@ static void refused_and_lost_requests(void **state)
 
 static void no_registration_no_read(void **state)
 {
-    static const struct fake_limits no_read = { 64, 0, 56, 1 << 20, 0 };
+    static const struct fake_limits no_read = { 64, 0, 56, 1 << 20, 0, 0 };
     static const struct fake_faults some = { .refuse_lmr = 3 };
     uint64_t copies = 0, failures = 0, written = 0;
 
@@ -534,7 +534,7 @@ static void no_registration_no_read(void **state)
 /* Bodies longer than a registration may be are registered in pieces. */
 static void short_registrations(void **state)
 {
-    static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 2048 };
+    static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 2048, 0 };
     uint64_t reads = 0, writes = 0;
 
     (void)state;
@@ -546,6 +546,21 @@ static void short_registrations(void **state)
         close_all();
     }
     assert_true(reads > 0 && writes > 0);
+}
+
+/* Hardly more frame buffers than receives need: peers wait for those that others give back. */
+static void few_buffers(void **state)
+{
+    static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 17000, 2 };
+    uint64_t stalls = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(100); i++) {
+        whole_run(seed_at(i), NULL, &limits, true, "ring");
+        stalls += SUM(vbuf_stalls);
+        close_all();
+    }
+    assert_true(stalls > 0);
 }
 
 static void strangers_are_refused(void **state)
@@ -686,6 +701,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(refused_and_lost_requests),
         cmocka_unit_test(no_registration_no_read),
         cmocka_unit_test(short_registrations),
+        cmocka_unit_test(few_buffers),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(broken_connection),
         cmocka_unit_test(wrong_frames),
