@@ -94,21 +94,27 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted)
+static bool attach(struct mdapl_ia *ia, DAT_CNO_HANDLE cno)
 {
     DAT_EVD_HANDLE queue[] = { ia->dto_evd, ia->conn_evd, ia->cr_evd };
+    bool all = true;
 
+    for (size_t i = 0; i < sizeof(queue) / sizeof(queue[0]); i++)
+        all = ia->dat->dat_evd_modify_cno(queue[i], cno) == DAT_SUCCESS && all;
+    return all;
+}
+
+bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted)
+{
     if (wanted == ia->all_wake)
         return wanted;
     if (!ia->cno && ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno)
                         != DAT_SUCCESS)
         return false;
-    for (size_t i = 0; i < sizeof(queue) / sizeof(queue[0]); i++)
-        if (ia->dat->dat_evd_modify_cno(queue[i], wanted ? ia->cno : DAT_HANDLE_NULL)
-            != DAT_SUCCESS)
-            return false;
-    ia->all_wake = wanted;
-    return wanted;
+    ia->all_wake = wanted && attach(ia, ia->cno);
+    if (!ia->all_wake)           /* all of them or none */
+        attach(ia, DAT_HANDLE_NULL);
+    return ia->all_wake;
 }
 
 void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
