@@ -45,23 +45,36 @@ def size_name(n):
     return f"{n} B"
 
 
+def prefix():
+    """Where MPI with ch3:dapl is installed."""
+    noted = BUILD.parent / "prefix"
+    where = pathlib.Path(noted.read_text().strip()) if noted.exists() else TOP / "install"
+    if not (where / "bin/mpicc").exists():
+        die(f"no MPI in {where}: ./quickstart installs it")
+    return where
+
+
+def compiled(mpicc, name, program):
+    subprocess.run([mpicc, "-O2", "-o", program, TOP / "benchmarks" / name], check=True)
+    return program
+
+
+def knobs_env(**knobs):
+    """For the environment; messages through uDAPL unless channels= says otherwise."""
+    return {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in {"channels": "dapl", **knobs}.items()}
+
+
 def mpi(work, cores, lines):
     """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
     on these cores, on the software provider with a dat.conf of these lines (and not in shared memory,
     unless channels= says so)."""
-    prefix = pathlib.Path((BUILD.parent / "prefix").read_text().strip()) if (BUILD.parent / "prefix").exists() \
-        else TOP / "install"
-    program = pathlib.Path(work) / "mpi_perf"
-    if not (prefix / "bin/mpicc").exists():
-        die(f"no MPI in {prefix}: ./quickstart installs it")
-    subprocess.run([prefix / "bin/mpicc", "-O2", "-o", program, TOP / "benchmarks/mpi_perf.c"], check=True)
+    program = compiled(prefix() / "bin/mpicc", "mpi_perf.c", pathlib.Path(work) / "mpi_perf")
     conf = pathlib.Path(work) / ("-".join(lines) + ".conf")
     env = dat_conf(conf, lines)
 
     def measure(test, size, count, window=16, **knobs):
-        more = {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in {"channels": "dapl", **knobs}.items()}
-        return lambda: number([prefix / "bin/mpiexec", "-n", 2, "-bind-to", "user:%d,%d" % cores, program, test,
-                               size, count, window], dict(env, **more))
+        return lambda: number([prefix() / "bin/mpiexec", "-n", 2, "-bind-to", "user:%d,%d" % cores, program, test,
+                               size, count, window], dict(env, **knobs_env(**knobs)))
     return measure
 
 
@@ -93,30 +106,6 @@ def machine():
                             text=True).stdout.strip()
     return {"cpu": model[0] if model else "?", "cores": len(os.sched_getaffinity(0)),
             "kernel": os.uname().release, "commit": commit}
-
-
-class Hosts:
-    """Two hosts on one machine: network namespaces with a cable between them."""
-
-    def __init__(self):
-        self.a, self.b = (f"mdapl-{os.getpid()}-{s}" for s in "ab")
-        self.addr = "10.94.0.1"
-        for words in (f"netns add {self.a}", f"netns add {self.b}",
-                      f"-n {self.a} link add p0 type veth peer name p0 netns {self.b}",
-                      f"-n {self.a} addr add 10.94.0.1/24 dev p0", f"-n {self.b} addr add 10.94.0.2/24 dev p0",
-                      f"-n {self.a} link set lo up", f"-n {self.b} link set lo up",
-                      f"-n {self.a} link set p0 up", f"-n {self.b} link set p0 up"):
-            subprocess.run(["ip", *words.split()], check=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        for name in (self.a, self.b):
-            subprocess.run(["ip", "netns", "del", name])
-
-    def inside(self, command):
-        return ["ip", "netns", "exec", self.a, *command]
 
 
 def dat_conf(path, lines):
@@ -164,6 +153,20 @@ def cell(x, digits=3):
     return "-" if x is None else f"{x:.{digits}f}" if x < 100 else f"{x:.0f}"
 
 
+def ratio(a, b):
+    return a / b if a and b else None
+
+
+def targets(rows):
+    """The table of what was asked for: rows of (what, bound, highest, figure), the figure to be at most the bound
+    when `highest`, else at least."""
+    return table(["what", "target", "measured", ""],
+                 [[what, f"{'at most' if highest else 'at least'} {bound}", cell(x, 2),
+                   "not measured" if x is None else
+                   "reached" if (x <= bound if highest else x >= bound) else "not reached"]
+                  for what, bound, highest, x in rows])
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
@@ -179,15 +182,22 @@ def save(name, about, values, text):
     say("written:", f"benchmarks/results/{name}.json and .md")
 
 
-def plot(name, title, ylabel, xs, curves):
-    """name.svg: curves {label: [y or None]} over the sizes xs, by gnuplot."""
+def plot(name, title, ylabel, xs, curves, xlabel="bytes"):
+    """name.svg: curves {label: [y or None]} over xs."""
     labels = list(curves)
     data = "\n".join(" ".join([str(x)] + ["nan" if curves[l][i] is None else str(curves[l][i]) for l in labels])
                      for i, x in enumerate(xs))
+    unit = 'set format x "%.0s%cB"\n' if xlabel == "bytes" else ""
+    gnuplot(name, title, xlabel, ylabel,
+            "set logscale xy\n" + unit + "set key left top\n$d << E\n" + data + "\nE\nplot "
+            + ", ".join(f'$d using 1:{i + 2} with linespoints title "{l}"' for i, l in enumerate(labels)) + "\n")
+
+
+def gnuplot(name, title, xlabel, ylabel, commands):
+    """name.svg, by gnuplot; `commands` hold the data and the plot itself."""
     script = (f'set terminal svg size 760,480 font "sans,12" background "white"\nset output "{RESULTS}/{name}.svg"\n'
-              f'set title "{title}"\nset xlabel "bytes"\nset ylabel "{ylabel}"\nset logscale xy\nset grid\n'
-              'set format x "%.0s%cB"\nset key left top\nset datafile missing "nan"\n$d << E\n' + data + "\nE\nplot "
-              + ", ".join(f'$d using 1:{i + 2} with linespoints title "{l}"' for i, l in enumerate(labels)) + "\n")
+              f'set title "{title}"\nset xlabel "{xlabel}"\nset ylabel "{ylabel}"\nset grid\n'
+              'set datafile missing "nan"\n' + commands)
     try:
         subprocess.run(["gnuplot"], input=script, text=True, check=True)
         say("written:", f"benchmarks/results/{name}.svg")

@@ -5,9 +5,11 @@
  *   mpi_perf TEST BYTES COUNT [WINDOW]
  *
  *   lat    half a round trip (us)
- *   bw     one way, WINDOW (16) messages under way, then one back (MB/s, 10^6)
+ *   bw     one way, WINDOW (16) messages under way all the time (MB/s, 10^6)
  *   bibw   both ways at the same time (MB/s, both together)
  *   rate   as bw, in messages per second (millions)
+ *
+ * COUNT counts round trips, or windows of messages.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@ enum { MAX_WINDOW = 256 };
 static int rank, bytes, window = 16;
 static long count;
 static char *buf;                /* window messages to send, as many to receive */
+static MPI_Request incoming[MAX_WINDOW], outgoing[MAX_WINDOW];
 
 static char *message(int i)
 {
@@ -46,23 +49,20 @@ static void round_trip(void)
     }
 }
 
-/* A window of messages; the ranks for which `sends` and `receives` is true do that. */
+/* As many messages as the window has, each as soon as the one before it in its place is done; the
+ * ranks for which `sends` and `receives` is true do that. */
 static void exchange(int sends, int receives)
 {
-    MPI_Request req[2 * MAX_WINDOW];
-    MPI_Status status[2 * MAX_WINDOW];   /* gcc warns of MPI_STATUSES_IGNORE */
-    int n = 0;
-
-    for (int i = 0; receives && i < window; i++)
-        MPI_Irecv(message(window + i), bytes, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &req[n++]);
-    for (int i = 0; sends && i < window; i++)
-        MPI_Isend(message(i), bytes, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &req[n++]);
-    MPI_Waitall(n, req, status);
-    if (!sends || !receives) {   /* whoever has sent hears that all is there */
-        if (rank == 0)
-            MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        else
-            MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
+    for (int i = 0; i < window; i++) {
+        if (receives) {
+            MPI_Wait(&incoming[i], MPI_STATUS_IGNORE);
+            MPI_Irecv(message(window + i), bytes, MPI_BYTE, !rank, 1, MPI_COMM_WORLD,
+                      &incoming[i]);
+        }
+        if (sends) {
+            MPI_Wait(&outgoing[i], MPI_STATUS_IGNORE);
+            MPI_Isend(message(i), bytes, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &outgoing[i]);
+        }
     }
 }
 
@@ -74,6 +74,16 @@ static void one_way(void)
 static void both_ways(void)
 {
     exchange(1, 1);
+}
+
+/* All that was begun is done, and both know it. */
+static void finish(void)
+{
+    for (int i = 0; i < window; i++) {
+        MPI_Wait(&incoming[i], MPI_STATUS_IGNORE);
+        MPI_Wait(&outgoing[i], MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static double lat(double s)
@@ -112,13 +122,16 @@ static int run(const char *name)
     for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
         if (strcmp(tests[i].name, name))
             continue;
-        for (long k = -count / 10 - 1; k < count && rank < 2; k++) {
+        for (int k = 0; k < window; k++)
+            incoming[k] = outgoing[k] = MPI_REQUEST_NULL;
+        for (long k = -count / 10 - 1; k < count; k++) {
             if (k == 0) {
-                MPI_Barrier(MPI_COMM_WORLD);
+                finish();
                 start = MPI_Wtime();
             }
             tests[i].step();
         }
+        finish();
         if (rank == 0)
             printf("%.4f\n", tests[i].figure(MPI_Wtime() - start));
         return 0;

@@ -152,7 +152,6 @@ static void do_pause(struct mdapl_stream *st, const struct step *s)
     /* Without jitter all callers of a busy rank would come back together. */
     pause += (d->incarnation ^ (uint64_t)st->peer->base.rank * 2654435761u) % (pause / 2 + 1);
     drop_ep(st);
-    st->cm.last = s->why;
     mdapl_ctx_stats(d->ctx)->connect_retries++;
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
               st->peer->base.rank, st->peer->host, s->why, (unsigned long long)(pause / 1000000));
@@ -172,7 +171,7 @@ static void do_fail(struct mdapl_stream *st, const struct step *s)
                          "lost the connection to rank %d on %s over IA %s: %s, %llu frames not "
                          "acknowledged. Check that the process and its host are alive",
                          st->peer->base.rank, st->peer->host, st->ia->name, s->why,
-                         (unsigned long long)st->peer->n_retained);
+                         (unsigned long long)mdapl_dpeer_unacked(st->peer));
     else
         mdapl_dpeer_fail(st->peer, -EHOSTUNREACH,
                          "rank %d on %s could not be connected over IA %s within %lld ms: %s, %u "
@@ -238,16 +237,17 @@ static void run(struct mdapl_stream *st, enum mdapl_cm_event event, const struct
 
 /* -- requests that arrive --------------------------------------------------------------------- */
 
-static void refuse_stranger(struct mdapl_dapl *d, DAT_CR_HANDLE cr, const char *why)
+static void refuse_stranger(struct mdapl_dapl *d, struct mdapl_ia *ia, DAT_CR_HANDLE cr,
+                            const char *why)
 {
     mdapl_ctx_stats(d->ctx)->cr_refused++;
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO,
-              "refused a connection request that %s; nothing needs to be done unless it comes "
-              "again and again", why);
+              "IA %s: refused a connection request that %s; nothing needs to be done unless it "
+              "comes again and again", ia->name, why);
     refuse(d, cr);
 }
 
-static void on_cr(void *arg, DAT_CR_HANDLE cr)
+static void on_cr(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr)
 {
     struct mdapl_dapl *d = arg;
     struct mdapl_peer *base;
@@ -261,16 +261,16 @@ static void on_cr(void *arg, DAT_CR_HANDLE cr)
     if (verdict == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER)
         verdict = MDAPL_HELLO_NOT_OURS;
     if (verdict != MDAPL_HELLO_OK || d->closing) {
-        refuse_stranger(d, cr, d->closing ? "came while the job ends"
-                                          : mdapl_hello_verdict_text(verdict));
+        refuse_stranger(d, ia, cr, d->closing ? "came while the job ends"
+                                              : mdapl_hello_verdict_text(verdict));
         return;
     }
     if (mdapl_peer_get(d->ctx, (int)h.src, &base) || base->channel != &mdapl_dapl_channel) {
-        refuse_stranger(d, cr, "comes from a rank that another channel reaches");
+        refuse_stranger(d, ia, cr, "comes from a rank that another channel reaches");
         return;
     }
     if (h.stream >= mdapl_dpeer_of(base)->n_streams) {
-        refuse_stranger(d, cr, "is for a stream that we do not have");
+        refuse_stranger(d, ia, cr, "is for a stream that we do not have");
         return;
     }
     run(&mdapl_dpeer_of(base)->stream[h.stream],
@@ -375,15 +375,11 @@ static void retry_fired(struct mdapl_timer *t)
 void mdapl_cm_init(struct mdapl_stream *st)
 {
     st->cm.epoch = 1;
-    st->cm.last = "not tried yet";
     mdapl_timer_init(&st->cm.retry, retry_fired);
 }
 
 void mdapl_cm_want(struct mdapl_dpeer *peer)
 {
-    if (peer->wanted)
-        return;
-    peer->wanted = true;
     for (int i = 0; i < peer->n_streams; i++)
         if (peer->stream[i].cm.state == MDAPL_CM_IDLE)
             run(&peer->stream[i], MDAPL_CM_WANT, &(struct step){ .why = "wanted" });

@@ -11,13 +11,13 @@
 
 struct mdapl_dapl;
 struct mdapl_dpeer;
+struct mdapl_stream;
 
 /* The hooks that the adapter calls. */
 struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d);
-struct mdapl_stream;
 
 void mdapl_cm_init(struct mdapl_stream *st);
-/* This peer is wanted, with all its streams: call it unless that has been done. */
+/* This peer is wanted, with all its streams: calls those of them that nobody has called. */
 void mdapl_cm_want(struct mdapl_dpeer *peer);
 /* The connection has failed (a transfer said so). */
 void mdapl_cm_lost(struct mdapl_stream *st, const char *why);

@@ -8,8 +8,8 @@
 #include "evd.h"
 #include "ia.h"
 #include "log.h"
+#include "move.h"
 #include "peer.h"
-#include "rndv.h"
 #include "rx.h"
 #include "tx.h"
 #include "wire.h"
@@ -24,7 +24,7 @@
 enum {
     LOOK_AT_CLOCK = 32,          /* rounds of progress between two looks at the time */
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
-    CONNECTING_US = 100,         /* longest sleep while connections are being made */
+    CONNECTING_US = 100,         /* longest sleep when the events of connecting do not end it */
     UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
 };
 
@@ -64,7 +64,7 @@ static int fit_limits(struct mdapl_dapl *d)
     d->ep_requests = least32((uint32_t)cfg->ep_requests, max.dtos);
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max.reads > 0;
-    d->lmr_max = max.lmr;
+    d->rails.lmr_max = max.lmr;
     d->frame_room = (size_t)(max.message < (uint64_t)cfg->vbuf_size ? max.message
                                                                     : (uint64_t)cfg->vbuf_size);
     if (max.priv < MDAPL_HELLO_BYTES)
@@ -110,6 +110,27 @@ static void close_rails(struct mdapl_dapl *d)
         mdapl_ia_close(d->rails.ia[i]);
 }
 
+/* Registrations are kept where the user wants it, or it pays, and the system tells when memory is
+ * unmapped. */
+static void open_regs(struct mdapl_dapl *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+    struct mdapl_memwatch *watch = NULL;
+    int rc = 0;
+
+    if (cfg->reg_cache != MDAPL_REG_CACHE_OFF && cfg->reg_cache_bytes > 0)
+        rc = mdapl_memwatch_open(&watch);
+    if (rc)
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
+                  "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
+    if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO && !mdapl_regcache_pays(&d->rails, watch)) {
+        mdapl_memwatch_close(watch);
+        watch = NULL;
+    }
+    mdapl_regcache_init(&d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
+                        (uint64_t)cfg->reg_cache_bytes);
+}
+
 static void close_channel(void *state);
 
 /* The inboxes' hook. */
@@ -122,13 +143,17 @@ static int make_room(struct mdapl_dapl *d)
 {
     int rc = fit_limits(d);
 
-    mdapl_vbufs_init(&d->vbufs, &d->rails, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    open_regs(d);
+    mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
     mdapl_inboxes_init(&d->inboxes, wake);
-    mdapl_rndv_init(d);
+    mdapl_idmap_init(&d->tx_ids);
+    mdapl_idmap_init(&d->rx_ids);
+    mdapl_move_init(d);
     mdapl_ring_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->owing);
+    mdapl_list_init(&d->starved);
     mdapl_timers_init(&d->timers);
     d->peers = calloc((size_t)mdapl_ctx_job(d->ctx)->size, sizeof(*d->peers));
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
@@ -215,6 +240,15 @@ static void wake_owing(struct mdapl_dapl *d)
     }
 }
 
+/* Those who found no frame buffer try again. */
+static void wake_starved(struct mdapl_dapl *d)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_take(&d->starved)))
+        mdapl_dpeer_wake(MDAPL_OF(l, struct mdapl_dpeer, starved));
+}
+
 /* Frees what is closed and flushed; how many are left. */
 static uint32_t reap(struct mdapl_dapl *d)
 {
@@ -234,20 +268,29 @@ static int poll(struct mdapl_dapl *d, bool all)
     return n;
 }
 
+/* Whether connections are being made, be it by others: a rank of a ring is called as well. */
+static bool connecting(const struct mdapl_dapl *d)
+{
+    return d->n_connecting > 0 || d->wiring;
+}
+
 /* What needs the time of day, or is looked at only now and then. */
 static int seldom(struct mdapl_dapl *d)
 {
     d->now = mdapl_ctx_now(d->ctx);
     wake_owing(d);
+    wake_starved(d);             /* a registration may be free again, for more buffers */
     if (d->n_closing > 0)
         d->n_closing = (int)reap(d);
+    if (!connecting(d))
+        mdapl_evd_all_wake(d->rails.ia[0], false);
     return mdapl_timers_run(&d->timers, d->now);
 }
 
 static int progress(void *state)
 {
     struct mdapl_dapl *d = state;
-    bool busy = d->n_connecting > 0 || d->draining;
+    bool busy = connecting(d) || d->draining;
     int n = poll(d, busy);
 
     /* After the queues: a provider without hardware writes into the rings as it is asked for
@@ -255,6 +298,8 @@ static int progress(void *state)
     n += mdapl_ring_poll(d);
     if (busy || ++d->rounds % LOOK_AT_CLOCK == 0)
         n += seldom(d);
+    if (mdapl_vbuf_there(&d->vbufs))
+        wake_starved(d);
     return n + work(d);
 }
 
@@ -265,6 +310,12 @@ static bool hears(void *state)
     return d->n_connecting > 0 || d->n_whole > 0;
 }
 
+/* Only the first rail's queue ends a sleep. */
+static bool may_be_unheard(const struct mdapl_dapl *d)
+{
+    return d->rails.n > 1 || d->n_rings > 0 || !mdapl_list_empty(&d->starved);
+}
+
 static void wait(void *state, uint64_t ns)
 {
     struct mdapl_dapl *d = state;
@@ -273,12 +324,12 @@ static void wait(void *state, uint64_t ns)
     d->rounds = LOOK_AT_CLOCK - 1;
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
-    if (d->n_connecting > 0 && ns > MDAPL_US(CONNECTING_US))
+    if (connecting(d) && !mdapl_evd_all_wake(d->rails.ia[0], true)
+        && ns > MDAPL_US(CONNECTING_US))
         ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
-    /* Only the first rail's queue ends a sleep. */
-    if ((d->rails.n > 1 || d->n_rings > 0) && ns > MDAPL_US(UNHEARD_US))
+    if (may_be_unheard(d) && ns > MDAPL_US(UNHEARD_US))
         ns = MDAPL_US(UNHEARD_US);
     mdapl_evd_wait(d->rails.ia[0], ns < next - now ? ns : next - now);
 }
@@ -301,7 +352,7 @@ static bool idle(struct mdapl_peer *base)
     struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
 
     return peer->dead
-           || (peer->n_retained == 0 && mdapl_list_empty(&peer->ctl)
+           || (mdapl_dpeer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
                && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
 }
 
@@ -332,8 +383,11 @@ static void close_channel(void *state)
             mdapl_dpeer_free(d->peers[i]);
     mdapl_ring_fini(d);
     mdapl_vbufs_fini(&d->vbufs);
+    mdapl_regcache_fini(&d->regs);
     close_rails(d);
-    mdapl_rndv_fini(d);
+    mdapl_idmap_fini(&d->tx_ids);
+    mdapl_idmap_fini(&d->rx_ids);
+    mdapl_move_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_inboxes_fini(&d->inboxes);
     free(d->peers);
@@ -342,10 +396,13 @@ static void close_channel(void *state)
 
 static void describe(void *state, char *buf, size_t len)
 {
-    static const char *const rndv[] = { "rget", "copy" };
+    static const char *const rndv[] = { "rget", "rput", "copy" };
     struct mdapl_dapl *d = state;
+    int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
     size_t n = (size_t)snprintf(buf, len, "channel dapl: IA ");
 
+    if (how == MDAPL_RNDV_RGET && !d->can_read)
+        how = MDAPL_RNDV_RPUT;
     for (int i = 0; i < d->rails.n && n < len; i++)
         n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", d->rails.ia[i]->name);
     if (n < len)
@@ -356,8 +413,8 @@ static void describe(void *state, char *buf, size_t len)
         n += (size_t)snprintf(buf + n, len - n, " and ring (%u of %u)", d->ring_slots,
                               d->ring_slot_bytes);
     if (n < len)
-        snprintf(buf + n, len - n, ", rendezvous %s",
-                 rndv[d->can_read ? mdapl_ctx_cfg(d->ctx)->rndv : MDAPL_RNDV_COPY]);
+        snprintf(buf + n, len - n, ", rendezvous %s%s", rndv[how],
+                 d->regs.watch ? ", registrations are kept" : "");
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */
@@ -369,8 +426,8 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .reach = reach,              /* peer.c */
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
-    .send = mdapl_tx_send,       /* tx.c, sr.c, rndv.c */
-    .progress = progress,        /* evd.c, then sr.c, rx.c, rndv.c */
+    .send = mdapl_tx_send,       /* tx.c, sr.c, rndv_tx.c */
+    .progress = progress,        /* evd.c, then sr.c, rx.c, rndv_rx.c */
     .hears = hears,
     .wait = wait,
     .drain = drain,

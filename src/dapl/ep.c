@@ -232,6 +232,18 @@ int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_T
 int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
                         struct mdapl_dto *dto)
 {
+    if (ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from,
+                                            cookie(ep, dto, MDAPL_DTO_WRITE), to,
+                                            DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+        return -EIO;
+    posted(ep, dto, from->segment_length);
+    ep->in_a_row = 0;
+    return 0;
+}
+
+int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
+                               const DAT_RMR_TRIPLET *to, struct mdapl_dto *dto)
+{
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_WRITE);
 
     if (ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags_for(ep, dto))

@@ -50,13 +50,16 @@ static inline bool mdapl_ep_has_slot(const struct mdapl_ep *ep)
     return ep->up && ep->req_posted < ep->req_max;
 }
 
-/* The four posts. 0, or -EIO: the EP is no good any more (nothing was posted). */
+/* The posts. 0, or -EIO: the EP is no good any more (nothing was posted). */
 int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto);
 int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto);
 int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
                        struct mdapl_dto *dto);
 int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
                         struct mdapl_dto *dto);
+/* As the one before it, but of a batch of them (and of sends) only one makes an event. */
+int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
+                               const DAT_RMR_TRIPLET *to, struct mdapl_dto *dto);
 /* A completion has been taken (evd.c): it is told, after those that it is the news of. */
 void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
 

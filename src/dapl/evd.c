@@ -33,7 +33,7 @@ static struct mdapl_ep *find_ep(struct mdapl_ia *ia, DAT_EP_HANDLE handle)
 
 static void handle_cr(struct mdapl_ia *ia, const DAT_EVENT *e)
 {
-    ia->hooks.cr(ia->hooks.arg, e->event_data.cr_arrival_event_data.cr_handle);
+    ia->hooks.cr(ia->hooks.arg, ia, e->event_data.cr_arrival_event_data.cr_handle);
 }
 
 static void handle_conn(struct mdapl_ia *ia, const DAT_EVENT *e)
@@ -92,14 +92,70 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
     return n;
 }
 
+/* -- sleeping --------------------------------------------------------------------------------- */
+
+static bool attach(struct mdapl_ia *ia, DAT_CNO_HANDLE cno)
+{
+    DAT_EVD_HANDLE queue[] = { ia->dto_evd, ia->conn_evd, ia->cr_evd };
+    bool all = true;
+
+    for (size_t i = 0; i < sizeof(queue) / sizeof(queue[0]); i++)
+        all = ia->dat->dat_evd_modify_cno(queue[i], cno) == DAT_SUCCESS && all;
+    return all;
+}
+
+bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted)
+{
+    if (wanted == ia->all_wake)
+        return wanted;
+    if (!ia->cno && ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno)
+                        != DAT_SUCCESS)
+        return false;
+    ia->all_wake = wanted && attach(ia, ia->cno);
+    if (!ia->all_wake)           /* all of them or none */
+        attach(ia, DAT_HANDLE_NULL);
+    return ia->all_wake;
+}
+
 void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
 {
+    DAT_EVD_HANDLE which;
     DAT_COUNT more;
     DAT_TIMEOUT us = (DAT_TIMEOUT)(ns / 1000);
 
     ia->rounds = SELDOM - 1;     /* whatever woke us or did not: look at everything next */
     if (ia->has_slept_on || us == 0)
         return;
-    if (ia->dat->dat_evd_wait(ia->dto_evd, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
+    if (ia->all_wake)
+        ia->dat->dat_cno_wait(ia->cno, us, &which);
+    else if (ia->dat->dat_evd_wait(ia->dto_evd, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
         ia->has_slept_on = true;
+}
+
+/* -- several threads -------------------------------------------------------------------------- */
+
+int mdapl_evd_serve(struct mdapl_ia *ia, enum mdapl_evd_queue queue, uint64_t ns,
+                    pthread_mutex_t *lock)
+{
+    DAT_EVD_HANDLE evd = queue == MDAPL_EVD_CR ? ia->cr_evd : ia->conn_evd;
+    DAT_TIMEOUT us = ns == UINT64_MAX ? DAT_TIMEOUT_INFINITE : (DAT_TIMEOUT)(ns / 1000);
+    DAT_EVENT event;
+    DAT_COUNT more;
+    DAT_RETURN ret = ia->dat->dat_evd_wait(evd, us, 1, &event, &more);
+
+    if (ret != DAT_SUCCESS)
+        return DAT_GET_TYPE(ret) == DAT_TIMEOUT_EXPIRED
+               || DAT_GET_TYPE(ret) == DAT_INTERRUPTED_CALL ? 0 : -1;
+    pthread_mutex_lock(lock);
+    if (queue == MDAPL_EVD_CR)
+        handle_cr(ia, &event);
+    else
+        handle_conn(ia, &event);
+    pthread_mutex_unlock(lock);
+    return 1;
+}
+
+void mdapl_evd_shut(struct mdapl_ia *ia)
+{
+    ia->dat->dat_evd_set_unwaitable(ia->cr_evd);
 }

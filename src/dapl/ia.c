@@ -252,6 +252,8 @@ void mdapl_ia_close(struct mdapl_ia *ia)
         ia->dat->dat_evd_free(ia->conn_evd);
     if (ia->dto_evd)
         ia->dat->dat_evd_free(ia->dto_evd);
+    if (ia->cno)
+        ia->dat->dat_cno_free(ia->cno);
     if (ia->pz)
         ia->dat->dat_pz_free(ia->pz);
     /* ABRUPT: takes whatever is still there with it, the async EVD included. */

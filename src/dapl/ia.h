@@ -38,7 +38,7 @@ struct mdapl_dto {
 
 /* Where connection management hears of events; set by cm.c. */
 struct mdapl_ia_hooks {
-    void (*cr)(void *arg, DAT_CR_HANDLE cr);
+    void (*cr)(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr);
     void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
                  size_t priv_len);
     /* An asynchronous error; ep is NULL when it concerns the whole adapter. */
@@ -70,6 +70,8 @@ struct mdapl_ia {
     DAT_IA_HANDLE handle;
     DAT_PZ_HANDLE pz;
     DAT_EVD_HANDLE dto_evd, conn_evd, cr_evd, async_evd;
+    DAT_CNO_HANDLE cno;      /* made when first needed (evd.c) */
+    bool all_wake;           /* it is attached: an event on any queue ends a sleep */
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;      /* what the PSP listens on */
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */

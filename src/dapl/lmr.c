@@ -5,14 +5,27 @@
 
 #include <errno.h>
 
-static const DAT_MEM_PRIV_FLAGS priv_of[] = {
-    [MDAPL_LMR_LOCAL] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG,
-    [MDAPL_LMR_REMOTE_READ] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG,
-    [MDAPL_LMR_REMOTE_WRITE] = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
-                               | DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
+static const struct {
+    enum mdapl_lmr_use use;
+    DAT_MEM_PRIV_FLAGS priv;
+} rights[] = {
+    { MDAPL_LMR_LOCAL, DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG },
+    { MDAPL_LMR_REMOTE_READ, DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG },
+    { MDAPL_LMR_REMOTE_WRITE, DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
+                              | DAT_MEM_PRIV_REMOTE_WRITE_FLAG },
 };
 
-static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, enum mdapl_lmr_use use,
+static DAT_MEM_PRIV_FLAGS priv_of(unsigned use)
+{
+    unsigned priv = 0;
+
+    for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]); i++)
+        if (use & rights[i].use)
+            priv |= rights[i].priv;
+    return (DAT_MEM_PRIV_FLAGS)priv;
+}
+
+static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, unsigned use,
                         struct mdapl_lmr *lmr)
 {
     DAT_REGION_DESCRIPTION region = { .for_va = addr };
@@ -23,7 +36,7 @@ static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, enum mdapl_
     mdapl_ctx_stats(ia->ctx)->registrations++;
     if (len <= ia->max.lmr
         && ia->dat->dat_lmr_create(ia->handle, DAT_MEM_TYPE_VIRTUAL, region, len, ia->pz,
-                                   priv_of[use], DAT_VA_TYPE_VA, &lmr->on[i].handle,
+                                   priv_of(use), DAT_VA_TYPE_VA, &lmr->on[i].handle,
                                    &lmr->on[i].local, &lmr->on[i].key, &got_len, &got_addr)
                == DAT_SUCCESS) {
         lmr->n++;
@@ -34,7 +47,7 @@ static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, enum mdapl_
 }
 
 int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
-                       enum mdapl_lmr_use use, struct mdapl_lmr *lmr)
+                       unsigned use, struct mdapl_lmr *lmr)
 {
     lmr->n = 0;
     lmr->rails = rails;

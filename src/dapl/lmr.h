@@ -3,7 +3,7 @@
 #define MDAPL_LMR_H
 /*
  * Registered memory. A registration covers all rails, so that any of them can carry any part of
- * it. rndv.c registers bodies, vbuf.c its chunks.
+ * it. regcache.c makes and keeps them.
  */
 #include "ia.h"
 #include "wire.h"
@@ -15,6 +15,7 @@
 struct mdapl_rails {
     struct mdapl_ia *ia[MDAPL_MAX_RAILS];
     int n;
+    uint64_t lmr_max;        /* bytes of one registration, the least of all */
 };
 
 struct mdapl_lmr {
@@ -27,12 +28,17 @@ struct mdapl_lmr {
     const struct mdapl_rails *rails;
 };
 
-enum mdapl_lmr_use { MDAPL_LMR_LOCAL, MDAPL_LMR_REMOTE_READ, MDAPL_LMR_REMOTE_WRITE };
+/* What the memory is for; several may be or-ed. */
+enum mdapl_lmr_use {
+    MDAPL_LMR_LOCAL = 1,         /* I read and write it */
+    MDAPL_LMR_REMOTE_READ = 2,   /* I and peers read it: memory that is read-only will do */
+    MDAPL_LMR_REMOTE_WRITE = 4,  /* I read and write it, peers write it */
+};
 
 /* Registers len bytes at addr. 0, or -ENOMEM: a provider refuses (counted, not logged: the caller
  * has another way). */
 int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
-                       enum mdapl_lmr_use use, struct mdapl_lmr *lmr);
+                       unsigned use, struct mdapl_lmr *lmr);
 /* Does nothing when nothing is registered. */
 void mdapl_lmr_release(struct mdapl_lmr *lmr);
 

@@ -7,6 +7,7 @@
 #include "err.h"
 #include "ia.h"
 #include "log.h"
+#include "move.h"
 #include "rndv.h"
 #include "rx.h"
 #include "tx.h"
@@ -143,8 +144,8 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
 {
     struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = {
-        &peer->work, &peer->ctl, &peer->queue, &peer->retained, &peer->owing,
-        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->fetching
+        &peer->work, &peer->starved, &peer->ctl, &peer->queue, &peer->retained, &peer->owing,
+        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->moving
     };
     struct card card;
     int rc;
@@ -170,10 +171,13 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
 void mdapl_dpeer_free(struct mdapl_dpeer *peer)
 {
     mdapl_tx_fail(peer, -ECANCELED);
-    mdapl_rndv_fail(peer, -ECANCELED);
+    mdapl_rndv_fail_tx(peer, -ECANCELED);
+    mdapl_rndv_fail_rx(peer, -ECANCELED);
     mdapl_rx_fail(peer);
-    mdapl_rndv_free(peer);
+    mdapl_rndv_free_tx(peer);
+    mdapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
+    mdapl_list_remove(&peer->starved);
     mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
         mdapl_timer_stop(&peer->stream[i].cm.retry);
@@ -193,7 +197,7 @@ void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-        || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->fetching)
+        || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->moving)
         || peer->broken || mdapl_rx_ack_due(peer))
         mdapl_dpeer_wake(peer);
 }
@@ -218,7 +222,7 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
         mdapl_dpeer_broken(peer, "out of memory for a message that waits");
         return 0;
     }
-    n += mdapl_rndv_flush(peer);
+    n += mdapl_move_flush(peer);
     n += mdapl_tx_flush(peer);
     return n;
 }
@@ -240,14 +244,15 @@ void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", why);
     mdapl_cm_close(peer);
     mdapl_tx_fail(peer, status);
-    mdapl_rndv_fail(peer, status);
+    mdapl_rndv_fail_tx(peer, status);
+    mdapl_rndv_fail_rx(peer, status);
     mdapl_rx_fail(peer);
     mdapl_up_fault(&peer->base, status, why);
 }
 
 size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
 {
-    size_t n = peer->n_retained + (size_t)(peer->rx_next - peer->rx_acked);
+    size_t n = (size_t)mdapl_dpeer_unacked(peer) + (size_t)(peer->rx_next - peer->rx_acked);
 
     if (peer->dead)
         return 0;

@@ -11,7 +11,8 @@
  *      memory -> ring.c, or DAT -> evd.c -> sr.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
- * rndv.c stands beside them for long bodies, cm.c brings connections up, wireup.c says when.
+ * rndv_tx.c and rndv_rx.c stand beside them for long bodies, with move.c for their RDMA; cm.c
+ * brings connections up, wireup.c says when.
  * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
  * window is open and a request slot is free; nothing else queues.
  */
@@ -21,6 +22,7 @@
 #include "list.h"
 #include "lmr.h"
 #include "pool.h"
+#include "regcache.h"
 #include "ring.h"
 #include "timer.h"
 #include "transport.h"
@@ -45,11 +47,11 @@ struct mdapl_dapl {
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
-    uint64_t lmr_max;            /* bytes of one registration */
     size_t frame_room;           /* bytes of envelope and body that one frame carries */
 
+    struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
-    struct mdapl_pool items, reads;
+    struct mdapl_pool items, transfers;
     struct mdapl_inboxes inboxes;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
@@ -60,6 +62,7 @@ struct mdapl_dapl {
     int n_rings, rings_left;     /* given; that may still be given (none: no ring lane) */
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
+    struct mdapl_list starved;   /* peers that found no frame buffer */
     struct mdapl_timers timers;
     uint64_t now;                /* ns, looked up every few rounds */
     unsigned rounds;
@@ -67,8 +70,10 @@ struct mdapl_dapl {
     int n_whole;                 /* peers all of whose connections stand */
     int n_connecting, n_closing;
     int failed;                  /* the first peer's negative errno, for the wiring */
-    int wire_step;               /* ring wiring: the next distance to call */
+    int wire_step;               /* ring wiring: the last distance that has been called */
     int n_wanted;                /* ring wiring: peers that this channel reaches */
+    uint64_t wire_began;         /* ns; 0: the wiring has not begun */
+    bool wiring;                 /* it has, and is not over */
     bool draining, closing;
 };
 
@@ -80,7 +85,6 @@ struct mdapl_cm {
     uint64_t since;              /* when it was first wanted, for the deadline */
     uint32_t tries;
     uint32_t epoch;
-    const char *last;            /* the last event, in words, for the line to the user */
     uint8_t addr[28], addr_len;  /* where the peer listens */
     uint64_t qual;
 };
@@ -108,7 +112,7 @@ struct mdapl_dpeer {
     int n_streams, n_rails, n_up;
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
-    bool wanted;                 /* its connections ought to stand */
+    struct mdapl_list starved;   /* on d->starved: whoever gives a buffer back is another peer */
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */
 
@@ -116,25 +120,33 @@ struct mdapl_dpeer {
     struct mdapl_ring_out ring_out;
 
     /* out */
-    struct mdapl_list ctl;       /* items that go first: CTS, DATA, FIN */
+    struct mdapl_list ctl;       /* items that go first: those of bodies, and RING */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     uint64_t tx_next;            /* psn of the next frame */
-    struct mdapl_list retained;  /* vbufs of frames not yet acknowledged, oldest first */
-    uint64_t n_retained;
+    uint64_t tx_acked;           /* the peer has everything below */
+    struct mdapl_list retained;  /* vbufs of the frames between the two, oldest first */
+    uint64_t retained_bytes;
 
     /* in */
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
     uint64_t rx_acked;           /* what the peer has been told of it */
     uint64_t rx_unacked_bytes;
     struct mdapl_list early;     /* frames that have overtaken others, by psn */
+    uint64_t n_early;            /* how many */
     struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
     uint64_t owing_since;
     struct mdapl_inbox inbox;
 
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;
-    struct mdapl_list fetching;  /* bodies with RDMA reads still to post */
+    struct mdapl_list moving;    /* RDMA of theirs that is still to be posted */
 };
+
+/* Frames that the peer has not acknowledged. */
+static inline uint64_t mdapl_dpeer_unacked(const struct mdapl_dpeer *peer)
+{
+    return peer->tx_next - peer->tx_acked;
+}
 
 /* The one that carries the frames. */
 static inline struct mdapl_stream *mdapl_dpeer_main(const struct mdapl_dpeer *peer)

@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     RINGS_PER_CHUNK = 8,
@@ -20,11 +19,8 @@ enum {
 };
 
 /* Memory of several rings, registered at once. */
-struct mdapl_ring_chunk {
-    struct mdapl_list link;
-    struct mdapl_lmr lmr;
-    uint8_t *data;
-    size_t bytes;
+struct chunk {
+    struct mdapl_block block;
     int rings, used;
 };
 
@@ -54,7 +50,7 @@ void mdapl_ring_init(struct mdapl_dapl *d)
     if (d->ring_slot_bytes > most)
         d->ring_slot_bytes = (uint32_t)most;
     d->ring_slots = (uint32_t)cfg->ring_slots;
-    if (d->rails.ia[0]->max.lmrs < FEW_LMRS || ring_bytes(d) > d->lmr_max)
+    if (d->rails.ia[0]->max.lmrs < FEW_LMRS || ring_bytes(d) > d->rails.lmr_max)
         wanted = false;
     d->rings_left = wanted ? (int)cfg->ring_peers : 0;
 }
@@ -64,41 +60,36 @@ void mdapl_ring_fini(struct mdapl_dapl *d)
     struct mdapl_list *l;
 
     while ((l = mdapl_list_take(&d->ring_chunks))) {
-        struct mdapl_ring_chunk *c = MDAPL_OF(l, struct mdapl_ring_chunk, link);
+        struct chunk *c = MDAPL_OF(l, struct chunk, block.link);
 
-        mdapl_lmr_release(&c->lmr);
-        munmap(c->data, c->bytes);
+        mdapl_block_free(&c->block);
         free(c);
     }
 }
 
-static struct mdapl_ring_chunk *chunk_make(struct mdapl_dapl *d)
+static struct chunk *chunk_make(struct mdapl_dapl *d)
 {
-    struct mdapl_ring_chunk *c = calloc(1, sizeof(*c));
+    struct chunk *c = calloc(1, sizeof(*c));
 
     if (!c)
         return NULL;
     c->rings = RINGS_PER_CHUNK;
-    while (c->rings > 1 && (uint64_t)c->rings * ring_bytes(d) > d->lmr_max)
+    while (c->rings > 1 && (uint64_t)c->rings * ring_bytes(d) > d->rails.lmr_max)
         c->rings--;
-    c->bytes = (size_t)c->rings * ring_bytes(d);
-    c->data = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (c->data != MAP_FAILED
-        && mdapl_lmr_register(&d->rails, c->data, c->bytes, MDAPL_LMR_REMOTE_WRITE, &c->lmr) == 0) {
-        mdapl_list_append(&d->ring_chunks, &c->link);
-        return c;
+    if (!mdapl_block_make(&d->regs, (size_t)c->rings * ring_bytes(d), MDAPL_LMR_REMOTE_WRITE,
+                          &c->block)) {
+        free(c);
+        return NULL;
     }
-    if (c->data != MAP_FAILED)
-        munmap(c->data, c->bytes);
-    free(c);
-    return NULL;
+    mdapl_list_append(&d->ring_chunks, &c->block.link);
+    return c;
 }
 
 /* A chunk with room for one more ring; NULL: no memory, or no registration. */
-static struct mdapl_ring_chunk *chunk_with_room(struct mdapl_dapl *d)
+static struct chunk *chunk_with_room(struct mdapl_dapl *d)
 {
     struct mdapl_list *last = d->ring_chunks.prev;
-    struct mdapl_ring_chunk *c = MDAPL_OF(last, struct mdapl_ring_chunk, link);
+    struct chunk *c = MDAPL_OF(last, struct chunk, block.link);
 
     return last != &d->ring_chunks && c->used < c->rings ? c : chunk_make(d);
 }
@@ -108,7 +99,7 @@ static struct mdapl_ring_chunk *chunk_with_room(struct mdapl_dapl *d)
 static void give(struct mdapl_dpeer *peer)
 {
     struct mdapl_dapl *d = peer->d;
-    struct mdapl_ring_chunk *c = chunk_with_room(d);
+    struct chunk *c = chunk_with_room(d);
     struct mdapl_item *it = c ? mdapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
 
     if (!it) {                   /* then it stays as it is, for everybody */
@@ -117,10 +108,10 @@ static void give(struct mdapl_dpeer *peer)
     }
     d->rings_left--;
     d->n_rings++;
-    peer->ring_in.slots = c->data + (size_t)c->used++ * ring_bytes(d);
+    peer->ring_in.slots = c->block.data + (size_t)c->used++ * ring_bytes(d);
     mdapl_list_append(&d->rings, &peer->ring_in.link);
     it->u.ring = (struct mdapl_ring_given){
-        .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->lmr.on[0].key,
+        .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->block.lmr.on[0].key,
         .slots = d->ring_slots, .slot_bytes = d->ring_slot_bytes,
     };
     mdapl_item_queue(peer, it);
@@ -160,20 +151,7 @@ bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len)
            && peer->d->now - out->talked < MDAPL_US(TALKING_US);
 }
 
-static void written(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
-{
-    struct mdapl_stream *st = dto->ep->owner;
-
-    (void)len;
-    mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
-    if (!st)
-        return;
-    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
-        mdapl_dpeer_broken(st->peer, "a write into the peer's ring failed");
-    mdapl_dpeer_stir(st->peer);
-}
-
-void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
+int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     struct mdapl_ring_out *out = &st->peer->ring_out;
     uint32_t slot = (uint32_t)(out->win.sent % out->at.slots);
@@ -187,12 +165,7 @@ void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
 
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
-    mdapl_ctx_stats(st->peer->d->ctx)->tx_ring++;
-    b->dto.done = written;
-    if (mdapl_ep_post_write(st->cm.ep, &from, &to, &b->dto)) {
-        mdapl_vbuf_put(&st->peer->d->vbufs, b);
-        mdapl_dpeer_broken(st->peer, "a write into the peer's ring was refused");
-    }
+    return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto);
 }
 
 /* -- polling ---------------------------------------------------------------------------------- */

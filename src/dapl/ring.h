@@ -54,8 +54,8 @@ bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given
 uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer);
 /* Would a frame of len bytes go now? */
 bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len);
-/* Writes a filled frame; takes over the caller's hold on it. */
-void mdapl_ring_send(struct mdapl_stream *st, struct mdapl_vbuf *b);
+/* Writes a filled frame. 0 or -EIO; b->dto is done when it has left. */
+int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
 /* Takes the frames that have come, from all or from one. Returns how many. */
 int mdapl_ring_poll(struct mdapl_dapl *d);
 int mdapl_ring_poll_peer(struct mdapl_dpeer *peer);

@@ -2,10 +2,16 @@
 #ifndef MDAPL_RNDV_H
 #define MDAPL_RNDV_H
 /*
- * Bodies too long for one frame. The sender announces the message with an RTS that says where the
- * registered body lies; the receiver, once its owner reads, fetches it by RDMA reads (rget) and
- * ends with a FIN. When either side cannot register its memory, or the provider has no RDMA read,
- * the receiver asks for the bytes with a CTS and they come in DATA frames (copy).
+ * Bodies too long for one frame: rndv_tx.c is the sending end, rndv_rx.c the receiving one. The
+ * sender announces the message with an RTS; once the receiver's owner reads, the body comes by
+ *
+ *      rget    RDMA reads of the receiver's, when the RTS says where the body lies
+ *      rput    RDMA writes of the sender's, when the receiver's CTS says where it should go;
+ *              WRITTEN frames follow them on the same streams
+ *      copy    DATA frames, when the CTS says no such thing or the sender cannot write
+ *
+ * and a FIN of the receiver's ends it. The sender's knob chooses; what the adapters or the memory
+ * do not allow falls to the next of the three.
  */
 #include "transport.h"
 #include "wire.h"
@@ -17,8 +23,7 @@ struct mdapl_dapl;
 struct mdapl_dpeer;
 struct mdapl_rndv_tx;
 
-void mdapl_rndv_init(struct mdapl_dapl *d);
-void mdapl_rndv_fini(struct mdapl_dapl *d);
+/* -- the sending end -------------------------------------------------------------------------- */
 
 /* Starts a rendezvous; op->done when the receiver has read or dropped the body. 0 or -ENOMEM. */
 int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
@@ -26,21 +31,26 @@ int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_
 /* Fills an RTS, or the next DATA frame of at most room bytes; bytes written. */
 size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out);
 size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p);
+/* Frames; false: the content is impossible. */
+bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts);
+bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin);
+/* The peer is lost: sends fail once nothing of theirs is posted any more. */
+void mdapl_rndv_fail_tx(struct mdapl_dpeer *peer, int status);
+/* Ends those whose RDMA never came back; only when the channel closes. */
+void mdapl_rndv_free_tx(struct mdapl_dpeer *peer);
+
+/* -- the receiving end ------------------------------------------------------------------------ */
 
 /* Frames; false: the content is impossible. */
 bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, const void *hdr,
                        size_t hdr_len);
-bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts);
 bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data, const void *bytes,
                         size_t len);
-bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin);
-
-/* Posts RDMA reads that waited for room. Returns how many. */
-int mdapl_rndv_flush(struct mdapl_dpeer *peer);
-/* The peer is lost: sends fail, reads fail once nothing of theirs is posted any more; announced
- * bodies stay until their owner drops them. */
-void mdapl_rndv_fail(struct mdapl_dpeer *peer, int status);
-/* Forgets announced bodies that the owner never dropped; at the end only. */
-void mdapl_rndv_free(struct mdapl_dpeer *peer);
+bool mdapl_rndv_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written);
+/* The peer is lost: reads fail once nothing of theirs is posted any more; announced bodies stay
+ * until their owner drops them. */
+void mdapl_rndv_fail_rx(struct mdapl_dpeer *peer, int status);
+/* Forgets announced bodies that the owner never dropped; only when the channel closes. */
+void mdapl_rndv_free_rx(struct mdapl_dpeer *peer);
 
 #endif

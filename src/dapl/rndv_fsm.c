@@ -8,11 +8,17 @@ static const unsigned char rtx[MDAPL_RTX_STATES][MDAPL_RTX_EVENTS] = {
     [MDAPL_RTX_ANNOUNCED] = {
         [MDAPL_RTX_CTS] = TO(RTX_SENDING),
         [MDAPL_RTX_FIN] = TO(RTX_OVER),
+        [MDAPL_RTX_FIN_BUSY] = TO(RTX_ENDING),
         [MDAPL_RTX_LOST] = TO(RTX_OVER),
+        [MDAPL_RTX_LOST_BUSY] = TO(RTX_ENDING),
     },
     [MDAPL_RTX_SENDING] = {
         [MDAPL_RTX_SENT] = TO(RTX_ANNOUNCED),
         [MDAPL_RTX_LOST] = TO(RTX_OVER),
+        [MDAPL_RTX_LOST_BUSY] = TO(RTX_ENDING),
+    },
+    [MDAPL_RTX_ENDING] = {
+        [MDAPL_RTX_FLUSHED] = TO(RTX_OVER),
     },
 };
 

@@ -6,29 +6,34 @@
  * frame (an event of the wire) or a bug of ours (an event of our own).
  *
  *      sender      ANNOUNCED --CTS--> SENDING --SENT--> ANNOUNCED        --FIN--> OVER
- *      receiver    IDLE --READ--> READING --DONE--> IDLE or OVER         (RDMA read)
- *                  IDLE --ASK---> ASKED   --DONE--> IDLE or OVER         (DATA frames)
+ *                  ANNOUNCED --FIN_BUSY--> ENDING --FLUSHED--> OVER
+ *      receiver    IDLE --READ--> READING --MORE, LAST--> IDLE, OVER     (RDMA read)
+ *                  IDLE --ASK---> ASKED   --MORE, LAST--> IDLE, OVER     (RDMA write, DATA frames)
  *                  IDLE --DROP--> OVER
  */
 enum mdapl_rtx_state {
     MDAPL_RTX_ANNOUNCED,     /* the body is where the RTS says; the receiver has the next word */
-    MDAPL_RTX_SENDING,       /* DATA frames that a CTS asked for are leaving */
+    MDAPL_RTX_SENDING,       /* what a CTS asked for is leaving: RDMA writes, or DATA frames */
+    MDAPL_RTX_ENDING,        /* over, but for RDMA writes that are still to complete */
     MDAPL_RTX_OVER,
     MDAPL_RTX_STATES
 };
 
 enum mdapl_rtx_event {
-    MDAPL_RTX_CTS,           /* wire: send me these bytes */
+    MDAPL_RTX_CTS,           /* wire: write or send me these bytes */
     MDAPL_RTX_SENT,          /* the last of them has left */
     MDAPL_RTX_FIN,           /* wire: read or dropped */
+    MDAPL_RTX_FIN_BUSY,      /* the same, while RDMA writes are posted */
     MDAPL_RTX_LOST,          /* the peer is lost */
+    MDAPL_RTX_LOST_BUSY,     /* the same, while RDMA writes are posted */
+    MDAPL_RTX_FLUSHED,       /* the last of those has completed */
     MDAPL_RTX_EVENTS
 };
 
 enum mdapl_rrx_state {
     MDAPL_RRX_IDLE,          /* the owner has the next word */
     MDAPL_RRX_READING,       /* RDMA reads are under way or wait for room */
-    MDAPL_RRX_ASKED,         /* a CTS is out, DATA frames come */
+    MDAPL_RRX_ASKED,         /* a CTS is out, RDMA writes or DATA frames come */
     MDAPL_RRX_FAILING,       /* the peer is lost; RDMA reads are still to be flushed */
     MDAPL_RRX_OVER,
     MDAPL_RRX_STATES
@@ -36,8 +41,8 @@ enum mdapl_rrx_state {
 
 enum mdapl_rrx_event {
     MDAPL_RRX_READ,          /* the owner reads, by RDMA */
-    MDAPL_RRX_ASK,           /* the owner reads, through frames */
-    MDAPL_RRX_DATA,          /* wire: a DATA frame */
+    MDAPL_RRX_ASK,           /* the owner reads, the sender is to move */
+    MDAPL_RRX_DATA,          /* wire: a DATA or a WRITTEN frame */
     MDAPL_RRX_MORE,          /* what the owner asked for is complete, the body is not */
     MDAPL_RRX_LAST,          /* the body is complete */
     MDAPL_RRX_DROP,          /* the owner wants no more of it */

@@ -16,16 +16,26 @@
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
+struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+            return &peer->stream[i];
+    return NULL;
+}
+
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
 
-    return mdapl_rxwin_owes(&mdapl_dpeer_main(peer)->rxwin) || frames >= (uint64_t)cfg->ack_frames
-           || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes
-           || (frames > 0 && (peer->d->draining
-                              || peer->d->now >= peer->owing_since
-                                                     + MDAPL_US(cfg->ack_idle_us)));
+    if (mdapl_rx_owing_stream(peer)
+        || (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
+                                                    + MDAPL_US(cfg->ack_idle_us))))
+        return true;
+    return cfg->retain == MDAPL_RETAIN_ON
+           && (frames >= (uint64_t)cfg->ack_frames
+               || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes);
 }
 
 void mdapl_rx_told(struct mdapl_dpeer *peer)
@@ -78,6 +88,13 @@ static bool on_data(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const
            && mdapl_rndv_on_data(peer, &data, p + MDAPL_DATA_BYTES, f->len - MDAPL_DATA_BYTES);
 }
 
+static bool on_written(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_written written;
+
+    return mdapl_written_get(&written, p, f->len) && mdapl_rndv_on_written(peer, &written);
+}
+
 static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
     struct mdapl_fin fin;
@@ -92,6 +109,7 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
     [MDAPL_FRAME_CTS] = on_cts,
     [MDAPL_FRAME_DATA] = on_data,
     [MDAPL_FRAME_FIN] = on_fin,
+    [MDAPL_FRAME_WRITTEN] = on_written,
 };
 
 static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
@@ -140,6 +158,7 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, const void *frame
     memcpy(e->frame, frame, len);
     mdapl_list_before(at->next, &e->link);
     mdapl_ctx_stats(peer->d->ctx)->early++;
+    mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->early_max, ++peer->n_early);
     return true;
 }
 
@@ -173,6 +192,7 @@ static void take_early(struct mdapl_dpeer *peer)
         struct early *e = early_of(l);
 
         mdapl_list_remove(l);
+        peer->n_early--;
         mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
         take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
         free(e);
@@ -240,4 +260,5 @@ void mdapl_rx_fail(struct mdapl_dpeer *peer)
     mdapl_inbox_fail(&peer->inbox);
     mdapl_list_remove(&peer->owing);
     forget_early(peer);
+    peer->n_early = 0;
 }

@@ -65,27 +65,10 @@ int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
     return 0;
 }
 
-static void sent(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
-{
-    struct mdapl_stream *st = dto->ep->owner;
-
-    (void)len;
-    mdapl_vbuf_put(pool_of(dto->ep), vbuf_of(dto));
-    if (!st)
-        return;
-    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
-        mdapl_dpeer_broken(st->peer, "a send failed");
-    mdapl_dpeer_stir(st->peer);
-}
-
-void mdapl_sr_send(struct mdapl_stream *st, struct mdapl_vbuf *b)
+int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
     st->txwin.sent++;
-    b->dto.done = sent;
-    if (mdapl_ep_post_send(st->cm.ep, &seg, &b->dto)) {
-        mdapl_vbuf_put(&st->peer->d->vbufs, b);
-        mdapl_dpeer_broken(st->peer, "a send was refused");
-    }
+    return mdapl_ep_post_send(st->cm.ep, &seg, &b->dto);
 }

@@ -12,7 +12,7 @@ struct mdapl_vbuf;
 
 /* Posts the receives of an EP, before it is connected. 0 or -ENOMEM. */
 int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep);
-/* Sends a filled frame; takes over the caller's hold on it. */
-void mdapl_sr_send(struct mdapl_stream *st, struct mdapl_vbuf *b);
+/* Sends a filled frame. 0 or -EIO; b->dto is done when it has left. */
+int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
 
 #endif

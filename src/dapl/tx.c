@@ -8,6 +8,7 @@
 #include "log.h"
 #include "peer.h"
 #include "rndv.h"
+#include "ring.h"
 #include "rx.h"
 #include "seq.h"
 #include "sr.h"
@@ -37,17 +38,63 @@ enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len)
     return MDAPL_LANE_NONE;
 }
 
-static void (*const lane_send[])(struct mdapl_stream *, struct mdapl_vbuf *) = {
-    [MDAPL_LANE_SR] = mdapl_sr_send,
-    [MDAPL_LANE_RING] = mdapl_ring_send,
+/* How a lane posts, and what is said when that goes wrong. */
+static const struct {
+    int (*post)(struct mdapl_stream *, struct mdapl_vbuf *);
+    const char *refused;
+} lanes[] = {
+    [MDAPL_LANE_SR] = { mdapl_sr_post, "a send was refused" },
+    [MDAPL_LANE_RING] = { mdapl_ring_post, "a write into the peer's ring was refused" },
 };
+
+/* Its transfer is over: the adapter gives the buffer back. */
+static void has_left(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_stream *st = dto->ep->owner;
+
+    (void)len;
+    /* An EP without an owner still has buffers to give back. */
+    mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
+    if (!st)
+        return;
+    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
+        mdapl_dpeer_broken(st->peer, dto->kind == MDAPL_DTO_SEND
+                                         ? "a send failed"
+                                         : "a write into the peer's ring failed");
+    mdapl_dpeer_stir(st->peer);
+}
+
+static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
+
+    stats->tx_frames++;
+    *(lane == MDAPL_LANE_SR ? &stats->tx_sr_bytes : &stats->tx_ring_bytes) += b->len;
+    stats->tx_ring += lane == MDAPL_LANE_RING;
+    b->dto.done = has_left;
+    if (lanes[lane].post(st, b) == 0)
+        return;
+    mdapl_vbuf_put(&st->peer->d->vbufs, b);
+    mdapl_dpeer_broken(st->peer, lanes[lane].refused);
+}
+
+/* Keeps a frame until the peer acknowledges it. */
+static void retain(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+
+    b->holds++;
+    mdapl_list_append(&peer->retained, &b->link);
+    peer->retained_bytes += b->len;
+    mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
+    mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
+}
 
 /* Writes the header in front of a filled frame and hands it to the lane. */
 static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b,
                   struct mdapl_frame *f)
 {
     struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
@@ -59,15 +106,28 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
     mdapl_rx_told(peer);
     if (mdapl_frame_sequenced(f->type)) {
         peer->tx_next++;
-        b->holds++;
-        mdapl_list_append(&peer->retained, &b->link);
-        mdapl_stats_max(&stats->retained_max, ++peer->n_retained);
+        if (mdapl_ctx_cfg(peer->d->ctx)->retain == MDAPL_RETAIN_ON)
+            retain(peer, b);
     }
-    stats->tx_frames++;
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f->type, f->psn, f->ack, f->len);
-    lane_send[lane](st, b);
+    post(st, lane, b);
     peer->ring_out.talked = peer->d->now;
+}
+
+/* A buffer for a frame to this peer; NULL: there is none now. */
+static struct mdapl_vbuf *frame_buffer(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
+{
+    struct mdapl_vbufs *v = &peer->d->vbufs;
+    struct mdapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_vbuf_get_for_ack(v)
+                                                   : mdapl_vbuf_get(v);
+
+    if (b)
+        return b;
+    mdapl_ctx_stats(peer->d->ctx)->vbuf_stalls++;
+    if (mdapl_list_empty(&peer->starved))
+        mdapl_list_append(&peer->d->starved, &peer->starved);
+    return NULL;
 }
 
 /* -- filling: one function per frame type ----------------------------------------------------- */
@@ -116,6 +176,14 @@ static bool fill_data(struct mdapl_dpeer *peer, struct mdapl_item *it, struct md
     return last;
 }
 
+static bool fill_written(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
+                         struct mdapl_frame *f)
+{
+    (void)peer;
+    f->len = (uint32_t)mdapl_written_put(&it->u.written, b->data + MDAPL_FRAME_HDR_BYTES);
+    return true;
+}
+
 static bool fill_fin(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
                      struct mdapl_frame *f)
 {
@@ -141,17 +209,18 @@ static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_
     [MDAPL_FRAME_DATA] = fill_data,
     [MDAPL_FRAME_FIN] = fill_fin,
     [MDAPL_FRAME_RING] = fill_ring,
+    [MDAPL_FRAME_WRITTEN] = fill_written,
 };
 
 /* How long its next frame may be. */
 static size_t longest(const struct mdapl_dpeer *peer, const struct mdapl_item *it)
 {
     static const size_t fixed[MDAPL_FRAME_TYPES] = {
-        [MDAPL_FRAME_CTS] = MDAPL_CTS_BYTES,
+        [MDAPL_FRAME_RTS] = MDAPL_RTS_BYTES + MDAPL_SEGS_MOST,
+        [MDAPL_FRAME_CTS] = MDAPL_CTS_BYTES + MDAPL_SEGS_MOST,
         [MDAPL_FRAME_FIN] = MDAPL_FIN_BYTES,
         [MDAPL_FRAME_RING] = MDAPL_RING_BYTES,
-        [MDAPL_FRAME_RTS] = MDAPL_RTS_BYTES
-                            + MDAPL_RTS_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
+        [MDAPL_FRAME_WRITTEN] = MDAPL_WRITTEN_BYTES,
     };
     size_t len = it->type == MDAPL_FRAME_MSG ? it->u.msg.len : fixed[it->type];
 
@@ -170,6 +239,7 @@ struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_typ
         return NULL;
     mdapl_list_init(&it->link);
     it->type = type;
+    it->stream = 0;
     it->op = NULL;
     it->hdr_len = 0;
     return it;
@@ -243,7 +313,7 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     lane = mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (lane == MDAPL_LANE_NONE)
         return false;
-    b = mdapl_vbuf_get(&peer->d->vbufs);
+    b = frame_buffer(peer, MDAPL_FRAME_MSG);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
@@ -258,10 +328,8 @@ static void count_msg(struct mdapl_dpeer *peer, size_t len, bool eager)
 
     stats->tx_msgs++;
     stats->tx_bytes += len;
-    if (eager)
-        stats->tx_eager++;
-    else
-        stats->tx_rndv++;
+    *(eager ? &stats->tx_eager : &stats->tx_rndv) += 1;
+    *(eager ? &stats->tx_eager_bytes : &stats->tx_rndv_bytes) += len;
 }
 
 int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
@@ -291,8 +359,8 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 /* One frame of the first item, if there is one and it may leave. */
 static bool send_next(struct mdapl_dpeer *peer)
 {
-    struct mdapl_stream *st = mdapl_dpeer_main(peer);
     struct mdapl_item *it = first_item(peer);
+    struct mdapl_stream *st = it ? &peer->stream[it->stream] : NULL;
     enum mdapl_lane lane = it ? mdapl_tx_lane(st, longest(peer, it)) : MDAPL_LANE_NONE;
     struct mdapl_frame f = { 0 };
     struct mdapl_op *op;
@@ -300,7 +368,7 @@ static bool send_next(struct mdapl_dpeer *peer)
 
     if (lane == MDAPL_LANE_NONE)
         return false;
-    b = mdapl_vbuf_get(&peer->d->vbufs);
+    b = frame_buffer(peer, it->type);
     if (!b)
         return false;
     f.type = (uint8_t)it->type;
@@ -320,14 +388,16 @@ static bool send_next(struct mdapl_dpeer *peer)
 static bool send_ack(struct mdapl_dpeer *peer)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
-    struct mdapl_stream *st = mdapl_dpeer_main(peer);
-    bool essential = mdapl_rxwin_owes(&st->rxwin);
+    struct mdapl_stream *st = mdapl_rx_owing_stream(peer);
+    bool essential = st != NULL;
     struct mdapl_vbuf *b;
 
+    if (!st)
+        st = mdapl_dpeer_main(peer);
     if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
         || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
         return false;
-    b = mdapl_vbuf_get_for_ack(&peer->d->vbufs);
+    b = frame_buffer(peer, MDAPL_FRAME_ACK);
     if (!b)
         return false;
     mdapl_ctx_stats(peer->d->ctx)->tx_acks++;
@@ -350,17 +420,20 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
 
 bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
 {
+    uint64_t all = mdapl_seq_widen(peer->tx_acked, ack);
     struct mdapl_list *l;
 
-    if (mdapl_seq_before((uint32_t)peer->tx_next, ack))
+    if (all > peer->tx_next)
         return false;
+    if (all > peer->tx_acked)
+        peer->tx_acked = all;
     while ((l = mdapl_list_first(&peer->retained))) {
         struct mdapl_vbuf *b = MDAPL_OF(l, struct mdapl_vbuf, link);
 
         if (!mdapl_seq_before(b->psn, ack))
             break;
         mdapl_list_remove(&b->link);
-        peer->n_retained--;
+        peer->retained_bytes -= b->len;
         mdapl_vbuf_put(&peer->d->vbufs, b);
     }
     return true;

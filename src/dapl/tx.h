@@ -24,6 +24,7 @@ enum { MDAPL_ITEM_IOV = 16 };    /* pieces of a body that an item holds without 
 struct mdapl_item {
     struct mdapl_list link;
     enum mdapl_frame_type type;
+    int stream;                  /* on which its frames leave */
     struct mdapl_op *op;         /* MSG: done when the body has been copied into its frame */
     uint16_t hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];
@@ -36,6 +37,7 @@ struct mdapl_item {
         } msg;
         struct mdapl_rndv_tx *rndv;    /* RTS and DATA */
         struct mdapl_cts cts;
+        struct mdapl_written written;
         struct mdapl_fin fin;
         struct mdapl_ring_given ring;
     } u;

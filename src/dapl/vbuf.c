@@ -3,30 +3,25 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-/* Room behind a frame for what the ring lane puts there. */
 enum {
     CHUNK_BYTES = 1 << 19,   /* of the first chunk; each is twice the one before it */
     CHUNK_DOUBLINGS = 5,
     LINE = 64,
-    BEHIND = 16,
+    BEHIND = 16,             /* room behind a frame for what the ring lane puts there */
     FOR_ACKS = 4,            /* buffers that only acknowledgements may take */
 };
 
 struct chunk {
-    struct mdapl_list link;
-    struct mdapl_lmr lmr;
-    uint8_t *data;           /* mapped, so that no other object shares a registered page */
-    size_t bytes;
+    struct mdapl_block block;
     struct mdapl_vbuf buf[];
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size)
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_regcache *regs, uint32_t size)
 {
-    v->rails = rails;
-    for (int i = 0; i < rails->n; i++)
-        rails->ia[i]->vbufs = v;
+    v->regs = regs;
+    for (int i = 0; i < regs->rails->n; i++)
+        regs->rails->ia[i]->vbufs = v;
     v->size = size;
     v->n_chunks = 0;
     v->n_free = 0;
@@ -35,19 +30,16 @@ void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, ui
     mdapl_list_init(&v->chunks);
 }
 
-static void chunk_free(struct chunk *c)
-{
-    mdapl_lmr_release(&c->lmr);
-    munmap(c->data, c->bytes);
-    free(c);
-}
-
 void mdapl_vbufs_fini(struct mdapl_vbufs *v)
 {
     struct mdapl_list *item;
 
-    while ((item = mdapl_list_take(&v->chunks)))
-        chunk_free(MDAPL_OF(item, struct chunk, link));
+    while ((item = mdapl_list_take(&v->chunks))) {
+        struct chunk *c = MDAPL_OF(item, struct chunk, block.link);
+
+        mdapl_block_free(&c->block);
+        free(c);
+    }
     mdapl_list_init(&v->free);
 }
 
@@ -55,58 +47,51 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 {
     struct chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->buf[0]));
 
-    if (!c)
-        return NULL;
-    c->bytes = n * stride;
-    c->data = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (c->data == MAP_FAILED) {
+    if (c && !mdapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, &c->block)) {
         free(c);
-        return NULL;
-    }
-    if (mdapl_lmr_register(v->rails, c->data, c->bytes, MDAPL_LMR_LOCAL, &c->lmr)) {
-        munmap(c->data, c->bytes);
-        free(c);
-        return NULL;
+        c = NULL;
     }
     return c;
 }
 
-/* Few registrations for much memory, as far as the adapters take it in one piece. */
-static size_t chunk_bytes(const struct mdapl_vbufs *v)
+/* Buffers of the next chunk: few registrations for much memory, as far as the adapters take it in
+ * one piece. */
+static size_t chunk_bufs(const struct mdapl_vbufs *v, size_t stride)
 {
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
-    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
+    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings, most = v->regs->rails->lmr_max;
 
-    for (int i = 0; i < v->rails->n; i++)
-        if (bytes > v->rails->ia[i]->max.lmr)
-            bytes = v->rails->ia[i]->max.lmr;
-    return (size_t)bytes;
+    if (bytes < stride * FOR_ACKS * 2)
+        bytes = stride * FOR_ACKS * 2;
+    return (size_t)((bytes < most ? bytes : most) / stride);
 }
 
-static void grow(struct mdapl_vbufs *v)
+static bool grow(struct mdapl_vbufs *v)
 {
     size_t stride = ((size_t)v->size + BEHIND + LINE - 1) / LINE * LINE;
-    size_t n = chunk_bytes(v) / stride;
+    size_t n = chunk_bufs(v, stride);
     struct chunk *c = n > 0 ? chunk_make(v, stride, n) : NULL;
 
     if (!c)
-        return;
+        return false;
     v->n_chunks++;
     v->n_free += (uint32_t)n;
-    mdapl_list_append(&v->chunks, &c->link);
+    mdapl_list_append(&v->chunks, &c->block.link);
     for (size_t i = 0; i < n; i++) {
-        c->buf[i].data = c->data + i * stride;
-        c->buf[i].lmr = &c->lmr;
+        c->buf[i].data = c->block.data + i * stride;
+        c->buf[i].lmr = &c->block.lmr;
         mdapl_list_append(&v->free, &c->buf[i].link);
     }
+    return true;
 }
 
 static struct mdapl_vbuf *get(struct mdapl_vbufs *v, uint32_t leave)
 {
     struct mdapl_list *item;
 
-    if (v->n_free <= leave)
-        grow(v);
+    /* An adapter with small registrations takes several chunks. */
+    while (v->n_free <= leave && grow(v))
+        ;
     item = v->n_free > leave ? mdapl_list_take(&v->free) : NULL;
     if (!item)
         return NULL;
@@ -123,6 +108,11 @@ struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v)
 struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v)
 {
     return get(v, 0);
+}
+
+bool mdapl_vbuf_there(const struct mdapl_vbufs *v)
+{
+    return v->n_free > FOR_ACKS;
 }
 
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b)

@@ -14,7 +14,7 @@
  */
 #include "ia.h"
 #include "list.h"
-#include "lmr.h"
+#include "regcache.h"
 
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ struct mdapl_vbuf {
 };
 
 struct mdapl_vbufs {
-    const struct mdapl_rails *rails;
+    struct mdapl_regcache *regs;   /* which gives way to the chunks */
     uint32_t size;           /* bytes of one frame */
     int n_chunks;
     uint32_t n_free;
@@ -38,12 +38,15 @@ struct mdapl_vbufs {
     struct mdapl_list chunks;
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, const struct mdapl_rails *rails, uint32_t size);
+/* On the rails of this cache. */
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_regcache *regs, uint32_t size);
 void mdapl_vbufs_fini(struct mdapl_vbufs *v);
 /* A buffer with one hold; NULL when memory or registrations are out. The last few are for
  * acknowledgements: what they tell gives buffers back. */
 struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
 struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v);
+/* Would mdapl_vbuf_get() find one without making more? */
+bool mdapl_vbuf_there(const struct mdapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
 

@@ -116,6 +116,7 @@ static const struct {
     [MDAPL_FRAME_RTS] = { true, MDAPL_RTS_BYTES },
     [MDAPL_FRAME_CTS] = { false, MDAPL_CTS_BYTES },
     [MDAPL_FRAME_DATA] = { false, MDAPL_DATA_BYTES },
+    [MDAPL_FRAME_WRITTEN] = { false, MDAPL_WRITTEN_BYTES },
     [MDAPL_FRAME_FIN] = { false, MDAPL_FIN_BYTES },
     [MDAPL_FRAME_ACK] = { false, 0 },
     [MDAPL_FRAME_RING] = { false, MDAPL_RING_BYTES },
@@ -153,50 +154,59 @@ bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
 
 /* -- bodies ----------------------------------------------------------------------------------- */
 
+static uint8_t *put_segs(const struct mdapl_segs *segs, uint8_t *p)
+{
+    for (uint32_t i = 0; i < segs->n; i++) {
+        put64(p, segs->seg[i].addr);
+        put64(p + 8, segs->seg[i].len);
+        p += MDAPL_SEG_BYTES;
+        for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
+            put32(p, segs->seg[i].key[k]);
+    }
+    return p;
+}
+
+/* Reads n_segs, n_rails at `head` and the pieces in the len bytes at p: together `sum` bytes. */
+static bool get_segs(struct mdapl_segs *segs, const uint8_t *head, const uint8_t *p, size_t len,
+                     uint64_t sum)
+{
+    segs->n = get16(head);
+    segs->n_rails = get16(head + 2);
+    if (segs->n > MDAPL_MAX_SEGS || segs->n_rails > MDAPL_MAX_RAILS
+        || (segs->n > 0 && segs->n_rails == 0)
+        || len != (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
+        return false;
+    for (uint32_t i = 0; i < segs->n; i++) {
+        segs->seg[i] = (struct mdapl_seg){ .addr = get64(p), .len = get64(p + 8) };
+        p += MDAPL_SEG_BYTES;
+        for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
+            segs->seg[i].key[k] = get32(p);
+        if (segs->seg[i].len == 0 || segs->seg[i].len > sum)
+            return false;
+        sum -= segs->seg[i].len;
+    }
+    return segs->n == 0 || sum == 0;
+}
+
 size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out)
 {
-    uint8_t *p = out + MDAPL_RTS_BYTES;
-
     put64(out, r->body_len);
     put32(out + 8, r->tx_id);
-    put16(out + 12, r->n_segs);
-    put16(out + 14, r->n_rails);
-    for (uint32_t i = 0; i < r->n_segs; i++) {
-        put64(p, r->seg[i].addr);
-        put64(p + 8, r->seg[i].len);
-        p += MDAPL_SEG_BYTES;
-        for (uint32_t k = 0; k < r->n_rails; k++, p += 4)
-            put32(p, r->seg[i].key[k]);
-    }
-    return (size_t)(p - out);
+    put16(out + 12, r->at.n);
+    put16(out + 14, r->at.n_rails);
+    return (size_t)(put_segs(&r->at, out + MDAPL_RTS_BYTES) - out);
 }
 
 bool mdapl_rts_get(struct mdapl_rts *r, const void *in, size_t len)
 {
     const uint8_t *p = in;
-    uint64_t sum = 0;
 
     if (len < MDAPL_RTS_BYTES)
         return false;
     r->body_len = get64(p);
     r->tx_id = get32(p + 8);
-    r->n_segs = get16(p + 12);
-    r->n_rails = get16(p + 14);
-    if (r->n_segs > MDAPL_RTS_SEGS || r->n_rails > MDAPL_MAX_RAILS
-        || (r->n_segs > 0 && r->n_rails == 0)
-        || len != MDAPL_RTS_BYTES + (size_t)r->n_segs * (MDAPL_SEG_BYTES + 4u * r->n_rails))
-        return false;
-    p += MDAPL_RTS_BYTES;
-    for (uint32_t i = 0; i < r->n_segs; i++) {
-        r->seg[i] = (struct mdapl_seg){ .addr = get64(p), .len = get64(p + 8) };
-        p += MDAPL_SEG_BYTES;
-        for (uint32_t k = 0; k < r->n_rails; k++, p += 4)
-            r->seg[i].key[k] = get32(p);
-        if (r->seg[i].len == 0 || r->seg[i].len > r->body_len - sum)
-            return false;
-        sum += r->seg[i].len;
-    }
-    return r->body_len > 0 && (r->n_segs == 0 || sum == r->body_len);
+    return r->body_len > 0 && get_segs(&r->at, p + 12, p + MDAPL_RTS_BYTES,
+                                       len - MDAPL_RTS_BYTES, r->body_len);
 }
 
 size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out)
@@ -205,17 +215,23 @@ size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out)
     put32(out + 4, c->rx_id);
     put64(out + 8, c->off);
     put64(out + 16, c->len);
-    return MDAPL_CTS_BYTES;
+    put16(out + 24, c->to.n);
+    put16(out + 26, c->to.n_rails);
+    return (size_t)(put_segs(&c->to, out + MDAPL_CTS_BYTES) - out);
 }
 
 bool mdapl_cts_get(struct mdapl_cts *c, const void *in, size_t len)
 {
     const uint8_t *p = in;
 
-    if (len != MDAPL_CTS_BYTES)
+    if (len < MDAPL_CTS_BYTES)
         return false;
-    *c = (struct mdapl_cts){ get32(p), get32(p + 4), get64(p + 8), get64(p + 16) };
-    return c->len > 0 && c->off + c->len > c->off;
+    c->tx_id = get32(p);
+    c->rx_id = get32(p + 4);
+    c->off = get64(p + 8);
+    c->len = get64(p + 16);
+    return c->len > 0 && c->off + c->len > c->off
+           && get_segs(&c->to, p + 24, p + MDAPL_CTS_BYTES, len - MDAPL_CTS_BYTES, c->len);
 }
 
 size_t mdapl_data_put(const struct mdapl_data *d, uint8_t *out)
@@ -234,6 +250,24 @@ bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len)
         return false;
     *d = (struct mdapl_data){ get32(p), get32(p + 4), get64(p + 8) };
     return true;
+}
+
+size_t mdapl_written_put(const struct mdapl_written *w, uint8_t *out)
+{
+    put32(out, w->rx_id);
+    put32(out + 4, w->tx_id);
+    put64(out + 8, w->len);
+    return MDAPL_WRITTEN_BYTES;
+}
+
+bool mdapl_written_get(struct mdapl_written *w, const void *in, size_t len)
+{
+    const uint8_t *p = in;
+
+    if (len != MDAPL_WRITTEN_BYTES)
+        return false;
+    *w = (struct mdapl_written){ get32(p), get32(p + 4), get64(p + 8) };
+    return w->len > 0;
 }
 
 size_t mdapl_ring_put(const struct mdapl_ring_given *r, uint8_t *out)

@@ -15,7 +15,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 1,
+    MDAPL_HELLO_VERSION = 2,
     MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BYTES = 48,        /* fits the 56 bytes of the providers that give least */
 };
@@ -57,11 +57,12 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v);
 enum mdapl_frame_type {
     MDAPL_FRAME_MSG = 1,           /* a whole message: envelope and body */
     MDAPL_FRAME_RTS,               /* a message whose body stays: envelope, where it is */
-    MDAPL_FRAME_CTS,               /* receiver to sender: send me these bytes in DATA frames */
+    MDAPL_FRAME_CTS,               /* receiver to sender: write me these bytes, or send them */
     MDAPL_FRAME_DATA,              /* a piece of a body */
     MDAPL_FRAME_FIN,               /* receiver to sender: the body was read, or is not wanted */
     MDAPL_FRAME_ACK,               /* nothing but the header; has no psn of its own */
     MDAPL_FRAME_RING,              /* slots for the ring lane are given; no psn either */
+    MDAPL_FRAME_WRITTEN,           /* so many bytes of a body have been written before this */
     MDAPL_FRAME_TYPES
 };
 
@@ -95,11 +96,13 @@ bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len);
 /* -- what is behind the header ---------------------------------------------------------------- */
 
 enum {
-    MDAPL_RTS_BYTES = 16,          /* the fixed part */
-    MDAPL_SEG_BYTES = 16,          /* one piece, and 4 for each rail */
-    MDAPL_RTS_SEGS = 8,            /* at most so many pieces */
-    MDAPL_CTS_BYTES = 24,
+    MDAPL_MAX_SEGS = 8,            /* pieces that an RTS or a CTS names */
+    MDAPL_SEG_BYTES = 16,          /* one of them, and 4 for each rail */
+    MDAPL_SEGS_MOST = MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
+    MDAPL_RTS_BYTES = 16,          /* without pieces, as the next one */
+    MDAPL_CTS_BYTES = 28,
     MDAPL_DATA_BYTES = 16,
+    MDAPL_WRITTEN_BYTES = 16,
     MDAPL_FIN_BYTES = 8,
     MDAPL_RING_BYTES = 20,
 };
@@ -111,17 +114,23 @@ struct mdapl_seg {
     uint32_t key[MDAPL_MAX_RAILS]; /* the rmr_context on each rail */
 };
 
+/* Where a body, or a part of one, is to be read or written. */
+struct mdapl_segs {
+    uint16_t n;                    /* 0: by no RDMA */
+    uint16_t n_rails;
+    struct mdapl_seg seg[MDAPL_MAX_SEGS];
+};
+
 struct mdapl_rts {
     uint64_t body_len;
     uint32_t tx_id;                /* the sender's name for this rendezvous */
-    uint16_t n_segs;               /* 0: not registered, ask for DATA frames */
-    uint16_t n_rails;
-    struct mdapl_seg seg[MDAPL_RTS_SEGS];
+    struct mdapl_segs at;          /* the whole of it */
 };
 
 struct mdapl_cts {
     uint32_t tx_id, rx_id;
     uint64_t off, len;             /* which bytes of the body */
+    struct mdapl_segs to;          /* where they may be written: len bytes, or none */
 };
 
 /* followed by the bytes */
@@ -129,6 +138,11 @@ struct mdapl_data {
     uint32_t rx_id;
     uint32_t tx_id;
     uint64_t off;
+};
+
+struct mdapl_written {
+    uint32_t rx_id, tx_id;
+    uint64_t len;                  /* bytes, on the stream that carries this */
 };
 
 enum mdapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
@@ -152,6 +166,8 @@ size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out);
 bool mdapl_cts_get(struct mdapl_cts *c, const void *in, size_t len);
 size_t mdapl_data_put(const struct mdapl_data *d, uint8_t *out);
 bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len);
+size_t mdapl_written_put(const struct mdapl_written *w, uint8_t *out);
+bool mdapl_written_get(struct mdapl_written *w, const void *in, size_t len);
 size_t mdapl_ring_put(const struct mdapl_ring_given *r, uint8_t *out);
 bool mdapl_ring_get(struct mdapl_ring_given *r, const void *in, size_t len);
 size_t mdapl_fin_put(const struct mdapl_fin *f, uint8_t *out);

@@ -7,26 +7,10 @@
 #include "err.h"
 #include "ia.h"
 #include "peer.h"
+#include "stats.h"
+#include "wire_thread.h"
 
 #include <errno.h>
-
-static bool wants_ring(const struct mdapl_dapl *d)
-{
-    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    int size = mdapl_ctx_job(d->ctx)->size;
-
-    return cfg->wiring == MDAPL_WIRING_RING
-           || (cfg->wiring == MDAPL_WIRING_AUTO && size <= cfg->wiring_max_ring);
-}
-
-/*
- * The last step in which I call. Distances s and size-s are the same pair seen from its two ends,
- * so half of the steps are enough; at the distance that is its own mirror the upper half calls.
- */
-static int last_step(int rank, int size)
-{
-    return size % 2 || rank >= size / 2 ? size / 2 : size / 2 - 1;
-}
 
 static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
 {
@@ -40,8 +24,7 @@ static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
     return rc;
 }
 
-/* Peers that another channel reaches will not be connected. */
-static int count_wanted(struct mdapl_dapl *d)
+int mdapl_wireup_count(struct mdapl_dapl *d)
 {
     const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
     struct mdapl_peer *base;
@@ -57,33 +40,74 @@ static int count_wanted(struct mdapl_dapl *d)
     return rc;
 }
 
-static int call(struct mdapl_dapl *d, int step)
+int mdapl_wireup_call(struct mdapl_dapl *d, int rank)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
     struct mdapl_peer *base;
-    int rc = get_peer(d, (job->rank - step + job->size) % job->size, &base);
+    int rc = get_peer(d, rank, &base);
 
     if (!rc && base->channel == &mdapl_dapl_channel)
         mdapl_cm_want(mdapl_dpeer_of(base));
     return rc;
 }
 
-int mdapl_wireup_run(struct mdapl_dapl *d)
+/*
+ * The last step in which I call. Distances s and size-s are the same pair seen from its two ends,
+ * so half of the steps are enough; at the distance that is its own mirror the upper half calls.
+ */
+static int last_step(int rank, int size)
+{
+    return size % 2 || rank >= size / 2 ? size / 2 : size / 2 - 1;
+}
+
+static int by_ring(struct mdapl_dapl *d)
 {
     const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
     int last = last_step(job->rank, job->size);
-    int rc = 0;
+    int rc = d->failed;
 
-    if (!wants_ring(d) || job->size == 1)
-        return MDAPL_DONE;
-    if (d->failed)
-        return d->failed;
-    if (d->wire_step == 0)
-        rc = count_wanted(d);
+    if (!rc && d->wire_step == 0)
+        rc = mdapl_wireup_count(d);
     while (!rc && d->wire_step < last
-           && d->n_connecting < (int)mdapl_ctx_cfg(d->ctx)->wiring_inflight)
-        rc = call(d, ++d->wire_step);
+           && d->n_connecting < (int)mdapl_ctx_cfg(d->ctx)->wiring_inflight) {
+        d->wire_step++;
+        rc = mdapl_wireup_call(d, (job->rank - d->wire_step + job->size) % job->size);
+    }
     if (rc)
         return rc;
     return d->wire_step >= last && d->n_whole == d->n_wanted ? MDAPL_DONE : 0;
+}
+
+static int on_demand(struct mdapl_dapl *d)
+{
+    (void)d;
+    return MDAPL_DONE;
+}
+
+static int (*const way[])(struct mdapl_dapl *) = {
+    [MDAPL_WIRING_RING] = by_ring,
+    [MDAPL_WIRING_ONDEMAND] = on_demand,
+    [MDAPL_WIRING_THREAD] = mdapl_wire_thread_run,
+};
+
+static enum mdapl_wiring chosen(const struct mdapl_dapl *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+
+    if (cfg->wiring != MDAPL_WIRING_AUTO)
+        return (enum mdapl_wiring)cfg->wiring;
+    return mdapl_ctx_job(d->ctx)->size <= cfg->wiring_max_ring ? MDAPL_WIRING_RING
+                                                               : MDAPL_WIRING_ONDEMAND;
+}
+
+int mdapl_wireup_run(struct mdapl_dapl *d)
+{
+    int rc;
+
+    if (d->wire_began == 0)
+        d->wire_began = mdapl_ctx_now(d->ctx);
+    rc = way[chosen(d)](d);
+    d->wiring = rc == 0;
+    if (rc == MDAPL_DONE)
+        mdapl_ctx_stats(d->ctx)->wire_us = (mdapl_ctx_now(d->ctx) - d->wire_began) / 1000;
+    return rc;
 }

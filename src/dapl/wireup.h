@@ -6,11 +6,16 @@
  * and is called by the rank s above it, so that every pair meets once and nobody is called by all
  * at the same time. There is no thread and no barrier between steps: several calls are under way
  * at once, and requests are served in whatever order they come. On demand: the first message
- * calls. Either way cm.c makes the connection.
+ * calls. With a thread: wire_thread.c. Either way cm.c makes the connection.
  */
 struct mdapl_dapl;
 
 /* As mdapl_wire(). */
 int mdapl_wireup_run(struct mdapl_dapl *d);
+/* Sets d->n_wanted: peers that another channel reaches are not to be connected. 0, or -errno with
+ * the one clear line. */
+int mdapl_wireup_count(struct mdapl_dapl *d);
+/* Calls a rank. 0, or -errno with the one clear line in mdapl_ctx_err(). */
+int mdapl_wireup_call(struct mdapl_dapl *d, int rank);
 
 #endif

@@ -29,13 +29,6 @@ static const char job_key_name[] = "dapl-job";
 
 /* -- the launcher ----------------------------------------------------------------------------- */
 
-static int get_card(void *owner, int rank, char *buf, size_t len)
-{
-    struct mdapl_glue *g = owner;
-
-    return g->pg->getConnInfo(rank, buf, (int)len, g->pg) == MPI_SUCCESS ? 0 : -EHOSTUNREACH;
-}
-
 /* Rank 0 draws the job's id and key; they travel through the launcher only, never in arguments or
  * the environment (FAULTS: whoever knows the key may connect). */
 static int put_job(const char *kvs)
@@ -100,7 +93,7 @@ static int open_ctx(struct mdapl_glue *g, int rank)
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = g, .cfg = &g->cfg,
-        .job = { .rank = rank, .size = g->pg->size, .card = get_card },
+        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_cards_get },
     };
 
     choose_dat_conf(&g->cfg);
@@ -124,6 +117,9 @@ static int publish(struct mdapl_glue *g, int rank)
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
+    if (mpi_errno == MPI_SUCCESS && mdapl_cards_share(g, rank))
+        mpi_errno = init_error(rank,
+                               "the launcher does not take business cards; check the launcher");
     return mpi_errno;
 }
 
@@ -152,12 +148,18 @@ static void choose_patience(struct mdapl_glue *g, int rank)
         g->cfg.yield_polls = crowded ? 5 : 200;
 }
 
+/* A rank that yields before it sleeps finds several events when its turn comes again. */
 static int wire(struct mdapl_glue *g, int rank)
 {
+    int64_t idle = 0;
     int rc;
 
     while ((rc = mdapl_wire(g->ctx)) == 0)
-        if (mdapl_progress(g->ctx) == 0)
+        if (mdapl_progress(g->ctx) > 0)
+            idle = 0;
+        else if (idle++ < g->cfg.yield_polls)
+            sched_yield();
+        else
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
     return rc < 0 ? init_error(rank, mdapl_ctx_err(g->ctx)->text) : MPI_SUCCESS;
 }
@@ -254,6 +256,7 @@ int MPIDI_CH3_Finalize(void)
     PMI_Barrier();
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
+    mdapl_cards_free(g);
     return MPI_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
  * The inside of the glue. Files, in the way of a message:
  *
  *      init.c       MPI_Init and MPI_Finalize: opens the context, wires, drains, closes
+ *      cards.c      business cards, through the launcher
  *      vc.c         VCs and their peers; a lost peer
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       a message has been announced: CH3's packet handlers
@@ -35,11 +36,20 @@ struct mdapl_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
     struct mdapl_cfg cfg;
+    char **cards;                        /* business cards of groups of ranks (cards.c) */
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_unmatched unmatched;    /* list head */
+    unsigned rounds;                     /* of waiting, for what is looked at less often */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
 };
 extern struct mdapl_glue mdapl_glue;
+
+/* cards.c */
+/* Called by all when every rank's card is with the launcher. 0 or -errno. */
+int mdapl_cards_share(struct mdapl_glue *g, int rank);
+/* The card of a rank into buf. 0 or -errno. */
+int mdapl_cards_get(void *owner, int rank, char *buf, size_t len);
+void mdapl_cards_free(struct mdapl_glue *g);
 
 /* vc.c */
 int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p);

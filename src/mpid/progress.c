@@ -6,18 +6,28 @@
 
 volatile unsigned int MPIDI_CH3I_progress_completion_count;
 
-enum { THREADED_SLEEP_NS = 50000 };
+enum {
+    THREADED_SLEEP_NS = 50000,
+    REST_ROUNDS = 16,            /* poll_rest() is called at least once in so many rounds */
+};
 
-/* One round. *moved_p: whether anything moved. */
-static int poll_once(bool *moved_p)
+/* Did anything move in the channels? */
+static bool poll_channels(void)
+{
+    return mdapl_glue.ctx && mdapl_progress(mdapl_glue.ctx) > 0;
+}
+
+/* What has to be looked at less often: MPICH's hooks (schedules of collectives), VCs that end. */
+static int poll_rest(bool *moved_p)
 {
     int by_hooks = 0, mpi_errno = MPIR_Progress_hook_exec_all(&by_hooks);
 
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
-    if (by_hooks)
+    if (by_hooks) {
+        *moved_p = true;
         MPIDI_CH3_Progress_signal_completion();
-    *moved_p = by_hooks || (mdapl_glue.ctx && mdapl_progress(mdapl_glue.ctx) > 0);
+    }
     return mdapl_vc_terminate_idle();
 }
 
@@ -57,25 +67,44 @@ static void idle(int64_t polls)
         sched_yield();
 }
 
+static bool completed(const MPID_Progress_state *state)
+{
+    return state->ch.completion_count != MPIDI_CH3I_progress_completion_count;
+}
+
+/*
+ * A rank that waits for a message looks at silent channels most of the time, and at the rest only
+ * when something has moved that was not what it waits for, when it waits for long, and now and
+ * then.
+ */
+static int poll_waiting(const MPID_Progress_state *state, int64_t polls, bool *moved_p)
+{
+    *moved_p = poll_channels();
+    if ((*moved_p && !completed(state)) || polls >= mdapl_glue.cfg.spin_polls
+        || ++mdapl_glue.rounds % REST_ROUNDS == 0)
+        return poll_rest(moved_p);
+    return MPI_SUCCESS;
+}
+
 int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
 {
     int64_t polls = 0;
     int mpi_errno;
     bool moved;
 
-    if (!blocking)
-        return poll_once(&moved);
+    if (!blocking) {
+        moved = poll_channels();
+        return poll_rest(&moved);
+    }
     do {
-        mpi_errno = poll_once(&moved);
-        if (mpi_errno != MPI_SUCCESS)
-            break;
-        if (state->ch.completion_count != MPIDI_CH3I_progress_completion_count)
+        mpi_errno = poll_waiting(state, polls, &moved);
+        if (mpi_errno != MPI_SUCCESS || completed(state))
             break;
         /* Other threads get their turn; what they complete counts. */
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         polls = moved ? 0 : polls + 1;
         idle(polls);
-    } while (state->ch.completion_count == MPIDI_CH3I_progress_completion_count);
+    } while (!completed(state));
     state->ch.completion_count = MPIDI_CH3I_progress_completion_count;
     return mpi_errno;
 }

@@ -22,11 +22,15 @@ struct mdapl_cfg {
 #undef KNOB_ENUM
 
 /* Words of the enums that code asks for; kept in the order of their row (a test checks it). */
-enum mdapl_wiring { MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND };
+enum mdapl_wiring {
+    MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND, MDAPL_WIRING_THREAD
+};
 enum mdapl_ring_mode { MDAPL_RING_AUTO, MDAPL_RING_ON, MDAPL_RING_OFF };
 enum mdapl_suppress { MDAPL_SUPPRESS_ON, MDAPL_SUPPRESS_OFF };
+enum mdapl_retain { MDAPL_RETAIN_ON, MDAPL_RETAIN_OFF };
+enum mdapl_reg_cache { MDAPL_REG_CACHE_AUTO, MDAPL_REG_CACHE_ON, MDAPL_REG_CACHE_OFF };
 enum mdapl_summary { MDAPL_SUMMARY_OFF, MDAPL_SUMMARY_FIRST, MDAPL_SUMMARY_ALL };
-enum mdapl_rndv_mode { MDAPL_RNDV_RGET, MDAPL_RNDV_COPY };
+enum mdapl_rndv_mode { MDAPL_RNDV_RGET, MDAPL_RNDV_RPUT, MDAPL_RNDV_COPY };
 
 /* All knobs at their defaults. */
 void mdapl_cfg_init(struct mdapl_cfg *cfg);

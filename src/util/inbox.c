@@ -105,6 +105,7 @@ static int hold_back(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, st
     memcpy(h->hdr, hdr, hdr_len);
     mdapl_list_append(&in->held, &h->link);
     mdapl_ctx_stats(in->peer->ctx)->held++;
+    mdapl_stats_max(&mdapl_ctx_stats(in->peer->ctx)->held_max, ++in->n_held);
     return 0;
 }
 
@@ -192,8 +193,10 @@ int mdapl_inbox_announce_held(struct mdapl_inbox *in)
 
     while (!in->hold && !mdapl_list_empty(&in->held)) {
         struct held *h = MDAPL_OF(mdapl_list_take(&in->held), struct held, link);
-        int rc = announce_now(in, h->hdr, h->hdr_len, h->rx);
+        int rc;
 
+        in->n_held--;
+        rc = announce_now(in, h->hdr, h->hdr_len, h->rx);
         mdapl_pool_give(&in->all->held, h);
         if (rc)
             return rc;
@@ -207,6 +210,7 @@ void mdapl_inbox_fail(struct mdapl_inbox *in)
     struct mdapl_list *l;
 
     in->hold = NULL;
+    in->n_held = 0;
     while ((l = mdapl_list_take(&in->held))) {
         struct held *h = MDAPL_OF(l, struct held, link);
 

@@ -28,6 +28,7 @@ struct mdapl_inbox {
     struct mdapl_peer *peer;
     struct mdapl_rx *hold;       /* announcements wait for the end of this one */
     struct mdapl_list held;      /* announcements that wait */
+    uint64_t n_held;             /* how many */
 };
 
 void mdapl_inboxes_init(struct mdapl_inboxes *all, void (*ready)(struct mdapl_inbox *in));

@@ -12,6 +12,7 @@
 #include "cfg.h"
 #include "dapl.h"
 #include "err.h"
+#include "memwatch.h"
 #include "shm.h"
 #include "stats.h"
 #include "transport.h"
@@ -27,7 +28,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 6, MAX_KNOBS = 5, LIMIT_S = 60, WAIT_NS = 200 * 1000 };
+enum { MAX_RANKS = 6, MAX_KNOBS = 6, LIMIT_S = 120, WAIT_NS = 200 * 1000 };
+
+/* Where bodies lie. */
+enum place {
+    FRESH,                       /* in memory of their own */
+    SAME,                        /* in the same memory each time */
+    REMAPPED                     /* at the same address, mapped anew each time */
+};
 
 /* What the ranks of one row do. */
 struct traffic {
@@ -35,15 +43,18 @@ struct traffic {
     size_t max_len;
     int in_flight;               /* sends of one rank that may be unfinished */
     bool all_to_one;             /* rank 0 only listens */
+    bool all_max;                /* every message is as long as the longest */
     bool late;                   /* bodies are read only when every message has been announced */
     bool drop;                   /* every third body is dropped unread */
     bool sleep;                  /* waiting ranks sleep in mdapl_wait() */
     bool synchronous;
+    enum place place;            /* not FRESH: one message in flight, between two ranks */
     const char *knob[MAX_KNOBS][2];
 };
 
 struct message {                 /* its header on the wire */
-    uint32_t src, number, len, seed;
+    uint64_t len;
+    uint32_t src, number, seed, unused;
 };
 
 struct sending {
@@ -63,6 +74,7 @@ struct receiving {
 
 struct rank {
     const struct traffic *t;
+    void *place[2];              /* of the body being sent, of the one being received */
     struct mdapl_ctx *ctx;
     int rank, sends, unfinished, sent[MAX_RANKS];
     int heard[MAX_RANKS], announced, received;
@@ -96,14 +108,33 @@ static uint64_t word(const struct message *m, size_t i)
     return (m->seed + i) * 0x9e3779b97f4a7c15u ^ m->number;
 }
 
-static uint64_t *body_make(const struct message *m)
+/* Memory for a body that is sent (0) or received (1). */
+static uint64_t *body_memory(struct rank *me, int way, size_t len)
 {
-    uint64_t *b = malloc(words(m->len) * 8);
+    size_t bytes = words(me->t->max_len) * 8;
+    void *b = me->place[way];
 
-    CHECK(b);
+    if (me->t->place == FRESH)
+        b = malloc(words(len) * 8);
+    else if (!b || me->t->place == REMAPPED)
+        b = mmap(b, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | (b ? MAP_FIXED : 0), -1, 0);
+    CHECK(b && b != MAP_FAILED);
+    if (me->t->place != FRESH)
+        me->place[way] = b;
+    return b;
+}
+
+static void body_free(struct rank *me, uint64_t *b)
+{
+    if (me->t->place == FRESH)
+        free(b);
+}
+
+static void body_fill(const struct message *m, uint64_t *b)
+{
     for (size_t i = 0; i < words(m->len); i++)
         b[i] = word(m, i);
-    return b;
 }
 
 static bool body_right(const struct message *m, const uint64_t *b)
@@ -121,8 +152,8 @@ static size_t draw_len(struct rank *me)
 {
     size_t top = 1;
 
-    if (me->t->max_len == 0)
-        return 0;
+    if (me->t->max_len == 0 || me->t->all_max)
+        return me->t->max_len;
     for (int k = rand_r(&me->seed) % 24; k > 0 && top < me->t->max_len; k--)
         top *= 2;
     return (size_t)rand_r(&me->seed) % ((top < me->t->max_len ? top : me->t->max_len) + 1);
@@ -137,7 +168,7 @@ static void read_done(struct mdapl_op *op, int status)
     CHECK(status == 0);
     CHECK(body_right(&r->msg, r->body));
     r->me->received++;
-    free(r->body);
+    body_free(r->me, r->body);
     free(r);
 }
 
@@ -152,8 +183,7 @@ static void take_body(struct receiving *r)
         free(r);
         return;
     }
-    r->body = malloc(words(r->msg.len) * 8);
-    CHECK(r->body);
+    r->body = body_memory(r->me, 1, r->msg.len);
     r->op.done = read_done;
     v = (struct iovec){ r->body, r->msg.len };
     rc = mdapl_rx_read(r->rx, &v, 1, &r->op);
@@ -207,14 +237,14 @@ static void send_done(struct mdapl_op *op, int status)
     CHECK(status == 0 || (status == -ECANCELED && s->me->t->drop));
     memset(s->body, 0xee, 8);     /* whoever reads it from now on reads rubbish */
     s->me->unfinished--;
-    free(s->body);
+    body_free(s->me, s->body);
     free(s);
 }
 
 static void send_one(struct rank *me, int to)
 {
-    struct message m = { (uint32_t)me->rank, (uint32_t)me->sent[to]++, (uint32_t)draw_len(me),
-                         (uint32_t)rand_r(&me->seed) };
+    struct message m = { draw_len(me), (uint32_t)me->rank, (uint32_t)me->sent[to]++,
+                         (uint32_t)rand_r(&me->seed), 0 };
     struct sending *s = malloc(sizeof(*s));
     struct mdapl_peer *peer;
     struct iovec v[2];
@@ -222,7 +252,8 @@ static void send_one(struct rank *me, int to)
     int rc;
 
     CHECK(s);
-    *s = (struct sending){ { .done = send_done }, me, body_make(&m) };
+    *s = (struct sending){ { .done = send_done }, me, body_memory(me, 0, m.len) };
+    body_fill(&m, s->body);
     v[0] = (struct iovec){ s->body, m.len / 3 };
     v[1] = (struct iovec){ (char *)s->body + m.len / 3, m.len - m.len / 3 };
     me->unfinished++;
@@ -328,6 +359,20 @@ static void exchange(struct rank *me)
     }
 }
 
+/* Kept registrations of memory that stays are used again, of memory that goes they are not. */
+static void check_registrations(const struct rank *me, const struct mdapl_stats *stats)
+{
+    struct mdapl_memwatch *watch;
+
+    if (me->t->place == FRESH || mdapl_memwatch_open(&watch))
+        return;
+    mdapl_memwatch_close(watch);
+    if (me->t->place == SAME)
+        CHECK(stats->reg_hits > 4 * stats->reg_misses && stats->reg_invalidated == 0);
+    else
+        CHECK(stats->reg_invalidated > (uint64_t)me->t->messages / 8);
+}
+
 static void run_rank(const struct traffic *t, int rank)
 {
     struct rank me = { .t = t, .rank = rank, .seed = (unsigned)rank + 1 };
@@ -339,6 +384,9 @@ static void run_rank(const struct traffic *t, int rank)
     stats = mdapl_ctx_stats(me.ctx);
     CHECK(stats->bad_frames == 0 && stats->dup == 0);
     CHECK(stats->rx_msgs == (uint64_t)expected(&me));
+    CHECK(mdapl_ctx_cfg(me.ctx)->rndv != MDAPL_RNDV_RPUT || expected(&me) == 0
+          || (stats->rx_rput > 0 && stats->rx_rget == 0));
+    check_registrations(&me, stats);
     while (mdapl_drain(me.ctx) > 0)
         advance(&me);
     barrier(&me, 2);
@@ -379,9 +427,40 @@ static const struct traffic copied = {
     .ranks = 3, .messages = 60, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
     .knob = { { "rndv", "copy" } },
 };
+static const struct traffic written = {
+    .ranks = 3, .messages = 30, .max_len = 4 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "rndv", "rput" }, { "channels", "dapl" } },
+};
+static const struct traffic written_scarce = {
+    .ranks = 4, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
+    .knob = { { "sr_window", "2" }, { "ep_requests", "4" }, { "vbuf_size", "512" },
+              { "rndv_segment", "4096" }, { "rndv", "rput" }, { "channels", "dapl" } },
+};
+/* More than 32 bits count: 8 GiB and more of memory, so test/channel/run says when. */
+static const struct traffic huge = {
+    .ranks = 2, .messages = 1, .max_len = ((size_t)4 << 30) + 12345, .in_flight = 1,
+    .all_to_one = true, .all_max = true, .sleep = true,
+};
 static const struct traffic on_demand = {
     .ranks = 6, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
     .knob = { { "wiring", "ondemand" } },
+};
+
+static const struct traffic same_memory = {
+    .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = SAME, .sleep = true,
+    .knob = { { "reg_cache", "on" }, { "channels", "dapl" } },
+};
+static const struct traffic remapped_memory = {
+    .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = REMAPPED,
+    .sleep = true, .knob = { { "reg_cache", "on" }, { "channels", "dapl" } },
+};
+static const struct traffic few_kept = {
+    .ranks = 3, .messages = 100, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "reg_cache", "on" }, { "reg_cache_bytes", "256k" } },
+};
+static const struct traffic none_kept = {
+    .ranks = 3, .messages = 60, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
+    .knob = { { "reg_cache", "off" } },
 };
 
 static void run_row(void **state)
@@ -414,12 +493,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROW(sizes), ROW(long_bodies), ROW(flood), ROW(polling), ROW(late), ROW(dropped),
-        ROW(synchronous), ROW(scarce), ROW(copied), ROW(on_demand),
+        ROW(synchronous), ROW(scarce), ROW(copied), ROW(written), ROW(written_scarce),
+        ROW(on_demand), ROW(same_memory), ROW(remapped_memory), ROW(few_kept), ROW(none_kept),
     };
+    const struct CMUnitTest only_huge[] = { ROW(huge) };
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                   0);
     if (shared == MAP_FAILED)
         return 1;
-    return RUN(tests);
+    return getenv("CHANNEL_HUGE") ? RUN(only_huge) : RUN(tests);
 }

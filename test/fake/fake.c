@@ -175,7 +175,7 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
         attr->max_rdma_read_per_ep_out = attr->max_rdma_read_per_ep_in = (DAT_COUNT)f.limits.reads;
         attr->max_evd_qlen = 1 << 20;
         attr->max_lmr_block_size = f.limits.lmr ? f.limits.lmr : UINT32_MAX;
-        attr->max_lmrs = MAX_OBJECTS;
+        attr->max_lmrs = f.limits.lmrs ? (DAT_COUNT)f.limits.lmrs : MAX_OBJECTS;
         attr->max_message_size = 1 << 20;
         attr->max_rdma_size = f.limits.rdma;
     }
@@ -283,6 +283,15 @@ static void complete(struct ep *ep, struct evd *evd, const struct dto *d,
 
 /* -- memory ----------------------------------------------------------------------------------- */
 
+static bool has_enough_lmrs(DAT_IA_HANDLE ia)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; f.limits.lmrs && i < MAX_OBJECTS; i++)
+        n += f.lmr[i] && f.lmr[i]->ia == ia;
+    return f.limits.lmrs && n >= f.limits.lmrs;
+}
+
 static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
                              DAT_VLEN len, DAT_PZ_HANDLE pz, DAT_MEM_PRIV_FLAGS priv,
                              DAT_VA_TYPE va, DAT_LMR_HANDLE *lmr_p, DAT_LMR_CONTEXT *local,
@@ -294,7 +303,7 @@ static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DES
     (void)type, (void)pz, (void)va;
     if (f.limits.lmr && len > f.limits.lmr)
         return ERROR(DAT_INVALID_PARAMETER);
-    if (every(f.faults.refuse_lmr, &f.lmrs))
+    if (has_enough_lmrs(ia) || every(f.faults.refuse_lmr, &f.lmrs))
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     while (slot < MAX_OBJECTS && f.lmr[slot])
         slot++;
@@ -920,7 +929,7 @@ static DAT_PROVIDER table = {
 
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits)
 {
-    static const struct fake_limits usual = { 128, 4, 56, 1 << 20, 0 };
+    static const struct fake_limits usual = { 128, 4, 56, 1 << 20, 0, 0 };
 
     memset(&f, 0, sizeof(f));
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;

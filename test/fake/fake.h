@@ -26,6 +26,7 @@ struct fake_limits {
     uint32_t dtos, reads, priv;
     uint32_t rdma;               /* bytes of one RDMA transfer */
     uint32_t lmr;                /* bytes of one registration; 0: no limit */
+    uint32_t lmrs;               /* registrations of one adapter at once; 0: no limit */
 };
 
 /* Starts the fake under the IA name "fake". */

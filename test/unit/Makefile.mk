@@ -2,6 +2,7 @@
 ## Parts of src/util, src/dapl and src/shm by themselves.
 if HAVE_CMOCKA
 unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm \
+    test/unit/test_memwatch test/unit/test_regcache test/unit/test_remap test/unit/test_mix \
     test/unit/test_shm_ring test/unit/test_shm_pair
 check_PROGRAMS += $(unit_programs)
 unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
@@ -25,4 +26,20 @@ test_unit_test_shm_ring_LDADD = libshm.la libutil.la -lcmocka -lpthread
 test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
 test_unit_test_shm_pair_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
 test_unit_test_shm_pair_LDADD = libshm.la libutil.la -lcmocka -lpthread
+test_unit_test_memwatch_SOURCES = test/unit/test_memwatch.c test/unit/unit.h
+test_unit_test_memwatch_CPPFLAGS = $(unit_cppflags)
+test_unit_test_memwatch_LDADD = $(unit_ldadd)
+
+## the registration cache, on an adapter that pins memory
+regs_sources = test/unit/regs.c test/unit/regs.h test/unit/pinner.c test/unit/pinner.h \
+    test/unit/unit.h
+test_unit_test_regcache_SOURCES = test/unit/test_regcache.c $(regs_sources)
+test_unit_test_regcache_CPPFLAGS = $(unit_cppflags) $(DAT_CPPFLAGS)
+test_unit_test_regcache_LDADD = $(unit_ldadd)
+test_unit_test_remap_SOURCES = test/unit/test_remap.c $(regs_sources)
+test_unit_test_remap_CPPFLAGS = $(unit_cppflags) $(DAT_CPPFLAGS)
+test_unit_test_remap_LDADD = $(unit_ldadd)
+test_unit_test_mix_SOURCES = test/unit/test_mix.c $(regs_sources)
+test_unit_test_mix_CPPFLAGS = $(unit_cppflags) $(DAT_CPPFLAGS)
+test_unit_test_mix_LDADD = $(unit_ldadd)
 endif

@@ -71,13 +71,13 @@ static void wrong_values(void **state)
           " it must be a number from 512 to 1048576" },
         { "wiring", "thread ",
           "MPIR_CVAR_DAPL_WIRING=thread  is not possible:"
-          " it must be one of auto|ring|ondemand" },
+          " it must be one of auto|ring|ondemand|thread" },
         { "wiring", "rin",
           "MPIR_CVAR_DAPL_WIRING=rin is not possible:"
-          " it must be one of auto|ring|ondemand" },
+          " it must be one of auto|ring|ondemand|thread" },
         { "rndv", "",
           "MPIR_CVAR_DAPL_RNDV= is not possible:"
-          " it must be one of rget|copy" },
+          " it must be one of rget|rput|copy" },
     };
     struct mdapl_cfg cfg;
     struct mdapl_err err;
@@ -123,15 +123,22 @@ static void words_are_enums(void **state)
         { "wiring", "auto", MDAPL_WIRING_AUTO, offsetof(struct mdapl_cfg, wiring) },
         { "wiring", "ring", MDAPL_WIRING_RING, offsetof(struct mdapl_cfg, wiring) },
         { "wiring", "ondemand", MDAPL_WIRING_ONDEMAND, offsetof(struct mdapl_cfg, wiring) },
+        { "wiring", "thread", MDAPL_WIRING_THREAD, offsetof(struct mdapl_cfg, wiring) },
         { "ring", "auto", MDAPL_RING_AUTO, offsetof(struct mdapl_cfg, ring) },
         { "ring", "on", MDAPL_RING_ON, offsetof(struct mdapl_cfg, ring) },
         { "ring", "off", MDAPL_RING_OFF, offsetof(struct mdapl_cfg, ring) },
+        { "reg_cache", "auto", MDAPL_REG_CACHE_AUTO, offsetof(struct mdapl_cfg, reg_cache) },
+        { "reg_cache", "on", MDAPL_REG_CACHE_ON, offsetof(struct mdapl_cfg, reg_cache) },
+        { "reg_cache", "off", MDAPL_REG_CACHE_OFF, offsetof(struct mdapl_cfg, reg_cache) },
         { "suppress", "on", MDAPL_SUPPRESS_ON, offsetof(struct mdapl_cfg, suppress) },
         { "suppress", "off", MDAPL_SUPPRESS_OFF, offsetof(struct mdapl_cfg, suppress) },
         { "summary", "off", MDAPL_SUMMARY_OFF, offsetof(struct mdapl_cfg, summary) },
         { "summary", "first", MDAPL_SUMMARY_FIRST, offsetof(struct mdapl_cfg, summary) },
         { "summary", "all", MDAPL_SUMMARY_ALL, offsetof(struct mdapl_cfg, summary) },
+        { "retain", "on", MDAPL_RETAIN_ON, offsetof(struct mdapl_cfg, retain) },
+        { "retain", "off", MDAPL_RETAIN_OFF, offsetof(struct mdapl_cfg, retain) },
         { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },
+        { "rndv", "rput", MDAPL_RNDV_RPUT, offsetof(struct mdapl_cfg, rndv) },
         { "rndv", "copy", MDAPL_RNDV_COPY, offsetof(struct mdapl_cfg, rndv) },
     };
     struct mdapl_cfg cfg;

@@ -181,6 +181,11 @@ static void sender_table(void **state)
         { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_LOST, MDAPL_RTX_OVER },
         { MDAPL_RTX_SENDING, MDAPL_RTX_SENT, MDAPL_RTX_ANNOUNCED },
         { MDAPL_RTX_SENDING, MDAPL_RTX_LOST, MDAPL_RTX_OVER },
+        /* Memory that RDMA writes still read is waited for. */
+        { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_FIN_BUSY, MDAPL_RTX_ENDING },
+        { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_LOST_BUSY, MDAPL_RTX_ENDING },
+        { MDAPL_RTX_SENDING, MDAPL_RTX_LOST_BUSY, MDAPL_RTX_ENDING },
+        { MDAPL_RTX_ENDING, MDAPL_RTX_FLUSHED, MDAPL_RTX_OVER },
     };
     int possible = 0;
 

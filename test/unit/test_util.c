@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* list, seq, window, iov, pool, idmap, timer, clock: small things, at their edges. */
+/* list, seq, window, iov, pool, idmap, tree, timer, clock: small things, at their edges. */
 #include "unit.h"
 
 #include "clock.h"
@@ -9,9 +9,12 @@
 #include "pool.h"
 #include "seq.h"
 #include "timer.h"
+#include "tree.h"
 #include "window.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void list_keeps_order(void **state)
@@ -174,6 +177,74 @@ static void idmap_knows_generations(void **state)
     mdapl_idmap_fini(&m);
 }
 
+enum { NODES = 1000 };
+
+static int depth(const struct mdapl_tree_node *n)
+{
+    int low = n ? depth(n->low) : -1, high = n ? depth(n->high) : -1;
+
+    return 1 + (low > high ? low : high);
+}
+
+/* What a search says is what a look at all of them says. */
+static void check_tree(const struct mdapl_tree *t, const struct mdapl_tree_node *node,
+                       const bool *in, uint64_t key)
+{
+    const struct mdapl_tree_node *upto = NULL, *above = NULL;
+
+    for (size_t i = 0; i < NODES; i++) {
+        if (in[i] && node[i].key <= key && (!upto || node[i].key > upto->key))
+            upto = &node[i];
+        if (in[i] && node[i].key > key && (!above || node[i].key < above->key))
+            above = &node[i];
+    }
+    assert_ptr_equal(mdapl_tree_upto(t, key), upto);
+    assert_ptr_equal(mdapl_tree_above(t, key), above);
+}
+
+static void tree_finds_neighbours(void **state)
+{
+    struct mdapl_tree_node node[NODES];
+    bool in[NODES] = { false };
+    struct mdapl_tree t = { NULL };
+    unsigned seed = 1;
+
+    (void)state;
+    assert_null(mdapl_tree_upto(&t, UINT64_MAX));
+    assert_null(mdapl_tree_above(&t, 0));
+    for (size_t i = 0; i < NODES; i++)
+        node[i].key = i * 4096;
+    for (int step = 0; step < 20000; step++) {
+        size_t i = (size_t)rand_r(&seed) % NODES;
+
+        (in[i] ? mdapl_tree_remove : mdapl_tree_add)(&t, &node[i]);
+        in[i] = !in[i];
+        if (step % 10 == 0)
+            check_tree(&t, node, in, (uint64_t)rand_r(&seed) % ((NODES + 1) * 4096));
+    }
+    for (size_t i = 0; i < NODES; i++)
+        if (in[i])
+            mdapl_tree_remove(&t, &node[i]);
+    assert_null(t.root);
+}
+
+static void tree_stays_low(void **state)
+{
+    static struct mdapl_tree_node node[1 << 16];
+    struct mdapl_tree t = { NULL };
+    size_t n = sizeof(node) / sizeof(node[0]);
+
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        node[i].key = i << 12;
+        mdapl_tree_add(&t, &node[i]);
+    }
+    assert_in_range(depth(t.root), 15, 60);
+    for (size_t i = 0; i < n; i += 2)
+        mdapl_tree_remove(&t, &node[i]);
+    assert_in_range(depth(t.root), 14, 60);
+}
+
 static int fired[3], n_fired;
 static struct mdapl_timer timer[3];
 
@@ -219,6 +290,8 @@ int main(void)
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),
+        cmocka_unit_test(tree_finds_neighbours),
+        cmocka_unit_test(tree_stays_low),
         cmocka_unit_test(timers_fire_in_order),
     };
 

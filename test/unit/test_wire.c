@@ -109,9 +109,11 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_TYPES }, 0, false },
         { { .type = MDAPL_FRAME_RTS, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_RTS, .hdr_len = 80, .len = 16 }, 0, true },
-        { { .type = MDAPL_FRAME_CTS, .len = 24 }, 0, true },
-        { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 24 }, 0, false },
-        { { .type = MDAPL_FRAME_CTS, .len = 23 }, 0, false },
+        { { .type = MDAPL_FRAME_CTS, .len = 28 }, 0, true },
+        { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 28 }, 0, false },
+        { { .type = MDAPL_FRAME_CTS, .len = 27 }, 0, false },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 16 }, 0, true },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_DATA, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_FIN, .len = 8 }, 0, true },
         { { .type = MDAPL_FRAME_ACK }, 0, true },
@@ -133,25 +135,26 @@ static void frame_shapes(void **state)
 
 static void rts_shapes(void **state)
 {
-    struct mdapl_rts in = { .body_len = 30, .tx_id = 5, .n_segs = 2, .n_rails = 2,
-                            .seg = { { 0x1000, 10, { 1, 3 } }, { 0x9000, 20, { 2, 4 } } } }, out;
+    struct mdapl_rts in = { .body_len = 30, .tx_id = 5,
+                            .at = { 2, 2, { { 0x1000, 10, { 1, 3 } },
+                                            { 0x9000, 20, { 2, 4 } } } } }, out;
     uint8_t raw[512];
     size_t len = mdapl_rts_put(&in, raw);
 
     (void)state;
     assert_int_equal(len, MDAPL_RTS_BYTES + 2 * (MDAPL_SEG_BYTES + 2 * 4));
     assert_true(mdapl_rts_get(&out, raw, len));
-    assert_int_equal(out.seg[1].addr, 0x9000);
-    assert_int_equal(out.seg[1].key[0], 2);
-    assert_int_equal(out.seg[0].key[1], 3);
+    assert_int_equal(out.at.seg[1].addr, 0x9000);
+    assert_int_equal(out.at.seg[1].key[0], 2);
+    assert_int_equal(out.at.seg[0].key[1], 3);
     assert_false(mdapl_rts_get(&out, raw, len - 1));
     assert_false(mdapl_rts_get(&out, raw, 15));
     in.body_len = 29;                        /* the pieces are more than the body */
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
     in.body_len = 31;                        /* or less */
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
-    in = (struct mdapl_rts){ .body_len = UINT64_MAX, .n_segs = 2, .n_rails = 1,
-                             .seg = { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } };
+    in = (struct mdapl_rts){ .body_len = UINT64_MAX,
+                             .at = { 2, 1, { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } } };
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
     in = (struct mdapl_rts){ .body_len = 0 };
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
@@ -159,13 +162,14 @@ static void rts_shapes(void **state)
     assert_true(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
     memset(raw + 12, 0xff, 4);               /* more pieces than there may be */
     assert_false(mdapl_rts_get(&out, raw, sizeof(raw)));
-    in = (struct mdapl_rts){ .body_len = 9, .n_segs = 1, .seg = { { 0, 9, { 0 } } } };
+    in = (struct mdapl_rts){ .body_len = 9, .at = { .n = 1, .seg = { { 0, 9, { 0 } } } } };
     assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));     /* of no rail */
 }
 
 static void small_shapes(void **state)
 {
-    struct mdapl_cts cts = { 1, 2, 3, 4 };
+    struct mdapl_cts cts = { 1, 2, 3, 4, { 0 } };
+    struct mdapl_written written = { 1, 2, 3 };
     struct mdapl_data data = { 5, 6, 7 };
     struct mdapl_fin fin = { 8, MDAPL_FIN_DROPPED };
     uint8_t raw[64];
@@ -175,16 +179,29 @@ static void small_shapes(void **state)
     assert_true(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
     assert_int_equal(cts.len, 4);
     assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 1));
-    cts = (struct mdapl_cts){ 1, 2, 3, 0 };
+    cts.to = (struct mdapl_segs){ 1, 1, { { 0x1000, 4, { 7 } } } };
+    assert_int_equal(mdapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4);
+    assert_true(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4));
+    assert_int_equal(cts.to.seg[0].key[0], 7);
+    cts.to.seg[0].len = 3;                   /* less room than what is asked for */
+    assert_false(mdapl_cts_get(&cts, raw, mdapl_cts_put(&cts, raw)));
+    cts = (struct mdapl_cts){ 1, 2, 3, 0, { 0 } };
     mdapl_cts_put(&cts, raw);
     assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
-    cts = (struct mdapl_cts){ 1, 2, UINT64_MAX, 2 };
+    cts = (struct mdapl_cts){ 1, 2, UINT64_MAX, 2, { 0 } };
     mdapl_cts_put(&cts, raw);
     assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
     mdapl_data_put(&data, raw);
     assert_false(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES));      /* no bytes */
     assert_true(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
     assert_int_equal(data.off, 7);
+    assert_int_equal(mdapl_written_put(&written, raw), MDAPL_WRITTEN_BYTES);
+    assert_true(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
+    assert_int_equal(written.len, 3);
+    assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES - 1));
+    written.len = 0;                         /* nothing has been written */
+    mdapl_written_put(&written, raw);
+    assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
     mdapl_fin_put(&fin, raw);
     assert_true(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
     fin.status = 2;
@@ -222,6 +239,7 @@ static void protocol_examples(void **state)
     while (fgets(line, sizeof(line), f)) {
         struct mdapl_frame frame;
         struct mdapl_rts rts;
+        struct mdapl_cts cts;
         size_t len;
 
         if (strncmp(line, "hex hello ", 10) == 0) {
@@ -237,15 +255,19 @@ static void protocol_examples(void **state)
                 assert_true(mdapl_rts_get(&rts, raw + MDAPL_FRAME_HDR_BYTES + frame.hdr_len,
                                           frame.len));
                 assert_int_equal(rts.body_len, 1 << 20);
-                assert_int_equal(rts.seg[0].addr, 0x7f0000001000);
-                assert_int_equal(rts.seg[0].key[0], 0x42);
+                assert_int_equal(rts.at.seg[0].addr, 0x7f0000001000);
+                assert_int_equal(rts.at.seg[0].key[0], 0x42);
+            } else if (frame.type == MDAPL_FRAME_CTS) {
+                assert_true(mdapl_cts_get(&cts, raw + MDAPL_FRAME_HDR_BYTES, frame.len));
+                assert_int_equal(cts.len, 1 << 20);
+                assert_int_equal(cts.to.seg[0].addr, 0x7e0000002000);
             }
             frames++;
         }
     }
     fclose(f);
     assert_int_equal(hellos, 1);
-    assert_int_equal(frames, 4);
+    assert_int_equal(frames, 6);
 }
 
 int main(void)

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+#include "body.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The pieces of the first max bytes, none longer than `most`, without empty ones. Returns how many;
+ * to: where they go, or NULL. */
+static int cut(const struct iovec *from, int n, size_t max, size_t most, struct iovec *to)
+{
+    int made = 0;
+
+    for (int i = 0; i < n && max > 0; i++) {
+        char *at = from[i].iov_base, *end = at + least(from[i].iov_len, max);
+
+        max -= (size_t)(end - at);
+        for (size_t len; at < end; at += len, made++) {
+            len = least((size_t)(end - at), most);
+            if (to)
+                to[made] = (struct iovec){ at, len };
+        }
+    }
+    return made;
+}
+
+int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
+                    size_t max)
+{
+    memset(b, 0, sizeof(*b));
+    b->n = cut(iov, n, max, (size_t)lmr_max, NULL);
+    b->v = malloc((size_t)b->n * (sizeof(*b->v) + sizeof(*b->reg)) + 1);
+    if (!b->v)
+        return -ENOMEM;
+    b->reg = (struct mdapl_reg **)(void *)(b->v + b->n);
+    cut(iov, n, max, (size_t)lmr_max, b->v);
+    for (int i = 0; i < b->n; i++)
+        b->len += b->v[i].iov_len;
+    return 0;
+}
+
+static void put(struct mdapl_body *b, struct mdapl_regcache *regs, int n)
+{
+    while (n-- > 0)
+        mdapl_reg_put(regs, b->reg[n]);
+}
+
+void mdapl_body_free(struct mdapl_body *b)
+{
+    if (b->regs)
+        put(b, b->regs, b->n);
+    free(b->v);
+    memset(b, 0, sizeof(*b));
+}
+
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
+                         enum mdapl_lmr_use use)
+{
+    for (int i = 0; !b->regs && i < b->n; i++)
+        if (mdapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, &b->reg[i])) {
+            put(b, regs, i);
+            return false;
+        }
+    b->regs = regs;
+    return true;
+}
+
+bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs)
+{
+    if (!b->regs || b->n > MDAPL_MAX_SEGS)
+        return false;
+    segs->n = (uint16_t)b->n;
+    segs->n_rails = (uint16_t)n_rails;
+    for (int i = 0; i < b->n; i++) {
+        segs->seg[i] = (struct mdapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
+                                           .len = b->v[i].iov_len };
+        for (int k = 0; k < n_rails; k++)
+            segs->seg[i].key[k] = b->reg[i]->lmr.on[k].key;
+    }
+    return true;
+}
+
+DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off,
+                              uint64_t *rest_p)
+{
+    int i = 0;
+
+    while (off >= b->v[i].iov_len)
+        off -= b->v[i++].iov_len;
+    *rest_p = b->v[i].iov_len - off;
+    return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->v[i].iov_base + off,
+                              .lmr_context = b->reg[i]->lmr.on[rail].local };
+}
+
+DAT_RMR_TRIPLET mdapl_segs_at(const struct mdapl_segs *segs, int rail, uint64_t off,
+                              uint64_t *rest_p)
+{
+    uint32_t i = 0;
+
+    while (off >= segs->seg[i].len)
+        off -= segs->seg[i++].len;
+    *rest_p = segs->seg[i].len - off;
+    return (DAT_RMR_TRIPLET){ .virtual_address = segs->seg[i].addr + off,
+                              .rmr_context = segs->seg[i].key[rail] };
+}

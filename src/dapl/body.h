@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_BODY_H
+#define MDAPL_BODY_H
+/*
+ * A body, or a part of one, as pieces of local memory: taken from the owner's iovec, cut to what
+ * one registration covers, and registered when RDMA is to read or write it. Both ends of a
+ * rendezvous have one; RTS and CTS tell the peer where its pieces are (struct mdapl_segs).
+ */
+#include "regcache.h"
+#include "wire.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct mdapl_body {
+    size_t len;
+    int n;
+    struct iovec *v;         /* n pieces, none of them empty */
+    struct mdapl_reg **reg;  /* one for each, when they are registered */
+    struct mdapl_regcache *regs;     /* then; else NULL */
+};
+
+/* Takes the first bytes of an iovec, at most max, in pieces of at most lmr_max; the memory they are
+ * in stays the caller's. 0 or -ENOMEM. */
+int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
+                    size_t max);
+/* Forgets it, with its registrations. Does nothing when nothing was taken. */
+void mdapl_body_free(struct mdapl_body *b);
+/* Has every piece registered, unless they are; false: none is. */
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
+                         enum mdapl_lmr_use use);
+/* Where its pieces are, for the peer: with keys of n_rails rails. False: not registered, or more
+ * than a frame names. */
+bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs);
+
+/* The local place of byte `off`, and how many bytes follow it in the same piece. */
+DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off,
+                              uint64_t *rest_p);
+/* The same at the peer. */
+DAT_RMR_TRIPLET mdapl_segs_at(const struct mdapl_segs *segs, int rail, uint64_t off,
+                              uint64_t *rest_p);
+
+#endif

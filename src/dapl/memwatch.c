@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+#include "memwatch.h"
+
+#include <errno.h>
+
+#ifdef __linux__
+#include <linux/userfaultfd.h>
+#endif
+
+#ifdef UFFD_USER_MODE_ONLY
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    NOTES = 512,             /* changes that are noted between two looks at them */
+    SYNC_YIELDS = 2000,      /* of the core, before a wait for the end of changes is given up */
+};
+
+static const uint64_t pagemap_shared = 1ull << 61;   /* of a file, or shared anonymous memory */
+
+/*
+ * One thread reads the kernel's events and notes them; the owner of the cache takes the notes. The
+ * thread waits for nobody, takes no lock and no memory, so whoever waits for it gets on.
+ *
+ * No change is missed. A change is under way for the kernel from before the pages go until its
+ * event has been read (for madvise(): the pages go after that, when nobody but the caller has any
+ * business with them), and mdapl_memwatch_sync() waits while one is. But an event that has been
+ * read is not yet a note: so `reads` is odd from before each read until after its note, and sync
+ * waits for an odd one to change. The read that took the event began before the change was over
+ * for the kernel, whose locks put the two in order, so sync, which asks the kernel first, finds
+ * that read odd or finished. If finished, its note came before with release, and is seen.
+ */
+struct mdapl_memwatch {
+    int uffd, pagemap, stop;
+    pthread_t thread;
+    atomic_uint_fast64_t reads;
+    /* notes: only the thread writes `noted`, only the owner `taken` */
+    atomic_uint_fast64_t noted, taken;
+    atomic_bool too_many;        /* changes that found no room: everything may have changed */
+    struct mdapl_range note[NOTES];
+};
+
+/* -- the thread ------------------------------------------------------------------------------- */
+
+static void note(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    uint64_t n = atomic_load_explicit(&w->noted, memory_order_relaxed);
+
+    if (n - atomic_load_explicit(&w->taken, memory_order_acquire) == NOTES) {
+        atomic_store_explicit(&w->too_many, true, memory_order_relaxed);
+        return;
+    }
+    w->note[n % NOTES] = r;
+    atomic_store_explicit(&w->noted, n + 1, memory_order_release);
+}
+
+static void note_event(struct mdapl_memwatch *w, const struct uffd_msg *msg)
+{
+    if (msg->event == UFFD_EVENT_REMAP)
+        note(w, (struct mdapl_range){ (uintptr_t)msg->arg.remap.from,
+                                      (uintptr_t)(msg->arg.remap.from + msg->arg.remap.len) });
+    else
+        note(w, (struct mdapl_range){ (uintptr_t)msg->arg.remove.start,
+                                      (uintptr_t)msg->arg.remove.end });
+}
+
+/* False: there was no event. */
+static bool read_one(struct mdapl_memwatch *w)
+{
+    struct uffd_msg msg;
+    bool got;
+
+    atomic_fetch_add_explicit(&w->reads, 1, memory_order_seq_cst);
+    got = read(w->uffd, &msg, sizeof(msg)) == sizeof(msg);
+    if (got)
+        note_event(w, &msg);
+    atomic_fetch_add_explicit(&w->reads, 1, memory_order_release);
+    return got;
+}
+
+static void *watch(void *arg)
+{
+    struct mdapl_memwatch *w = arg;
+    struct pollfd fd[] = { { w->uffd, POLLIN, 0 }, { w->stop, POLLIN, 0 } };
+
+    while (poll(fd, 2, -1) <= 0 || !fd[1].revents)
+        while (read_one(w))
+            ;
+    return NULL;
+}
+
+/* The program's signals are not for this thread. */
+static int start_thread(struct mdapl_memwatch *w)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&w->thread, NULL, watch, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -rc;
+}
+
+/* -- opening and closing ---------------------------------------------------------------------- */
+
+static int open_uffd(void)
+{
+    struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_UNMAP
+                              | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE };
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+
+    if (fd >= 0 && ioctl(fd, UFFDIO_API, &api)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void close_all(struct mdapl_memwatch *w)
+{
+    int fd[] = { w->uffd, w->pagemap, w->stop };
+
+    for (int i = 0; i < 3; i++)
+        if (fd[i] >= 0)
+            close(fd[i]);
+    free(w);
+}
+
+int mdapl_memwatch_open(struct mdapl_memwatch **w_p)
+{
+    struct mdapl_memwatch *w = calloc(1, sizeof(*w));
+    int rc;
+
+    if (!w)
+        return -ENOMEM;
+    w->pagemap = w->stop = -1;
+    w->uffd = open_uffd();
+    if (w->uffd >= 0)
+        w->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (w->pagemap >= 0)
+        w->stop = eventfd(0, EFD_CLOEXEC);
+    rc = w->stop >= 0 ? start_thread(w) : -errno;
+    if (rc) {
+        close_all(w);
+        return rc;
+    }
+    *w_p = w;
+    return 0;
+}
+
+void mdapl_memwatch_close(struct mdapl_memwatch *w)
+{
+    uint64_t one = 1;
+
+    while (write(w->stop, &one, sizeof(one)) < 0 && errno == EINTR)
+        ;
+    pthread_join(w->thread, NULL);
+    close_all(w);                /* whoever still waits for an event to be read goes on */
+}
+
+/* -- what is watched -------------------------------------------------------------------------- */
+
+static struct uffdio_range uffd_range(struct mdapl_range r)
+{
+    return (struct uffdio_range){ .start = r.start, .len = r.end - r.start };
+}
+
+int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    struct uffdio_register reg = { .range = uffd_range(r), .mode = UFFDIO_REGISTER_MODE_WP };
+
+    return ioctl(w->uffd, UFFDIO_REGISTER, &reg) ? -errno : 0;
+}
+
+void mdapl_memwatch_remove(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    struct uffdio_range range = uffd_range(r);
+
+    ioctl(w->uffd, UFFDIO_UNREGISTER, &range);
+}
+
+/* A page that is not there yet is nobody's; an adapter that pins has brought it in. */
+static bool page_shared(const struct mdapl_memwatch *w, uintptr_t at)
+{
+    uint64_t entry;
+    off_t off = (off_t)(at / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry));
+
+    return pread(w->pagemap, &entry, sizeof(entry), off) != sizeof(entry)
+           || entry & pagemap_shared;
+}
+
+bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    return page_shared(w, r.start) || page_shared(w, r.end - 1);
+}
+
+/* -- what has changed ------------------------------------------------------------------------- */
+
+/* The kernel refuses to protect pages while mappings change, before it looks at which. */
+static bool changing(const struct mdapl_memwatch *w)
+{
+    struct uffdio_writeprotect nothing = { .mode = 0 };
+
+    return ioctl(w->uffd, UFFDIO_WRITEPROTECT, &nothing) && errno == EAGAIN;
+}
+
+bool mdapl_memwatch_sync(struct mdapl_memwatch *w)
+{
+    int yields = 0;
+    uint64_t reads;
+
+    while (changing(w))
+        if (++yields > SYNC_YIELDS || sched_yield())
+            return false;
+    reads = atomic_load_explicit(&w->reads, memory_order_seq_cst);
+    while (reads % 2 == 1 && atomic_load_explicit(&w->reads, memory_order_acquire) == reads)
+        if (++yields > SYNC_YIELDS || sched_yield())
+            return false;
+    return true;
+}
+
+bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p)
+{
+    uint64_t n = atomic_load_explicit(&w->taken, memory_order_relaxed);
+
+    if (atomic_exchange_explicit(&w->too_many, false, memory_order_relaxed)) {
+        *r_p = (struct mdapl_range){ 0, UINTPTR_MAX };
+        return true;
+    }
+    if (n == atomic_load_explicit(&w->noted, memory_order_acquire))
+        return false;
+    *r_p = w->note[n % NOTES];
+    atomic_store_explicit(&w->taken, n + 1, memory_order_release);
+    return true;
+}
+
+#else
+
+int mdapl_memwatch_open(struct mdapl_memwatch **w_p)
+{
+    (void)w_p;
+    return -ENOSYS;
+}
+
+void mdapl_memwatch_close(struct mdapl_memwatch *w)
+{
+    (void)w;
+}
+
+int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    (void)w, (void)r;
+    return -ENOSYS;
+}
+
+void mdapl_memwatch_remove(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    (void)w, (void)r;
+}
+
+bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)
+{
+    (void)w, (void)r;
+    return true;
+}
+
+bool mdapl_memwatch_sync(struct mdapl_memwatch *w)
+{
+    (void)w;
+    return false;
+}
+
+bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p)
+{
+    (void)w, (void)r_p;
+    return false;
+}
+
+#endif

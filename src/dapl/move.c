@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "move.h"
+
+#include "cfg.h"
+#include "ep.h"
+#include "peer.h"
+#include "stats.h"
+#include "stream.h"
+
+/* One posted transfer. */
+struct transfer {
+    struct mdapl_dto dto;
+    struct mdapl_move *move;
+};
+
+void mdapl_move_init(struct mdapl_dapl *d)
+{
+    mdapl_pool_init(&d->transfers, sizeof(struct transfer), sizeof(void *), 64, 0);
+}
+
+void mdapl_move_fini(struct mdapl_dapl *d)
+{
+    mdapl_pool_fini(&d->transfers);
+}
+
+static bool can_read(const struct mdapl_ep *ep)
+{
+    return mdapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
+}
+
+/* Half of the slots are left to frames. */
+static bool can_write(const struct mdapl_ep *ep)
+{
+    return mdapl_ep_has_slot(ep) && ep->req_posted < ep->req_max / 2;
+}
+
+static const struct {
+    bool (*can)(const struct mdapl_ep *ep);
+    int (*post)(struct mdapl_ep *ep, DAT_LMR_TRIPLET *here, const DAT_RMR_TRIPLET *there,
+                struct mdapl_dto *dto);
+    const char *refused, *failed;
+} way[] = {
+    [MDAPL_DTO_READ] = { can_read, mdapl_ep_post_read, "an RDMA read was refused",
+                         "an RDMA read failed" },
+    [MDAPL_DTO_WRITE] = { can_write, mdapl_ep_post_write, "an RDMA write was refused",
+                          "an RDMA write failed" },
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes of one transfer. A striped body has a piece for each stream at least, unless it is so short
+ * that the pieces would cost more than they spread. */
+static uint64_t most(const struct mdapl_move *m)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(m->peer->d->ctx);
+    uint64_t stripe = (m->len + (uint64_t)m->peer->n_streams - 1) / (uint64_t)m->peer->n_streams;
+    uint64_t floor = ((uint64_t)cfg->stripe_bytes + 1) / 2;
+
+    if (m->stream >= 0)
+        return (uint64_t)cfg->rndv_segment;
+    return least((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
+}
+
+static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct transfer *t = MDAPL_OF(dto, struct transfer, dto);
+    struct mdapl_move *m = t->move;
+    struct mdapl_dpeer *peer = m->peer;
+
+    (void)len;
+    mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += status == DAT_DTO_SUCCESS ? dto->bytes : 0;
+    mdapl_pool_give(&peer->d->transfers, t);
+    m->under_way--;
+    if (!m->stopped && status != DAT_DTO_SUCCESS)
+        mdapl_dpeer_broken(peer, way[m->kind].failed);
+    else if (m->under_way == 0 && (m->stopped || m->issued == m->len))
+        m->over(m);
+    if (!mdapl_list_empty(&peer->moving))
+        mdapl_dpeer_wake(peer);
+}
+
+/* Posts its next transfer. False: no room, or the connection is gone. */
+static bool post_one(struct mdapl_move *m)
+{
+    struct mdapl_dapl *d = m->peer->d;
+    struct mdapl_stream *st = mdapl_stream_pick(m->peer, m->stream, way[m->kind].can);
+    struct transfer *t = st ? mdapl_pool_take(&d->transfers) : NULL;
+    DAT_LMR_TRIPLET here;
+    DAT_RMR_TRIPLET there;
+    uint64_t n, rest;
+
+    if (!t)
+        return false;
+    here = mdapl_body_at(m->here, st->ia->rail, m->here_at + m->issued, &n);
+    there = mdapl_segs_at(m->there, st->ia->rail, m->there_at + m->issued, &rest);
+    n = least(least(n, rest), m->len - m->issued);
+    n = least(least(n, st->ia->max.rdma), most(m));
+    here.segment_length = there.segment_length = (DAT_SEG_LENGTH)n;
+    t->move = m;
+    t->dto.done = moved;
+    if (way[m->kind].post(st->cm.ep, &here, &there, &t->dto)) {
+        mdapl_pool_give(&d->transfers, t);
+        mdapl_dpeer_broken(m->peer, way[m->kind].refused);
+        return false;
+    }
+    m->under_way++;
+    m->issued += n;
+    m->on_stream[st->index] += n;
+    return true;
+}
+
+void mdapl_move_start(struct mdapl_move *m)
+{
+    mdapl_list_init(&m->link);
+    m->stream = mdapl_stream_for(m->peer, m->len);
+    mdapl_list_append(&m->peer->moving, &m->link);
+    mdapl_move_flush(m->peer);
+}
+
+int mdapl_move_flush(struct mdapl_dpeer *peer)
+{
+    struct mdapl_list *l;
+    int n = 0;
+
+    while ((l = mdapl_list_first(&peer->moving))) {
+        struct mdapl_move *m = MDAPL_OF(l, struct mdapl_move, link);
+
+        while (m->issued < m->len && post_one(m))
+            n++;
+        if (m->issued < m->len)
+            break;
+        mdapl_list_remove(&m->link);
+        if (m->all_posted)
+            m->all_posted(m);
+    }
+    return n;
+}
+
+bool mdapl_move_stop(struct mdapl_move *m)
+{
+    mdapl_list_remove(&m->link);
+    m->stopped = true;
+    return m->under_way > 0;
+}

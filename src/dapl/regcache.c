@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+#include "regcache.h"
+
+#include "stats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct mdapl_reg *reg_of(struct mdapl_tree_node *node)
+{
+    return node ? MDAPL_OF(node, struct mdapl_reg, node) : NULL;
+}
+
+static uint64_t length(struct mdapl_range r)
+{
+    return r.end - r.start;
+}
+
+/* -- making and ending registrations ---------------------------------------------------------- */
+
+static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r, unsigned use)
+{
+    struct mdapl_reg *reg = mdapl_pool_take(&c->regs);
+
+    if (!reg)
+        return NULL;
+    *reg = (struct mdapl_reg){ .range = r, .use = use };
+    mdapl_list_init(&reg->link);
+    if (mdapl_lmr_register(c->rails, (void *)r.start, length(r), use, &reg->lmr)) {
+        mdapl_pool_give(&c->regs, reg);
+        return NULL;
+    }
+    c->bytes += length(r);
+    mdapl_stats_max(&c->stats->reg_bytes_max, c->bytes);
+    return reg;
+}
+
+static void reg_release(struct mdapl_regcache *c, struct mdapl_reg *reg)
+{
+    mdapl_list_remove(&reg->link);
+    mdapl_lmr_release(&reg->lmr);
+    c->bytes -= length(reg->range);
+    mdapl_pool_give(&c->regs, reg);
+}
+
+/* Nobody finds it any more; its last user releases it. */
+static void reg_leave(struct mdapl_regcache *c, struct mdapl_reg *reg)
+{
+    mdapl_tree_remove(&c->kept, &reg->node);
+    reg->kept = false;
+    if (reg->users == 0)
+        reg_release(c, reg);
+}
+
+/* -- the kept ones ---------------------------------------------------------------------------- */
+
+/* The first kept one that overlaps the range, by address. */
+static struct mdapl_reg *first_in(const struct mdapl_regcache *c, struct mdapl_range r)
+{
+    struct mdapl_reg *reg = reg_of(mdapl_tree_upto(&c->kept, r.start));
+
+    if (!reg || reg->range.end <= r.start)
+        reg = reg_of(mdapl_tree_above(&c->kept, r.start));
+    return reg && reg->range.start < r.end ? reg : NULL;
+}
+
+static struct mdapl_reg *next_in(const struct mdapl_regcache *c, struct mdapl_range r,
+                                 const struct mdapl_reg *reg)
+{
+    struct mdapl_reg *next = reg_of(mdapl_tree_above(&c->kept, reg->range.start));
+
+    return next && next->range.start < r.end ? next : NULL;
+}
+
+static struct mdapl_reg *find(const struct mdapl_regcache *c, struct mdapl_range r, unsigned use)
+{
+    struct mdapl_reg *reg = reg_of(mdapl_tree_upto(&c->kept, r.start));
+
+    return reg && reg->range.end >= r.end && (reg->use & use) == use ? reg : NULL;
+}
+
+/* All that overlap the range leave and are watched no longer. Returns how many. */
+static unsigned forget(struct mdapl_regcache *c, struct mdapl_range r)
+{
+    struct mdapl_reg *reg;
+    unsigned n = 0;
+
+    while ((reg = first_in(c, r))) {
+        mdapl_memwatch_remove(c->watch, reg->range);
+        reg_leave(c, reg);
+        n++;
+    }
+    return n;
+}
+
+/* Takes one in, in place of those that it covers: they need not be watched for themselves. */
+static void keep(struct mdapl_regcache *c, struct mdapl_reg *reg)
+{
+    struct mdapl_reg *old;
+
+    while ((old = first_in(c, reg->range)))
+        reg_leave(c, old);
+    reg->node.key = reg->range.start;
+    reg->kept = true;
+    mdapl_tree_add(&c->kept, &reg->node);
+}
+
+/* Evicts until at most `most` bytes are registered, or all that is left is in use. */
+static void evict(struct mdapl_regcache *c, uint64_t most)
+{
+    while (c->bytes > most && !mdapl_list_empty(&c->unused)) {
+        struct mdapl_reg *reg = MDAPL_OF(c->unused.next, struct mdapl_reg, link);
+
+        c->stats->reg_evictions++;
+        mdapl_memwatch_remove(c->watch, reg->range);
+        reg_leave(c, reg);
+    }
+}
+
+/* What has changed since the last lookup leaves. False: what is kept cannot be trusted now. */
+static bool hear(struct mdapl_regcache *c)
+{
+    struct mdapl_range r;
+
+    if (!c->watch || !mdapl_memwatch_sync(c->watch))
+        return false;
+    while (mdapl_memwatch_next(c->watch, &r))
+        c->stats->reg_invalidated += forget(c, r);
+    return true;
+}
+
+/* -- a lookup that finds nothing -------------------------------------------------------------- */
+
+static bool fits(const struct mdapl_regcache *c, struct mdapl_range r)
+{
+    return length(r) <= c->rails->lmr_max && length(r) <= c->limit;
+}
+
+static struct mdapl_range whole_pages(const struct mdapl_regcache *c, struct mdapl_range r)
+{
+    return (struct mdapl_range){ r.start & ~(c->page - 1),
+                                 (r.end + c->page - 1) & ~(c->page - 1) };
+}
+
+/* The range with all kept ones that it touches, for all that they are used for, if that fits. */
+static void join(struct mdapl_regcache *c, struct mdapl_range *range_p, unsigned *use_p)
+{
+    struct mdapl_range all = *range_p;
+    unsigned use = *use_p;
+
+    for (struct mdapl_reg *reg = first_in(c, *range_p); reg; reg = next_in(c, *range_p, reg)) {
+        if (reg->range.start < all.start)
+            all.start = reg->range.start;
+        if (reg->range.end > all.end)
+            all.end = reg->range.end;
+        use |= reg->use;
+    }
+    if (!fits(c, all)) {
+        forget(c, *range_p);
+        return;
+    }
+    *range_p = all;
+    *use_p = use;
+}
+
+/*
+ * Watched first and registered then: of a change in between the next lookup hears. NULL: it cannot
+ * be watched, or the provider refuses.
+ */
+static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range r, unsigned use)
+{
+    struct mdapl_reg *reg;
+
+    join(c, &r, &use);
+    if (mdapl_memwatch_add(c->watch, r))
+        return NULL;
+    reg = reg_make(c, r, use);
+    if (reg && !mdapl_memwatch_shared(c->watch, r)) {
+        keep(c, reg);
+        return reg;
+    }
+    forget(c, r);
+    mdapl_memwatch_remove(c->watch, r);
+    return reg;
+}
+
+static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked, unsigned use,
+                              bool may_keep)
+{
+    struct mdapl_range pages = whole_pages(c, asked);
+    struct mdapl_reg *reg = NULL;
+
+    evict(c, c->limit > length(pages) ? c->limit - length(pages) : 0);
+    if (may_keep && fits(c, pages))
+        reg = make_kept(c, pages, use);
+    if (!reg)
+        reg = reg_make(c, asked, use);       /* for this transfer only */
+    if (!reg) {
+        evict(c, 0);
+        reg = reg_make(c, asked, use);
+    }
+    return reg;
+}
+
+/* -- does it pay? ----------------------------------------------------------------------------- */
+
+enum { PROBE_BYTES = 1 << 16, PROBES = 8, PAYS = 2 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch *watch)
+{
+    const struct mdapl_ctx *ctx = rails->ia[0]->ctx;
+    uint64_t registering = UINT64_MAX, asking = UINT64_MAX;
+    void *probe = calloc(1, PROBE_BYTES);
+    struct mdapl_lmr lmr;
+    int done = 0;
+
+    for (; probe && done < PROBES; done++) {
+        uint64_t start = mdapl_ctx_now(ctx), between;
+
+        if (mdapl_lmr_register(rails, probe, PROBE_BYTES, MDAPL_LMR_REMOTE_WRITE, &lmr))
+            break;
+        mdapl_lmr_release(&lmr);
+        between = mdapl_ctx_now(ctx);
+        mdapl_memwatch_sync(watch);
+        registering = least(registering, between - start);
+        asking = least(asking, mdapl_ctx_now(ctx) - between);
+    }
+    free(probe);
+    return done == PROBES && registering > PAYS * asking;
+}
+
+/* -- for the rest of the channel -------------------------------------------------------------- */
+
+void mdapl_regcache_init(struct mdapl_regcache *c, const struct mdapl_rails *rails,
+                         struct mdapl_stats *stats, struct mdapl_memwatch *watch, uint64_t limit)
+{
+    *c = (struct mdapl_regcache){ .rails = rails, .stats = stats, .watch = watch, .limit = limit,
+                                  .page = (uintptr_t)getpagesize() };
+    mdapl_list_init(&c->unused);
+    mdapl_pool_init(&c->regs, sizeof(struct mdapl_reg), sizeof(void *), 64, 0);
+}
+
+void mdapl_regcache_fini(struct mdapl_regcache *c)
+{
+    forget(c, (struct mdapl_range){ 0, UINTPTR_MAX });
+    if (c->watch)
+        mdapl_memwatch_close(c->watch);
+    mdapl_pool_fini(&c->regs);
+}
+
+int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use,
+                  struct mdapl_reg **reg_p)
+{
+    struct mdapl_range asked = { (uintptr_t)addr, (uintptr_t)addr + len };
+    bool trusted = hear(c);
+    struct mdapl_reg *reg = trusted ? find(c, asked, use) : NULL;
+
+    if (reg) {
+        c->stats->reg_hits++;
+        mdapl_list_remove(&reg->link);
+    } else {
+        c->stats->reg_misses++;
+        reg = make(c, asked, use, trusted);
+    }
+    if (!reg)
+        return -ENOMEM;
+    reg->users++;
+    *reg_p = reg;
+    return 0;
+}
+
+void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg)
+{
+    if (--reg->users > 0)
+        return;
+    if (!reg->kept) {
+        reg_release(c, reg);
+        return;
+    }
+    mdapl_list_append(&c->unused, &reg->link);
+    evict(c, c->limit);
+}
+
+/* -- memory of the channel's own --------------------------------------------------------------- */
+
+static int register_block(struct mdapl_regcache *c, struct mdapl_block *b, unsigned use)
+{
+    int rc = mdapl_lmr_register(c->rails, b->data, b->bytes, use, &b->lmr);
+
+    if (rc && !mdapl_list_empty(&c->unused)) {
+        evict(c, 0);
+        rc = mdapl_lmr_register(c->rails, b->data, b->bytes, use, &b->lmr);
+    }
+    return rc;
+}
+
+bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use,
+                      struct mdapl_block *block)
+{
+    block->bytes = bytes;
+    block->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block->data == MAP_FAILED)
+        return false;
+    if (register_block(c, block, use) == 0)
+        return true;
+    munmap(block->data, bytes);
+    return false;
+}
+
+void mdapl_block_free(struct mdapl_block *block)
+{
+    mdapl_lmr_release(&block->lmr);
+    munmap(block->data, block->bytes);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_TREE_H
+#define MDAPL_TREE_H
+/*
+ * Intrusive ordered set: the node lives in the object and carries its key, 64 bits, different from
+ * all others in the tree. A treap: ordered by key, and every node's weight is at least that of the
+ * nodes below it. The weight is a hash of the key, so the shape depends on the keys only, is that
+ * of a random tree, and every call takes logarithmic time (expected).
+ */
+#include <stdint.h>
+
+struct mdapl_tree_node {
+    struct mdapl_tree_node *low, *high;
+    uint64_t key;            /* set before the node is added, left alone while it is in */
+};
+
+struct mdapl_tree {
+    struct mdapl_tree_node *root;    /* NULL: empty */
+};
+
+void mdapl_tree_add(struct mdapl_tree *t, struct mdapl_tree_node *node);
+/* The node must be in the tree. */
+void mdapl_tree_remove(struct mdapl_tree *t, struct mdapl_tree_node *node);
+/* The node with the greatest key that is not above this one; NULL when there is none. */
+struct mdapl_tree_node *mdapl_tree_upto(const struct mdapl_tree *t, uint64_t key);
+/* The node with the least key above this one; NULL when there is none. */
+struct mdapl_tree_node *mdapl_tree_above(const struct mdapl_tree *t, uint64_t key);
+
+#endif
