@@ -448,11 +448,11 @@ static const struct traffic on_demand = {
 
 static const struct traffic same_memory = {
     .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = SAME, .sleep = true,
-    .knob = { { "reg_cache", "on" }, { "channels", "dapl" } },
+    .knob = { { "reg_cache", "on" }, { "vbuf_size", "8k" }, { "channels", "dapl" } },
 };
 static const struct traffic remapped_memory = {
     .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = REMAPPED,
-    .sleep = true, .knob = { { "reg_cache", "on" }, { "channels", "dapl" } },
+    .sleep = true, .knob = { { "reg_cache", "on" }, { "vbuf_size", "8k" }, { "channels", "dapl" } },
 };
 static const struct traffic few_kept = {
     .ranks = 3, .messages = 100, .max_len = 1 << 20, .in_flight = 10, .sleep = true,
