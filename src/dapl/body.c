@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "body.h"
 
+#include "least.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The pieces of the first max bytes, none longer than `most`, without empty ones. Returns how many;
  * to: where they go, or NULL. */
@@ -17,11 +14,11 @@ static int cut(const struct iovec *from, int n, size_t max, size_t most, struct 
     int made = 0;
 
     for (int i = 0; i < n && max > 0; i++) {
-        char *at = from[i].iov_base, *end = at + least(from[i].iov_len, max);
+        char *at = from[i].iov_base, *end = at + mdapl_least(from[i].iov_len, max);
 
         max -= (size_t)(end - at);
         for (size_t len; at < end; at += len, made++) {
-            len = least((size_t)(end - at), most);
+            len = mdapl_least((size_t)(end - at), most);
             if (to)
                 to[made] = (struct iovec){ at, len };
         }

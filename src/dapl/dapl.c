@@ -7,6 +7,7 @@
 #include "err.h"
 #include "evd.h"
 #include "ia.h"
+#include "least.h"
 #include "log.h"
 #include "move.h"
 #include "peer.h"
@@ -30,11 +31,6 @@ enum {
 
 /* -- opening ---------------------------------------------------------------------------------- */
 
-static uint32_t least32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The smallest limits of all rails. */
 static struct mdapl_ia_limits common_limits(const struct mdapl_dapl *d)
 {
@@ -43,11 +39,11 @@ static struct mdapl_ia_limits common_limits(const struct mdapl_dapl *d)
     for (int i = 1; i < d->rails.n; i++) {
         const struct mdapl_ia_limits *max = &d->rails.ia[i]->max;
 
-        min.dtos = least32(min.dtos, max->dtos);
-        min.reads = least32(min.reads, max->reads);
-        min.priv = least32(min.priv, max->priv);
-        min.lmr = max->lmr < min.lmr ? max->lmr : min.lmr;
-        min.message = max->message < min.message ? max->message : min.message;
+        min.dtos = (uint32_t)mdapl_least(min.dtos, max->dtos);
+        min.reads = (uint32_t)mdapl_least(min.reads, max->reads);
+        min.priv = (uint32_t)mdapl_least(min.priv, max->priv);
+        min.lmr = mdapl_least(min.lmr, max->lmr);
+        min.message = mdapl_least(min.message, max->message);
     }
     return min;
 }
@@ -60,13 +56,12 @@ static int fit_limits(struct mdapl_dapl *d)
     uint32_t room = max.dtos > MDAPL_SR_RESERVE ? max.dtos - MDAPL_SR_RESERVE : 0;
     const char *name = d->rails.ia[0]->name;
 
-    d->sr_window = least32((uint32_t)cfg->sr_window, room);
-    d->ep_requests = least32((uint32_t)cfg->ep_requests, max.dtos);
+    d->sr_window = (uint32_t)mdapl_least((uint32_t)cfg->sr_window, room);
+    d->ep_requests = (uint32_t)mdapl_least((uint32_t)cfg->ep_requests, max.dtos);
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max.reads > 0;
     d->rails.lmr_max = max.lmr;
-    d->frame_room = (size_t)(max.message < (uint64_t)cfg->vbuf_size ? max.message
-                                                                    : (uint64_t)cfg->vbuf_size);
+    d->frame_room = (size_t)mdapl_least(max.message, (uint64_t)cfg->vbuf_size);
     if (max.priv < MDAPL_HELLO_BYTES)
         return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
                              "IA %s carries only %u bytes of private data with a connection "

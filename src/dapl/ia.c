@@ -4,6 +4,7 @@
 #include "ep.h"
 #include "cfg.h"
 #include "err.h"
+#include "least.h"
 #include "list.h"
 #include "log.h"
 
@@ -112,11 +113,6 @@ static int open_first(struct mdapl_ia *ia)
 
 /* -- what it can ------------------------------------------------------------------------------ */
 
-static uint64_t at_most(uint64_t value, uint64_t max)
-{
-    return value < max ? value : max;
-}
-
 /* Is this said of the provider? */
 static bool named_true(const DAT_IA_ATTR *attr, const char *name)
 {
@@ -146,8 +142,8 @@ static int query(struct mdapl_ia *ia)
     memcpy(ia->addr, attr.ia_address_ptr, ia->addr_len);
     ia->ordered = named_true(&attr, "DAT_SOFTDAT_PLACEMENT_ORDER");
     ia->max = (struct mdapl_ia_limits){
-        .dtos = (uint32_t)at_most((uint64_t)attr.max_dto_per_ep, 1 << 14),
-        .reads = (uint32_t)at_most((uint64_t)attr.max_rdma_read_per_ep_out, 16),
+        .dtos = (uint32_t)mdapl_least((uint64_t)attr.max_dto_per_ep, 1 << 14),
+        .reads = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_out, 16),
         .evd_qlen = (uint32_t)attr.max_evd_qlen,
         .priv = (uint32_t)prov.max_private_data_size,
         .message = attr.max_message_size,
@@ -183,9 +179,9 @@ static int psp_create(struct mdapl_ia *ia)
 static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                       DAT_EVD_HANDLE *evd_p)
 {
+    DAT_COUNT entries = (DAT_COUNT)mdapl_least(qlen, ia->max.evd_qlen);
+    DAT_RETURN ret = ia->dat->dat_evd_create(ia->handle, entries, DAT_HANDLE_NULL, flags, evd_p);
     char text[96];
-    DAT_RETURN ret = ia->dat->dat_evd_create(ia->handle, (DAT_COUNT)at_most(qlen, ia->max.evd_qlen),
-                                    DAT_HANDLE_NULL, flags, evd_p);
 
     if (ret == DAT_SUCCESS)
         return 0;
@@ -203,7 +199,7 @@ static int make_objects(struct mdapl_ia *ia)
     if (ret != DAT_SUCCESS)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
                              ia->name, mdapl_dat_text(ia, ret, text));
-    ia->dto_room = (uint32_t)at_most(EVD_DTO_START, ia->max.evd_qlen);
+    ia->dto_room = (uint32_t)mdapl_least(EVD_DTO_START, ia->max.evd_qlen);
     rc = evd_create(ia, ia->dto_room, DAT_EVD_DTO_FLAG, &ia->dto_evd);
     if (!rc)
         rc = evd_create(ia, EVD_SMALL, DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
@@ -266,7 +262,7 @@ int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
     uint32_t want = ia->dto_room;
 
     while (want < ia->dto_used + n && want < ia->max.evd_qlen)
-        want = (uint32_t)at_most((uint64_t)want * 2, ia->max.evd_qlen);
+        want = (uint32_t)mdapl_least((uint64_t)want * 2, ia->max.evd_qlen);
     if (want < ia->dto_used + n)
         return -ENOMEM;
     if (want > ia->dto_room && ia->dat->dat_evd_resize(ia->dto_evd, (DAT_COUNT)want) != DAT_SUCCESS)

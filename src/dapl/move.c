@@ -3,6 +3,7 @@
 
 #include "cfg.h"
 #include "ep.h"
+#include "least.h"
 #include "peer.h"
 #include "stats.h"
 #include "stream.h"
@@ -46,11 +47,6 @@ static const struct {
                           "an RDMA write failed" },
 };
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Bytes of one transfer. A striped body has a piece for each stream at least, unless it is so short
  * that the pieces would cost more than they spread. */
 static uint64_t most(const struct mdapl_move *m)
@@ -61,7 +57,7 @@ static uint64_t most(const struct mdapl_move *m)
 
     if (m->stream >= 0)
         return (uint64_t)cfg->rndv_segment;
-    return least((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
+    return mdapl_least((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
 }
 
 static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
@@ -96,8 +92,8 @@ static bool post_one(struct mdapl_move *m)
         return false;
     here = mdapl_body_at(m->here, st->ia->rail, m->here_at + m->issued, &n);
     there = mdapl_segs_at(m->there, st->ia->rail, m->there_at + m->issued, &rest);
-    n = least(least(n, rest), m->len - m->issued);
-    n = least(least(n, st->ia->max.rdma), most(m));
+    n = mdapl_least(mdapl_least(n, rest), m->len - m->issued);
+    n = mdapl_least(mdapl_least(n, st->ia->max.rdma), most(m));
     here.segment_length = there.segment_length = (DAT_SEG_LENGTH)n;
     t->move = m;
     t->dto.done = moved;

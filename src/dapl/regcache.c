@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "regcache.h"
 
+#include "least.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -208,11 +209,6 @@ static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked
 
 enum { PROBE_BYTES = 1 << 16, PROBES = 8, PAYS = 2 };
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch *watch)
 {
     const struct mdapl_ctx *ctx = rails->ia[0]->ctx;
@@ -229,8 +225,8 @@ bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch 
         mdapl_lmr_release(&lmr);
         between = mdapl_ctx_now(ctx);
         mdapl_memwatch_sync(watch);
-        registering = least(registering, between - start);
-        asking = least(asking, mdapl_ctx_now(ctx) - between);
+        registering = mdapl_least(registering, between - start);
+        asking = mdapl_least(asking, mdapl_ctx_now(ctx) - between);
     }
     free(probe);
     return done == PROBES && registering > PAYS * asking;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "vbuf.h"
 
+#include "least.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +65,7 @@ static size_t chunk_bufs(const struct mdapl_vbufs *v, size_t stride)
 
     if (bytes < stride * FOR_ACKS * 2)
         bytes = stride * FOR_ACKS * 2;
-    return (size_t)((bytes < most ? bytes : most) / stride);
+    return (size_t)(mdapl_least(bytes, most) / stride);
 }
 
 static bool grow(struct mdapl_vbufs *v)

@@ -256,6 +256,7 @@ int MPIDI_CH3_Finalize(void)
     PMI_Barrier();
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
+    mdapl_vc_forget_peers();
     mdapl_cards_free(g);
     return MPI_SUCCESS;
 }

@@ -55,6 +55,7 @@ void mdapl_cards_free(struct mdapl_glue *g);
 int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p);
 MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer);
 void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
+void mdapl_vc_forget_peers(void);
 int mdapl_vc_error(const MPIDI_VC_t *vc);
 int mdapl_vc_terminate_idle(void);
 

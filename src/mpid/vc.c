@@ -24,13 +24,19 @@ int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
     return MPI_SUCCESS;
 }
 
-/* CH3 destroys most VCs after the channel has closed: their peers are gone then. */
 int MPIDI_CH3_VC_Destroy(MPIDI_VC_t *vc)
 {
-    if (mdapl_glue.ctx && vc->ch.peer)
+    if (vc->ch.peer)
         vc->ch.peer->owner = NULL;
     vc->ch.peer = NULL;
     return MPI_SUCCESS;
+}
+
+/* The channel has closed and freed the peers; CH3 destroys most VCs later. */
+void mdapl_vc_forget_peers(void)
+{
+    for (int i = 0; i < mdapl_glue.pg->size; i++)
+        mdapl_glue.pg->vct[i].ch.peer = NULL;
 }
 
 /* The error of an operation on a VC whose peer is lost. */

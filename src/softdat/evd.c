@@ -361,8 +361,6 @@ static bool look(struct softdat_ia *ia)
     count_call(ia);
     if (pthread_mutex_trylock(&ia->lock))
         return false;
-    if (ia->bells_wanted)
-        softdat_shared_wake(ia);     /* we are awake */
     softdat_progress(ia);
     return true;
 }

@@ -166,8 +166,12 @@ static bool sockets_due(struct softdat_ia *ia)
 
 int softdat_progress(struct softdat_ia *ia)
 {
-    int n = poll_rings(ia) + poll_streams(ia);
+    int n;
 
+    /* Somebody is awake. A bell that is taken here was meant for all who sleep: as long as bells
+     * are wanted nobody has taken one, and when they are not the helper looks in their stead. */
+    softdat_shared_wake(ia);
+    n = poll_rings(ia) + poll_streams(ia);
     if (sockets_due(ia))
         n += poll_sockets(ia);
     if (n > 0)

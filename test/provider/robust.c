@@ -5,6 +5,7 @@
 #include "world.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,65 @@ static int tear_down_guest(void **state)
     return tear_down(state);
 }
 
+/* -- threads that sleep ----------------------------------------------------------------------- */
+
+enum { ROUND_TRIPS = 20000 };
+
+/* Refuses the first call; until it comes, this thread sleeps while others come and go. */
+static void *refuse_a_call(void *arg)
+{
+    struct world *w = arg;
+    DAT_COUNT more;
+    DAT_EVENT e;
+
+    if (dat_evd_wait(w->b.cr, 60 * SEC, 1, &e, &more) == DAT_SUCCESS)
+        dat_cr_reject(e.event_data.cr_arrival_event_data.cr_handle, 0, NULL);
+    return NULL;
+}
+
+/* Sends back what comes, until a receive or a wait fails. */
+static void *echo(void *arg)
+{
+    struct side *s = arg;
+    DAT_LMR_TRIPLET in = seg(s, 0, 8), out = seg(s, 64, 8);
+    DAT_COUNT more;
+    DAT_EVENT e;
+
+    while (dat_evd_wait(s->dto, 5 * SEC, 1, &e, &more) == DAT_SUCCESS
+           && e.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS) {
+        dat_ep_post_recv(s->ep, 1, &in, cookie(1), DAT_COMPLETION_DEFAULT_FLAG);
+        dat_ep_post_send(s->ep, 1, &out, cookie(2), DAT_COMPLETION_SUPPRESS_FLAG);
+    }
+    return NULL;
+}
+
+/* Two threads sleep on one adapter: what wakes one of them must not be lost for the other. */
+static void sleepers_miss_nothing(void **state)
+{
+    struct world *w = *state;
+    pthread_t refusing, echoing;
+
+    post_recv(&w->b, 0, 8, 1);
+    join(w);
+    pthread_create(&refusing, NULL, refuse_a_call, w);
+    pthread_create(&echoing, NULL, echo, &w->b);
+    for (uint64_t i = 0; i < ROUND_TRIPS; i++) {
+        DAT_LMR_TRIPLET t = seg(&w->a, 64, 8);
+
+        post_recv(&w->a, 0, 8, i);
+        OK(dat_ep_post_send(w->a.ep, 1, &t, cookie(0), DAT_COMPLETION_SUPPRESS_FLAG));
+        expect_dto(&w->a, i, DAT_DTO_SUCCESS);
+    }
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
+    pthread_join(echoing, NULL);
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
+    OK(dat_ep_reset(w->a.ep));
+    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, 5 * SEC, 0, NULL, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    pthread_join(refusing, NULL);
+}
+
 /* -- handles ---------------------------------------------------------------------------------- */
 
 static void freed_handles_are_recognised(void **state)
@@ -257,6 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(stopped_peer_is_waited_for, set_up_guest, tear_down_guest),
         cmocka_unit_test_setup_teardown(dead_peer_breaks_only_its_connection, set_up_guest,
                                         tear_down_guest),
+        CASE(sleepers_miss_nothing),
         CASE(freed_handles_are_recognised),
         CASE(caller_goes_before_the_answer),
     };

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_LEAST_H
+#define MDAPL_LEAST_H
+/* The smaller of two numbers of bytes, transfers or nanoseconds. */
+#include <stdint.h>
+
+static inline uint64_t mdapl_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+#endif
