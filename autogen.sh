@@ -51,6 +51,7 @@ mkdir -p build m4
     echo '# written by autogen.sh'
     list util_sources src/util/ src/util/*.c
     list dapl_sources src/dapl/ src/dapl/*.c
+    list shm_sources src/shm/ src/shm/*.c
 } | put build/sources.mk
 {
     echo '# written by autogen.sh: the build fragments of the folders that have one'
@@ -116,6 +117,7 @@ at=src/mpid/ch3/channels/dapl
     echo '## written by our autogen.sh'
     list mdapl_util_sources $at/util/ "$laid"/util/*.c
     list mdapl_dapl_sources $at/dapl/ "$laid"/dapl/*.c
+    list mdapl_shm_sources $at/shm/ "$laid"/shm/*.c
     list mdapl_glue_sources $at/src/ "$laid"/src/*.c
     list mdapl_headers $at/src/ "$laid"/src/*.h
 } | put "$laid/sources.mk"

@@ -60,12 +60,14 @@ def compiled(mpicc, name, program):
 
 
 def knobs_env(**knobs):
-    return {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in knobs.items()}
+    """For the environment; messages through uDAPL unless channels= says otherwise."""
+    return {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in {"channels": "dapl", **knobs}.items()}
 
 
 def mpi(work, cores, lines):
     """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
-    on these cores, on the software provider with a dat.conf of these lines."""
+    on these cores, on the software provider with a dat.conf of these lines (and not in shared memory,
+    unless channels= says so)."""
     program = compiled(prefix() / "bin/mpicc", "mpi_perf.c", pathlib.Path(work) / "mpi_perf")
     conf = pathlib.Path(work) / ("-".join(lines) + ".conf")
     env = dat_conf(conf, lines)

@@ -128,6 +128,12 @@ static void open_regs(struct mdapl_dapl *d)
 
 static void close_channel(void *state);
 
+/* The inboxes' hook. */
+static void wake(struct mdapl_inbox *in)
+{
+    mdapl_dpeer_wake(mdapl_dpeer_of(in->peer));
+}
+
 static int make_room(struct mdapl_dapl *d)
 {
     int rc = fit_limits(d);
@@ -135,7 +141,7 @@ static int make_room(struct mdapl_dapl *d)
     open_regs(d);
     mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
-    mdapl_rx_pools_init(d);
+    mdapl_inboxes_init(&d->inboxes, wake);
     mdapl_idmap_init(&d->tx_ids);
     mdapl_idmap_init(&d->rx_ids);
     mdapl_move_init(d);
@@ -292,6 +298,13 @@ static int progress(void *state)
     return n + work(d);
 }
 
+static bool hears(void *state)
+{
+    struct mdapl_dapl *d = state;
+
+    return d->n_connecting > 0 || d->n_whole > 0;
+}
+
 /* Only the first rail's queue ends a sleep. */
 static bool may_be_unheard(const struct mdapl_dapl *d)
 {
@@ -371,7 +384,7 @@ static void close_channel(void *state)
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_move_fini(d);
     mdapl_pool_fini(&d->items);
-    mdapl_rx_pools_fini(d);
+    mdapl_inboxes_fini(&d->inboxes);
     free(d->peers);
     free(d);
 }
@@ -410,6 +423,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .eager_max = eager_max,
     .send = mdapl_tx_send,       /* tx.c, sr.c, rndv_tx.c */
     .progress = progress,        /* evd.c, then sr.c, rx.c, rndv_rx.c */
+    .hears = hears,
     .wait = wait,
     .drain = drain,
     .idle = idle,

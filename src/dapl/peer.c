@@ -145,8 +145,7 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = {
         &peer->work, &peer->starved, &peer->ctl, &peer->queue, &peer->retained, &peer->owing,
-        &peer->held, &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx,
-        &peer->moving
+        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->moving
     };
     struct card card;
     int rc;
@@ -162,6 +161,7 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         mdapl_list_init(lists[i]);
     peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, rank, NULL };
+    mdapl_inbox_init(&peer->inbox, &d->inboxes, &peer->base);
     snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
     d->peers[rank] = peer;
     *p = peer;
@@ -197,8 +197,8 @@ void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-        || !mdapl_list_empty(&peer->held) || !mdapl_list_empty(&peer->moving) || peer->broken
-        || mdapl_rx_ack_due(peer))
+        || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->moving)
+        || peer->broken || mdapl_rx_ack_due(peer))
         mdapl_dpeer_wake(peer);
 }
 
@@ -217,7 +217,11 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
         mdapl_cm_lost(mdapl_dpeer_main(peer), peer->broken);
         return 1;
     }
-    n += mdapl_rx_announce_held(peer);
+    n = mdapl_inbox_announce_held(&peer->inbox);
+    if (n < 0) {
+        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
+        return 0;
+    }
     n += mdapl_move_flush(peer);
     n += mdapl_tx_flush(peer);
     return n;
@@ -253,7 +257,7 @@ size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
     if (peer->dead)
         return 0;
     n += !mdapl_list_empty(&peer->ctl) + !mdapl_list_empty(&peer->queue);
-    n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->held);
+    n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->inbox.held);
     /* An acknowledgement that is still with the adapter has not been given. */
     for (int i = 0; i < peer->n_streams; i++) {
         const struct mdapl_ep *ep = peer->stream[i].cm.ep;

@@ -18,6 +18,7 @@
  */
 #include "cm_fsm.h"
 #include "idmap.h"
+#include "inbox.h"
 #include "list.h"
 #include "lmr.h"
 #include "pool.h"
@@ -50,8 +51,8 @@ struct mdapl_dapl {
 
     struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
-    struct mdapl_pool items, eager, held, transfers;
-    struct mdapl_list outlived;  /* bodies that the owner still holds, out of their frames */
+    struct mdapl_pool items, transfers;
+    struct mdapl_inboxes inboxes;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */
@@ -70,6 +71,7 @@ struct mdapl_dapl {
     int n_connecting, n_closing;
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the last distance that has been called */
+    int n_wanted;                /* ring wiring: peers that this channel reaches */
     uint64_t wire_began;         /* ns; 0: the wiring has not begun */
     bool wiring;                 /* it has, and is not over */
     bool draining, closing;
@@ -130,11 +132,10 @@ struct mdapl_dpeer {
     uint64_t rx_acked;           /* what the peer has been told of it */
     uint64_t rx_unacked_bytes;
     struct mdapl_list early;     /* frames that have overtaken others, by psn */
-    uint64_t n_early, n_held;    /* how many are on early, and on held */
+    uint64_t n_early;            /* how many */
     struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
     uint64_t owing_since;
-    struct mdapl_rx *hold;       /* announcements wait for the end of this one */
-    struct mdapl_list held;      /* announcements that wait */
+    struct mdapl_inbox inbox;
 
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;

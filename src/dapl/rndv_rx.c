@@ -35,7 +35,7 @@ struct rndv_rx {
 static void rx_free(struct rndv_rx *r)
 {
     mdapl_body_free(&r->dst);
-    mdapl_rx_over(r->peer, &r->rx);
+    mdapl_inbox_over(&r->peer->inbox, &r->rx);
     mdapl_list_remove(&r->link);
     free(r);
 }
@@ -198,7 +198,8 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
     r->peer = peer;
     r->rts = *rts;
     mdapl_list_append(&peer->rndv_rx, &r->link);
-    mdapl_rx_announce(peer, hdr, hdr_len, &r->rx);
+    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
+        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
     return true;
 }
 

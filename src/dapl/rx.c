@@ -14,171 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- bodies that came inside their frame ------------------------------------------------------ */
-
-struct eager {
-    struct mdapl_rx rx;
-    struct mdapl_dpeer *peer;
-    char *copy;              /* the body's own memory once it has outlived its frame */
-    struct mdapl_list link;  /* then: on d->outlived, for the end of the channel */
-    bool announcing;         /* up->msg is running: it is not freed under its feet */
-    bool over;
-};
-
-/* An announcement that waits for the end of an earlier body. */
-struct held {
-    struct mdapl_list link;
-    struct mdapl_rx *rx;
-    size_t hdr_len;
-    uint8_t hdr[MDAPL_HDR_MAX];
-};
-
-static void eager_free(struct eager *e)
-{
-    mdapl_list_remove(&e->link);
-    free(e->copy);
-    mdapl_pool_give(&e->peer->d->eager, e);
-}
-
-static void eager_finish(struct mdapl_rx *rx)
-{
-    struct eager *e = MDAPL_OF(rx, struct eager, rx);
-
-    mdapl_rx_over(e->peer, rx);
-    e->over = true;
-    if (!e->announcing)
-        eager_free(e);
-}
-
-/* All of the body is here: there is never anything to fetch. */
-static int eager_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
-{
-    (void)rx, (void)iov, (void)n, (void)op;
-    return -EINVAL;
-}
-
-static const struct mdapl_rx_ops eager_ops = {
-    .read = eager_read, .drop = eager_finish, .finish = eager_finish
-};
-
-static struct eager *eager_make(struct mdapl_dpeer *peer, const void *body, size_t len)
-{
-    struct eager *e = mdapl_pool_take(&peer->d->eager);
-
-    if (!e)
-        return NULL;
-    *e = (struct eager){ .rx = { &eager_ops, body, len, len }, .peer = peer };
-    mdapl_list_init(&e->link);
-    return e;
-}
-
-/* Gives what is left of the body memory of its own. */
-static bool eager_outlive(struct eager *e)
-{
-    e->copy = malloc(e->rx.here);
-    if (!e->copy)
-        return false;
-    memcpy(e->copy, e->rx.data, e->rx.here);
-    e->rx.data = e->copy;
-    mdapl_list_append(&e->peer->d->outlived, &e->link);
-    return true;
-}
-
-void mdapl_rx_pools_init(struct mdapl_dapl *d)
-{
-    mdapl_pool_init(&d->eager, sizeof(struct eager), sizeof(void *), 64, 0);
-    mdapl_pool_init(&d->held, sizeof(struct held), sizeof(void *), 64, 0);
-    mdapl_list_init(&d->outlived);
-}
-
-void mdapl_rx_pools_fini(struct mdapl_dapl *d)
-{
-    struct mdapl_list *l;
-
-    while ((l = mdapl_list_take(&d->outlived)))
-        free(MDAPL_OF(l, struct eager, link)->copy);
-    mdapl_pool_fini(&d->eager);
-    mdapl_pool_fini(&d->held);
-}
-
-/* -- announcing ------------------------------------------------------------------------------- */
-
-static bool must_hold(const struct mdapl_dpeer *peer)
-{
-    return peer->hold || !mdapl_list_empty(&peer->held);
-}
-
-static bool hold_back(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
-                      struct mdapl_rx *rx)
-{
-    struct held *h = mdapl_pool_take(&peer->d->held);
-
-    if (!h)
-        return false;
-    h->rx = rx;
-    h->hdr_len = hdr_len;
-    memcpy(h->hdr, hdr, hdr_len);
-    mdapl_list_append(&peer->held, &h->link);
-    mdapl_ctx_stats(peer->d->ctx)->held++;
-    mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->held_max, ++peer->n_held);
-    return true;
-}
-
-static void announce_now(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
-                         struct mdapl_rx *rx)
-{
-    struct eager *e = rx && rx->ops == &eager_ops ? MDAPL_OF(rx, struct eager, rx) : NULL;
-    enum mdapl_next next;
-
-    /* Set before the call: the owner may come to the body's end inside it. */
-    peer->hold = rx;
-    if (e)
-        e->announcing = true;
-    next = mdapl_up_msg(&peer->base, hdr, hdr_len, rx);
-    if (peer->hold == rx && (next == MDAPL_NEXT_GO || !rx))
-        peer->hold = NULL;
-    if (!e)
-        return;
-    e->announcing = false;
-    if (e->over)
-        eager_free(e);
-    else if (!e->copy && !eager_outlive(e))
-        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
-}
-
-void mdapl_rx_announce(struct mdapl_dpeer *peer, const void *hdr, size_t hdr_len,
-                       struct mdapl_rx *rx)
-{
-    if (!must_hold(peer))
-        announce_now(peer, hdr, hdr_len, rx);
-    else if (!hold_back(peer, hdr, hdr_len, rx))
-        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
-}
-
-int mdapl_rx_announce_held(struct mdapl_dpeer *peer)
-{
-    int n = 0;
-
-    while (!peer->hold && !peer->dead && !mdapl_list_empty(&peer->held)) {
-        struct held *h = MDAPL_OF(mdapl_list_take(&peer->held), struct held, link);
-
-        peer->n_held--;
-        announce_now(peer, h->hdr, h->hdr_len, h->rx);
-        mdapl_pool_give(&peer->d->held, h);
-        n++;
-    }
-    return n;
-}
-
-void mdapl_rx_over(struct mdapl_dpeer *peer, struct mdapl_rx *rx)
-{
-    if (peer->hold != rx)
-        return;
-    peer->hold = NULL;
-    if (!mdapl_list_empty(&peer->held))
-        mdapl_dpeer_wake(peer);
-}
-
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
 struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer)
@@ -221,18 +56,12 @@ static void owe(struct mdapl_dpeer *peer, size_t bytes)
 
 /* -- frames: one function per type; false: the content is impossible -------------------------- */
 
+static const char no_memory[] = "out of memory for a message that waits";
+
 static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
-    struct eager *e = NULL;
-
-    if (f->len > 0) {
-        e = eager_make(peer, p + f->hdr_len, f->len);
-        if (!e || (must_hold(peer) && !eager_outlive(e))) {
-            mdapl_dpeer_broken(peer, "out of memory for a message that waits");
-            return true;
-        }
-    }
-    mdapl_rx_announce(peer, p, f->hdr_len, e ? &e->rx : NULL);
+    if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len))
+        mdapl_dpeer_broken(peer, no_memory);
     return true;
 }
 
@@ -321,7 +150,7 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, const void *frame
         return false;
     e = malloc(sizeof(*e) + len);
     if (!e) {
-        mdapl_dpeer_broken(peer, "out of memory for a frame that waits");
+        mdapl_dpeer_broken(peer, no_memory);
         return true;
     }
     e->psn = psn;
@@ -428,16 +257,8 @@ void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
 
 void mdapl_rx_fail(struct mdapl_dpeer *peer)
 {
-    struct mdapl_list *l;
-
-    while ((l = mdapl_list_take(&peer->held))) {
-        struct held *h = MDAPL_OF(l, struct held, link);
-
-        if (h->rx)
-            h->rx->ops->drop(h->rx);
-        mdapl_pool_give(&peer->d->held, h);
-    }
+    mdapl_inbox_fail(&peer->inbox);
     mdapl_list_remove(&peer->owing);
     forget_early(peer);
-    peer->n_held = peer->n_early = 0;
+    peer->n_early = 0;
 }

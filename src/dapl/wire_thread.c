@@ -99,7 +99,7 @@ static int look(struct wiring *w, uint64_t *ns_p)
     mdapl_timers_run(&d->timers, now);
     next = mdapl_timers_next(&d->timers);
     rc = d->failed ? d->failed
-                   : d->n_whole == mdapl_ctx_job(d->ctx)->size - 1 ? MDAPL_DONE : 0;
+                   : d->n_whole == d->n_wanted ? MDAPL_DONE : 0;
     pthread_mutex_unlock(&w->lock);
     *ns_p = next <= now ? 0 : next - now;
     if (*ns_p > MDAPL_US(LOOK_US))
@@ -121,8 +121,10 @@ static int until_all_stand(struct wiring *w)
 int mdapl_wire_thread_run(struct mdapl_dapl *d)
 {
     struct wiring w = { .d = d, .lock = PTHREAD_MUTEX_INITIALIZER };
-    int rc = start_servers(&w);
+    int rc = mdapl_wireup_count(d);
 
+    if (!rc)
+        rc = start_servers(&w);
     if (!rc)
         rc = call_all(&w);
     if (!rc)

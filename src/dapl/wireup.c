@@ -12,19 +12,42 @@
 
 #include <errno.h>
 
+static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
+{
+    int rc = mdapl_peer_get(d->ctx, rank, base_p);
+
+    if (rc)
+        mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
+                      "IA %s: the business card of rank %d names nothing that it reaches. Use the "
+                      "same installation and kind of adapter everywhere", d->rails.ia[0]->name,
+                      rank);
+    return rc;
+}
+
+int mdapl_wireup_count(struct mdapl_dapl *d)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+    struct mdapl_peer *base;
+    int rc = 0;
+
+    d->n_wanted = 0;
+    for (int rank = 0; !rc && rank < job->size; rank++) {
+        if (rank != job->rank)
+            rc = get_peer(d, rank, &base);
+        if (!rc && rank != job->rank)
+            d->n_wanted += base->channel == &mdapl_dapl_channel;
+    }
+    return rc;
+}
+
 int mdapl_wireup_call(struct mdapl_dapl *d, int rank)
 {
     struct mdapl_peer *base;
-    int rc = mdapl_peer_get(d->ctx, rank, &base);
+    int rc = get_peer(d, rank, &base);
 
-    if (rc)
-        return mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
-                             "IA %s: the business card of rank %d names nothing that it reaches. "
-                             "Use the same installation and kind of adapter everywhere",
-                             d->rails.ia[0]->name, rank);
-    if (base->channel == &mdapl_dapl_channel)
+    if (!rc && base->channel == &mdapl_dapl_channel)
         mdapl_cm_want(mdapl_dpeer_of(base));
-    return 0;
+    return rc;
 }
 
 /*
@@ -42,6 +65,8 @@ static int by_ring(struct mdapl_dapl *d)
     int last = last_step(job->rank, job->size);
     int rc = d->failed;
 
+    if (!rc && d->wire_step == 0)
+        rc = mdapl_wireup_count(d);
     while (!rc && d->wire_step < last
            && d->n_connecting < (int)mdapl_ctx_cfg(d->ctx)->wiring_inflight) {
         d->wire_step++;
@@ -49,7 +74,7 @@ static int by_ring(struct mdapl_dapl *d)
     }
     if (rc)
         return rc;
-    return d->wire_step >= last && d->n_whole == job->size - 1 ? MDAPL_DONE : 0;
+    return d->wire_step >= last && d->n_whole == d->n_wanted ? MDAPL_DONE : 0;
 }
 
 static int on_demand(struct mdapl_dapl *d)

@@ -12,6 +12,9 @@ struct mdapl_dapl;
 
 /* As mdapl_wire(). */
 int mdapl_wireup_run(struct mdapl_dapl *d);
+/* Sets d->n_wanted: peers that another channel reaches are not to be connected. 0, or -errno with
+ * the one clear line. */
+int mdapl_wireup_count(struct mdapl_dapl *d);
 /* Calls a rank. 0, or -errno with the one clear line in mdapl_ctx_err(). */
 int mdapl_wireup_call(struct mdapl_dapl *d, int rank);
 

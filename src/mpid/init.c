@@ -5,6 +5,7 @@
 #include "log.h"
 #include "mdapl_knobs.h"
 #include "pmi.h"
+#include "shm.h"
 #include "stats.h"
 
 #include <sched.h>
@@ -17,7 +18,8 @@
 struct mdapl_glue mdapl_glue;
 
 /* In order of preference. */
-static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NULL };
+static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
+                                                       NULL };
 
 static const struct mdapl_up up = { .msg = mdapl_recv_msg, .fault = mdapl_vc_fault };
 

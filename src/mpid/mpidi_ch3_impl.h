@@ -60,6 +60,7 @@ int mdapl_vc_error(const MPIDI_VC_t *vc);
 int mdapl_vc_terminate_idle(void);
 
 /* send.c */
+size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt);
 int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
                     int n_body, bool synchronous);
 int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,

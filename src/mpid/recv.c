@@ -123,7 +123,8 @@ static bool is_packet(const void *hdr, size_t hdr_len)
 {
     const MPIDI_CH3_Pkt_t *pkt = hdr;
 
-    return hdr_len == sizeof(*pkt) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
+    return hdr_len >= sizeof(pkt->type) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
+           && hdr_len == mdapl_packet_len(pkt)
            && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV || mdapl_glue.handler[pkt->type]);
 }
 

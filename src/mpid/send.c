@@ -8,6 +8,25 @@
  */
 enum { PIECES = MPL_IOV_LIMIT };
 
+/* Bytes of those packets of two-sided communication that are much shorter than the largest: with
+ * them a short message is one cache line for src/shm. Handlers of RMA copy whole packets. */
+static const uint8_t short_packet[MPIDI_CH3_PKT_END_ALL] = {
+    [MPIDI_CH3_PKT_EAGER_SEND] = sizeof(MPIDI_CH3_Pkt_eager_send_t),
+    [MPIDI_CH3_PKT_EAGERSHORT_SEND] = sizeof(MPIDI_CH3_Pkt_eagershort_send_t),
+    [MPIDI_CH3_PKT_EAGER_SYNC_SEND] = sizeof(MPIDI_CH3_Pkt_eager_sync_send_t),
+    [MPIDI_CH3_PKT_EAGER_SYNC_ACK] = sizeof(MPIDI_CH3_Pkt_eager_sync_ack_t),
+    [MPIDI_CH3_PKT_READY_SEND] = sizeof(MPIDI_CH3_Pkt_ready_send_t),
+    [MPIDI_CH3_PKT_CANCEL_SEND_REQ] = sizeof(MPIDI_CH3_Pkt_cancel_send_req_t),
+    [MPIDI_CH3_PKT_CANCEL_SEND_RESP] = sizeof(MPIDI_CH3_Pkt_cancel_send_resp_t),
+    [MPIDI_CH3_PKT_CLOSE] = sizeof(MPIDI_CH3_Pkt_close_t),
+    [MPIDI_CH3I_PKT_DAPL_RNDV] = sizeof(MPIDI_CH3_Pkt_rndv_req_to_send_t),
+};
+
+size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt)
+{
+    return short_packet[pkt->type] ? short_packet[pkt->type] : sizeof(*pkt);
+}
+
 static MPIR_Request *request_of(struct mdapl_op *op)
 {
     return MPL_container_of(op, MPIR_Request, ch.op);
@@ -18,7 +37,8 @@ static void complete(MPIR_Request *sreq, int status)
 {
     int done = 0, mpi_errno;
 
-    MPL_free(sreq->ch.pack);
+    if (sreq->ch.pack)
+        MPL_free(sreq->ch.pack);
     sreq->ch.pack = NULL;
     if (status < 0) {
         sreq->status.MPI_ERROR = mdapl_vc_error(sreq->ch.vc);
@@ -41,7 +61,7 @@ static void send_done(struct mdapl_op *op, int status)
 
 static struct mdapl_msg message(const void *hdr, const struct iovec *body, int n, bool synchronous)
 {
-    return (struct mdapl_msg){ .hdr = hdr, .hdr_len = sizeof(MPIDI_CH3_Pkt_t), .body = body,
+    return (struct mdapl_msg){ .hdr = hdr, .hdr_len = mdapl_packet_len(hdr), .body = body,
                                .n_body = n, .synchronous = synchronous };
 }
 
@@ -95,7 +115,7 @@ static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int 
 
 int MPIDI_CH3_iStartMsg(MPIDI_VC_t *vc, void *hdr, intptr_t hdr_sz, MPIR_Request **sreq_p)
 {
-    (void)hdr_sz;                /* always the whole packet: its type says what counts */
+    (void)hdr_sz;                /* the type says what counts: mdapl_packet_len() */
     return start(vc, hdr, NULL, 0, sreq_p);
 }
 

@@ -3,6 +3,13 @@
 
 #include "log.h"
 
+/* From here on messages go by rendezvous. */
+static void set_eager_max(MPIDI_VC_t *vc, size_t frame)
+{
+    vc->eager_max_msg_sz = (intptr_t)(frame - sizeof(MPIDI_CH3_Pkt_t));
+    vc->ready_eager_max_msg_sz = vc->eager_max_msg_sz;
+}
+
 /* Called before and after the context is open; what depends on it is set the second time. */
 int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
 {
@@ -13,9 +20,7 @@ int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
         vc->ch = (struct mdapl_vc){ 0 };
         return MPI_SUCCESS;
     }
-    vc->eager_max_msg_sz = (intptr_t)(mdapl_ctx_eager_max(mdapl_glue.ctx)
-                                      - sizeof(MPIDI_CH3_Pkt_t));
-    vc->ready_eager_max_msg_sz = vc->eager_max_msg_sz;
+    set_eager_max(vc, mdapl_ctx_eager_max(mdapl_glue.ctx));
     return MPI_SUCCESS;
 }
 
@@ -53,13 +58,15 @@ int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
         return -ECONNRESET;
     if (!vc->ch.peer) {
         rc = mdapl_peer_get(ctx, vc->pg_rank, &vc->ch.peer);
-        if (rc)
+        if (!rc) {
+            vc->ch.peer->owner = vc;
+            set_eager_max(vc, mdapl_peer_eager_max(vc->ch.peer));
+        } else {
             mdapl_log(mdapl_ctx_log(ctx), MDAPL_WARN,
                       "rank %d cannot be reached: its business card names no adapter that ours "
                       "reaches. Use the same installation and kind of adapter everywhere",
                       vc->pg_rank);
-        else
-            vc->ch.peer->owner = vc;
+        }
     }
     *peer_p = vc->ch.peer;
     return rc;

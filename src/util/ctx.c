@@ -13,11 +13,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHANNELS_MAX = 4 };
+enum {
+    CHANNELS_MAX = 4,
+    SILENT = 1000,               /* rounds without news after which a channel is asked less often */
+    SKIP = 16,                   /* ... once in so many rounds */
+    SKIP_DEAF = 1024,            /* ... once in so many, if no peer has come into contact yet */
+    SHARE_US = 100,              /* longest sleep in one channel while another one could hear */
+};
 
 struct open_channel {
     const struct mdapl_channel *table;
     void *state;
+    unsigned silent, skip;       /* rounds without news; rounds for which it is not asked */
 };
 
 struct mdapl_ctx {
@@ -59,23 +66,75 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
     return ctx;
 }
 
+static int open_one(struct mdapl_ctx *ctx, const struct mdapl_channel *table)
+{
+    struct open_channel *c = &ctx->channel[ctx->n_channels];
+    int rc = table->open(ctx, &c->state);
+
+    if (rc == -ENOTSUP)
+        mdapl_log(&ctx->log, MDAPL_INFO, "%s", ctx->err.text);
+    if (rc)
+        return rc;
+    c->table = table;
+    ctx->n_channels++;
+    return 0;
+}
+
+/* The channel of this name; NULL: there is none, or it is open already. */
+static const struct mdapl_channel *find_channel(const struct mdapl_ctx *ctx,
+                                                const struct mdapl_channel *const *list,
+                                                const char *name)
+{
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (strcmp(ctx->channel[i].table->name, name) == 0)
+            return NULL;
+    while (*list && strcmp((*list)->name, name) != 0)
+        list++;
+    return *list;
+}
+
+static int open_named(struct mdapl_ctx *ctx, const struct mdapl_channel *const *list)
+{
+    char names[sizeof(ctx->cfg.channels)], *save = NULL;
+    int rc = 0;
+
+    memcpy(names, ctx->cfg.channels, sizeof(names));
+    for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+        const struct mdapl_channel *table = find_channel(ctx, list, name);
+
+        if (!table)
+            return mdapl_err_set(&ctx->err, -EINVAL, "MPIR_CVAR_DAPL_CHANNELS=%s is not possible: "
+                                 "it must be different names with commas between them, of shm and "
+                                 "dapl", ctx->cfg.channels);
+        rc = open_one(ctx, table);
+        if (rc && rc != -ENOTSUP)
+            return rc;
+    }
+    return ctx->n_channels > 0 ? 0 : rc;
+}
+
+static int open_all(struct mdapl_ctx *ctx, const struct mdapl_channel *const *list)
+{
+    int rc = 0;
+
+    for (; *list; list++) {
+        rc = open_one(ctx, *list);
+        if (rc && rc != -ENOTSUP)
+            return rc;
+    }
+    return ctx->n_channels > 0 ? 0 : rc;
+}
+
 int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
                    struct mdapl_err *err)
 {
     struct mdapl_ctx *ctx = ctx_make(args);
-    int rc = -ENODEV;
+    int rc;
 
     if (!ctx)
         return mdapl_err_set(err, -ENOMEM, "out of memory");
-    for (int i = 0; args->channels[i] && ctx->n_channels < CHANNELS_MAX; i++) {
-        struct open_channel *c = &ctx->channel[ctx->n_channels];
-
-        c->table = args->channels[i];
-        rc = c->table->open(ctx, &c->state);
-        if (rc == 0)
-            ctx->n_channels++;
-    }
-    if (ctx->n_channels == 0) {
+    rc = *ctx->cfg.channels ? open_named(ctx, args->channels) : open_all(ctx, args->channels);
+    if (rc) {
         *err = ctx->err;
         mdapl_ctx_close(ctx);
         return rc;
@@ -126,6 +185,16 @@ size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx)
             least = n;
     }
     return least;
+}
+
+size_t mdapl_peer_eager_max(const struct mdapl_peer *peer)
+{
+    const struct mdapl_ctx *ctx = peer->ctx;
+    int i = 0;
+
+    while (ctx->channel[i].table != peer->channel)
+        i++;
+    return peer->channel->eager_max(ctx->channel[i].state);
 }
 
 int mdapl_wire(struct mdapl_ctx *ctx)
@@ -212,20 +281,51 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
 
 /* -- running ---------------------------------------------------------------------------------- */
 
+/* One of several channels. One that nobody uses should not slow down the others. */
+static int ask(struct open_channel *c)
+{
+    int moved;
+
+    if (c->skip > 0) {
+        c->skip--;
+        return 0;
+    }
+    moved = c->table->progress(c->state);
+    if (moved > 0)
+        c->silent = 0;
+    else if (++c->silent > SILENT)
+        c->skip = c->table->hears(c->state) ? SKIP : SKIP_DEAF;
+    return moved;
+}
+
 int mdapl_progress(struct mdapl_ctx *ctx)
 {
     int n = 0;
 
+    if (ctx->n_channels == 1)
+        return ctx->channel[0].table->progress(ctx->channel[0].state);
     for (int i = 0; i < ctx->n_channels; i++)
-        n += ctx->channel[i].table->progress(ctx->channel[i].state);
+        n += ask(&ctx->channel[i]);
     return n;
 }
 
 void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
 {
-    /* With several channels each sleeps for its share, so that none is forgotten. */
-    for (int i = 0; i < ctx->n_channels; i++)
-        ctx->channel[i].table->wait(ctx->channel[i].state, ns / (uint64_t)ctx->n_channels);
+    int ears = 0;
+
+    for (int i = 0; i < ctx->n_channels; i++) {
+        ctx->channel[i].skip = 0;
+        ears += ctx->channel[i].table->hears(ctx->channel[i].state);
+    }
+    /* A sleep in one channel is deaf to the others: it is short while there are any to hear. */
+    if (ears > 1 && ns > MDAPL_US(SHARE_US))
+        ns = MDAPL_US(SHARE_US);
+    for (int i = 0; i < ctx->n_channels; i++) {
+        struct open_channel *c = &ctx->channel[i];
+
+        if (ears == 0 ? i == 0 : c->table->hears(c->state))
+            c->table->wait(c->state, ns);
+    }
 }
 
 bool mdapl_peer_idle(struct mdapl_peer *peer)

@@ -114,7 +114,8 @@ struct mdapl_job {
 /* A channel: one table of calls. state is what open() made. */
 struct mdapl_channel {
     const char *name;
-    /* Makes the channel's state. -ENODEV: not usable here (mdapl_ctx_err() says why). */
+    /* Makes the channel's state. -ENOTSUP: this system has no such thing, and nobody is to blame:
+     * the job goes on without; any other failure ends it. mdapl_ctx_err() has the line. */
     int (*open)(struct mdapl_ctx *ctx, void **state_p);
     /* Appends this channel's part to my business card, at most len bytes with the zero. */
     int (*card)(void *state, char *buf, size_t len);
@@ -127,6 +128,9 @@ struct mdapl_channel {
     size_t (*eager_max)(void *state);
     /* Moves whatever can move. Returns how many things moved (0: nothing to do). */
     int (*progress)(void *state);
+    /* Has any peer come into contact, so that something may come in? A first contact may come in
+     * any case: it is heard after a sleep. */
+    bool (*hears)(void *state);
     /* Sleeps until something may have happened, at most ns nanoseconds. */
     void (*wait)(void *state, uint64_t ns);
     /* As mdapl_drain(). */
@@ -157,7 +161,8 @@ struct mdapl_ctx_args {
     struct mdapl_clock clock;     /* all zero: the system's */
 };
 
-/* Opens the channels. 0, or -errno when none is usable: err then has the one clear line. */
+/* Opens those of the channels that the knob CHANNELS names, in its order (empty: all, in theirs).
+ * 0, or -errno: err then has the one clear line. */
 int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
                    struct mdapl_err *err);
 /* My business card: printable, no ';' '#' ' ' '$' (launchers use them). Bytes written or -errno. */
@@ -166,6 +171,8 @@ int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES]);
 /* Bytes of header and body together that surely travel in one frame, whichever the channel. */
 size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx);
+/* The same, for the channel that reaches this peer. */
+size_t mdapl_peer_eager_max(const struct mdapl_peer *peer);
 /*
  * Connects as the policy (knob) says. To be called first when every rank's card can be asked for,
  * then again between rounds of mdapl_progress() as long as it answers 0 (under way). MDAPL_DONE:

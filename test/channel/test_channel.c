@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The channel through its contract (src/util/transport.h), every rank a process of its own, on a
- * real DAT provider. What the fake provider's tests show for all orders of events, this shows for
- * a provider with its own threads, memory and sockets: every message announced once, in order,
- * with its own bytes; nothing left at the end; nobody waits for ever.
+ * The channels through their contract (src/util/transport.h), every rank a process of its own: in
+ * shared memory, or on a real DAT provider. What the fake provider's tests show for all orders of
+ * events, this shows with the memory, threads and sockets of several processes: every message
+ * announced once, in order, with its own bytes; nothing left at the end; nobody waits for ever.
  *
- * The IA is the one that MPIR_CVAR_DAPL_IA names (test/channel/run: the software provider).
+ * The knobs of the environment say which channels, and which IA (test/channel/run).
  */
 #include "unit.h"
 
@@ -13,6 +13,7 @@
 #include "dapl.h"
 #include "err.h"
 #include "memwatch.h"
+#include "shm.h"
 #include "stats.h"
 #include "transport.h"
 
@@ -27,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 6, MAX_KNOBS = 5, LIMIT_S = 120, WAIT_NS = 200 * 1000 };
+enum { MAX_RANKS = 6, MAX_KNOBS = 6, LIMIT_S = 120, WAIT_NS = 200 * 1000 };
 
 /* Where bodies lie. */
 enum place {
@@ -294,7 +295,8 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
 static void open_and_wire(struct rank *me)
 {
     static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
-    static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NULL };
+    static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
+                                                           NULL };
     struct mdapl_cfg cfg;
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
@@ -427,12 +429,12 @@ static const struct traffic copied = {
 };
 static const struct traffic written = {
     .ranks = 3, .messages = 30, .max_len = 4 << 20, .in_flight = 10, .sleep = true,
-    .knob = { { "rndv", "rput" } },
+    .knob = { { "rndv", "rput" }, { "channels", "dapl" } },
 };
 static const struct traffic written_scarce = {
     .ranks = 4, .messages = 60, .max_len = 100000, .in_flight = 10, .sleep = true,
     .knob = { { "sr_window", "2" }, { "ep_requests", "4" }, { "vbuf_size", "512" },
-              { "rndv_segment", "4096" }, { "rndv", "rput" } },
+              { "rndv_segment", "4096" }, { "rndv", "rput" }, { "channels", "dapl" } },
 };
 /* More than 32 bits count: 8 GiB and more of memory, so test/channel/run says when. */
 static const struct traffic huge = {
@@ -446,11 +448,11 @@ static const struct traffic on_demand = {
 
 static const struct traffic same_memory = {
     .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = SAME, .sleep = true,
-    .knob = { { "reg_cache", "on" }, { "vbuf_size", "8k" } },
+    .knob = { { "reg_cache", "on" }, { "vbuf_size", "8k" }, { "channels", "dapl" } },
 };
 static const struct traffic remapped_memory = {
     .ranks = 2, .messages = 200, .max_len = 1 << 20, .in_flight = 1, .place = REMAPPED,
-    .sleep = true, .knob = { { "reg_cache", "on" }, { "vbuf_size", "8k" } },
+    .sleep = true, .knob = { { "reg_cache", "on" }, { "vbuf_size", "8k" }, { "channels", "dapl" } },
 };
 static const struct traffic few_kept = {
     .ranks = 3, .messages = 100, .max_len = 1 << 20, .in_flight = 10, .sleep = true,

@@ -1,8 +1,9 @@
 ## SPDX-License-Identifier: MIT
-## Parts of src/util and src/dapl by themselves.
+## Parts of src/util, src/dapl and src/shm by themselves.
 if HAVE_CMOCKA
 unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm \
-    test/unit/test_memwatch test/unit/test_regcache test/unit/test_remap test/unit/test_mix
+    test/unit/test_memwatch test/unit/test_regcache test/unit/test_remap test/unit/test_mix \
+    test/unit/test_shm_ring test/unit/test_shm_pair
 check_PROGRAMS += $(unit_programs)
 unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
 unit_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
@@ -19,6 +20,12 @@ test_unit_test_wire_LDADD = $(unit_ldadd)
 test_unit_test_fsm_SOURCES = test/unit/test_fsm.c test/unit/unit.h
 test_unit_test_fsm_CPPFLAGS = $(unit_cppflags)
 test_unit_test_fsm_LDADD = $(unit_ldadd)
+test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
+test_unit_test_shm_ring_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
+test_unit_test_shm_ring_LDADD = libshm.la libutil.la -lcmocka -lpthread
+test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
+test_unit_test_shm_pair_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
+test_unit_test_shm_pair_LDADD = libshm.la libutil.la -lcmocka -lpthread
 test_unit_test_memwatch_SOURCES = test/unit/test_memwatch.c test/unit/unit.h
 test_unit_test_memwatch_CPPFLAGS = $(unit_cppflags)
 test_unit_test_memwatch_LDADD = $(unit_ldadd)

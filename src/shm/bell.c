@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+#include "bell.h"
+
+#include "log.h"
+#include "rx.h"
+#include "shm.h"
+#include "siphash.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* -- coming to another's door ----------------------------------------------------------------- */
+
+static struct mdapl_shm_hello hello_for(const struct mdapl_speer *peer)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(peer->s->ctx);
+    struct mdapl_shm_hello h = { .job = job->id, .rank = (uint32_t)job->rank };
+
+    mdapl_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->card.token, h.mac);
+    return h;
+}
+
+int mdapl_bell_come(struct mdapl_speer *peer)
+{
+    struct mdapl_shm *s = peer->s;
+    int fd = mdapl_seg_open(peer->card.ref, peer->card.token, peer->base.rank, NULL);
+
+    if (fd < 0)
+        return fd;
+    peer->far = mdapl_seg_map_head(fd);
+    if (peer->far) {
+        peer->far_door = atomic_fetch_add(&peer->far->n_doors, 1);
+        peer->tx.door = mdapl_seg_map_door(fd, peer->far_door);
+    }
+    close(fd);
+    if (!peer->tx.door)
+        return -ENOMEM;
+    peer->fence = !s->barrier || !peer->far->barrier;
+    peer->tx.door->hello = hello_for(peer);
+    s->n_doors++;
+    return 0;
+}
+
+void mdapl_bell_ring(struct mdapl_speer *peer)
+{
+    struct mdapl_seg_head *far = peer->far;
+    uint32_t word = peer->far_door / 64;
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
+
+    stats->shm_bells++;
+    atomic_fetch_or(&far->bell[word], (uint64_t)1 << peer->far_door % 64);
+    if (!(atomic_load(&far->bells) >> word & 1))
+        atomic_fetch_or(&far->bells, (uint64_t)1 << word);
+    if (atomic_load(&far->asleep) && atomic_exchange(&far->asleep, 0)) {
+        stats->shm_wakes++;
+        mdapl_os_wake(&far->asleep);
+    }
+}
+
+/* -- somebody comes to mine ------------------------------------------------------------------- */
+
+static bool hello_right(const struct mdapl_shm *s, const struct mdapl_shm_hello *h)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    uint8_t mac[16];
+
+    if (h->job != job->id || h->rank >= (uint32_t)job->size || (int)h->rank == job->rank)
+        return false;
+    mdapl_seg_mac(job, h->rank, (uint32_t)job->rank, s->seg.head->token, mac);
+    return mdapl_mac_equal(mac, h->mac);
+}
+
+/* The peer who has come; NULL: a stranger, one with a door already, one that we do not reach. */
+static struct mdapl_speer *visitor(struct mdapl_shm *s, const struct mdapl_shm_hello *h)
+{
+    struct mdapl_peer *base;
+
+    if (!hello_right(s, h) || mdapl_peer_get(s->ctx, (int)h->rank, &base)
+        || base->channel != &mdapl_shm_channel || mdapl_speer_of(base)->rx.door
+        || mdapl_speer_of(base)->dead)
+        return NULL;
+    return mdapl_speer_of(base);
+}
+
+static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
+{
+    struct mdapl_door *door = mdapl_seg_door(&s->seg, index);
+    struct mdapl_shm_hello hello;
+    struct mdapl_speer *peer;
+
+    if (!door)
+        return NULL;
+    hello = door->hello;         /* once: it is the other's memory */
+    peer = visitor(s, &hello);
+    if (!peer) {
+        mdapl_ctx_stats(s->ctx)->cr_refused++;
+        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
+                  "refused shared memory to one that calls itself rank %u", hello.rank);
+        atomic_store(&door->refused, 1);
+        mdapl_seg_unmap_door(door);
+        return NULL;
+    }
+    mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, door %u",
+              peer->base.rank, index);
+    peer->rx.door = door;
+    peer->door = index;
+    s->owner[index] = peer;
+    s->n_doors++;
+    return peer;
+}
+
+/* -- watching --------------------------------------------------------------------------------- */
+
+static void set_watched(struct mdapl_speer *peer, uint32_t yes)
+{
+    atomic_store_explicit(&peer->rx.door->watched, yes, memory_order_relaxed);
+}
+
+static void watch(struct mdapl_speer *peer)
+{
+    struct mdapl_shm *s = peer->s;
+
+    peer->active = true;
+    if (peer->hot || peer->dead || s->n_hot == MDAPL_HOT)
+        return;
+    peer->hot = true;
+    s->hot[s->n_hot++] = peer;
+    set_watched(peer, 1);
+}
+
+static void unwatch(struct mdapl_shm *s, int i)
+{
+    s->hot[i]->hot = false;
+    s->hot[i] = s->hot[--s->n_hot];
+}
+
+int mdapl_bell_watch(struct mdapl_shm *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_hot; i++)
+        n += mdapl_shm_rx_poll(s->hot[i]);
+    return n;
+}
+
+/* Has it written what has not been taken yet? */
+static bool has_news(const struct mdapl_speer *peer)
+{
+    struct mdapl_spsc_msg m;
+
+    return mdapl_spsc_peek(&peer->rx, &m) != MDAPL_SPSC_NONE;
+}
+
+void mdapl_bell_age(struct mdapl_shm *s)
+{
+    bool silent = false;
+
+    for (int i = 0; i < s->n_hot; i++)
+        if (!s->hot[i]->active) {
+            set_watched(s->hot[i], 0);
+            silent = true;
+        }
+    if (silent)
+        mdapl_os_barrier();
+    for (int i = s->n_hot; i-- > 0;) {
+        struct mdapl_speer *peer = s->hot[i];
+
+        if (peer->active || has_news(peer))
+            set_watched(peer, 1);
+        else
+            unwatch(s, i);
+        peer->active = false;
+    }
+}
+
+void mdapl_bell_forget(struct mdapl_speer *peer)
+{
+    struct mdapl_shm *s = peer->s;
+
+    for (int i = s->n_hot; i-- > 0;)
+        if (s->hot[i] == peer)
+            unwatch(s, i);
+}
+
+/* -- answering -------------------------------------------------------------------------------- */
+
+/* Rings my own bell for a ring that has more than one turn takes. */
+static void again(struct mdapl_shm *s, uint32_t door)
+{
+    atomic_fetch_or(&s->seg.head->bell[door / 64], (uint64_t)1 << door % 64);
+    atomic_fetch_or(&s->seg.head->bells, (uint64_t)1 << door / 64);
+}
+
+static int answer(struct mdapl_shm *s, uint32_t door)
+{
+    struct mdapl_speer *peer = s->owner[door];
+    int n;
+
+    if (!peer)
+        peer = open_door(s, door);
+    if (!peer)
+        return 0;
+    watch(peer);
+    n = mdapl_shm_rx_poll(peer);
+    if (!peer->hot && !peer->dead && has_news(peer))
+        again(s, door);
+    return n;
+}
+
+int mdapl_bell_answer(struct mdapl_shm *s)
+{
+    uint64_t words = atomic_exchange(&s->seg.head->bells, 0);
+    int n = 0;
+
+    for (; words; words &= words - 1) {
+        uint32_t w = (uint32_t)__builtin_ctzll(words);
+        uint64_t doors = atomic_exchange(&s->seg.head->bell[w], 0);
+
+        for (; doors; doors &= doors - 1)
+            n += answer(s, 64 * w + (uint32_t)__builtin_ctzll(doors));
+    }
+    return n;
+}
+
+/* -- sleeping --------------------------------------------------------------------------------- */
+
+/* Nobody is watched from here on: all have to ring. False: somebody had written before. */
+static bool unwatch_all(struct mdapl_shm *s)
+{
+    bool quiet = true;
+
+    for (int i = 0; i < s->n_hot; i++) {
+        mdapl_spsc_tell(&s->hot[i]->rx);
+        set_watched(s->hot[i], 0);
+    }
+    if (s->n_hot > 0)
+        mdapl_os_barrier();
+    for (int i = s->n_hot; i-- > 0;) {
+        if (has_news(s->hot[i])) {
+            set_watched(s->hot[i], 1);
+            quiet = false;
+        } else {
+            unwatch(s, i);
+        }
+    }
+    return quiet;
+}
+
+void mdapl_bell_sleep(struct mdapl_shm *s, uint64_t ns)
+{
+    struct mdapl_seg_head *head = s->seg.head;
+
+    if (!unwatch_all(s))
+        return;
+    atomic_store(&head->asleep, 1);
+    if (atomic_load(&head->bells) == 0) {
+        mdapl_ctx_stats(s->ctx)->shm_sleeps++;
+        mdapl_os_sleep(&head->asleep, 1, ns);
+    }
+    atomic_store(&head->asleep, 0);
+}

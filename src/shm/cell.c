@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include "cell.h"
+
+#include "peer.h"
+#include "stats.h"
+#include "tx.h"
+
+#include <unistd.h>
+
+enum {
+    LEAST = 8192,                /* bytes put into a cell at least, while there are so many */
+    SHARE = 4,                   /* ... and at most this part of a body */
+};
+
+void mdapl_cells_init(struct mdapl_shm *s)
+{
+    mdapl_list_init(&s->flying);
+    s->n_free_cells = 0;
+    for (int i = MDAPL_CELLS; i-- > 0;)
+        s->free_cell[s->n_free_cells++] = (uint8_t)i;
+}
+
+size_t mdapl_cell_share(size_t body)
+{
+    size_t n = body / SHARE;
+
+    n = n < LEAST ? LEAST : n;
+    return n < MDAPL_CELL_BYTES ? n : MDAPL_CELL_BYTES;
+}
+
+void mdapl_cells_reclaim(struct mdapl_speer *peer)
+{
+    struct mdapl_shm *s = peer->s;
+
+    while (peer->fly_n > 0
+           && (int32_t)(peer->tx.heard - peer->fly[peer->fly_first % MDAPL_FLY].number) >= 0) {
+        s->free_cell[s->n_free_cells++] = peer->fly[peer->fly_first % MDAPL_FLY].cell;
+        peer->fly_first++;
+        peer->fly_n--;
+    }
+    if (peer->fly_n == 0)
+        mdapl_list_remove(&peer->flying);
+}
+
+static void hear(struct mdapl_speer *peer)
+{
+    mdapl_spsc_hear(&peer->tx, atomic_load_explicit(&peer->tx.door->taken, memory_order_acquire));
+    mdapl_cells_reclaim(peer);
+}
+
+/* Nobody else looks after cells that went to peers for which nothing waits any more. */
+static void hear_all(struct mdapl_shm *s)
+{
+    MDAPL_LIST_EACH_SAFE(pos, &s->flying)
+        hear(MDAPL_OF(pos, struct mdapl_speer, flying));
+}
+
+static bool there_are(const struct mdapl_speer *peer, int cells, int more)
+{
+    return (int)peer->fly_n + cells <= MDAPL_FLY && peer->s->n_free_cells >= cells
+           && MDAPL_SLOTS - (peer->tx.next - peer->tx.heard) >= (uint32_t)(cells + more);
+}
+
+bool mdapl_cells_free(struct mdapl_speer *peer, int cells, int more)
+{
+    if (!mdapl_shm_tx_open(peer))
+        return false;
+    mdapl_cells_reclaim(peer);
+    if (there_are(peer, cells, more))
+        return true;
+    hear(peer);
+    if (peer->s->n_free_cells < cells)
+        hear_all(peer->s);
+    return there_are(peer, cells, more);
+}
+
+void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
+                     struct mdapl_shm_data *data)
+{
+    struct mdapl_shm *s = peer->s;
+    unsigned last = (peer->fly_first + peer->fly_n++) % MDAPL_FLY;
+    uint8_t cell = s->free_cell[--s->n_free_cells];
+
+    mdapl_iov_gather(from, s->seg.cells + (size_t)cell * MDAPL_CELL_BYTES, len);
+    data->cell = cell;
+    data->len = (uint32_t)len;
+    mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data));
+    peer->fly[last].number = peer->tx.next;
+    peer->fly[last].cell = cell;
+    if (mdapl_list_empty(&peer->flying))
+        mdapl_list_append(&s->flying, &peer->flying);
+    mdapl_ctx_stats(s->ctx)->shm_cells++;
+}
+
+/* The sender's cells, mapped at the first need. */
+static void map_cells(struct mdapl_speer *peer)
+{
+    int fd = mdapl_seg_open(peer->card.ref, peer->card.token, peer->base.rank, NULL);
+
+    if (fd < 0)
+        return;
+    peer->cells = mdapl_seg_map_cells(fd);
+    close(fd);
+}
+
+const uint8_t *mdapl_cell_of(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
+{
+    if (!peer->cells)
+        map_cells(peer);
+    if (!peer->cells || data->cell >= MDAPL_CELLS || data->len > MDAPL_CELL_BYTES)
+        return NULL;
+    return peer->cells + (size_t)data->cell * MDAPL_CELL_BYTES;
+}

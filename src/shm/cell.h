@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_SHM_CELL_H
+#define MDAPL_SHM_CELL_H
+/*
+ * Cells: pieces of long bodies on their way. A process has a few in its segment, for all its peers
+ * together. It fills one and tells the receiver in a message (DATA); with the news that this
+ * message has been taken the cell is free again. The one given back last is used first: it is
+ * still in the caches, and few are ever touched where few are needed.
+ */
+#include "iov.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mdapl_shm;
+struct mdapl_shm_data;
+struct mdapl_speer;
+
+void mdapl_cells_init(struct mdapl_shm *s);
+/* Are there so many cells for this peer, and slots to tell of them and of `more` messages? */
+bool mdapl_cells_free(struct mdapl_speer *peer, int cells, int more);
+/* How many bytes of a body go into one cell: both sides copy at the same time. */
+size_t mdapl_cell_share(size_t body);
+/* Fills a cell with len bytes from the cursor and tells the peer. data: off and the ids are set. */
+void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
+                     struct mdapl_shm_data *data);
+/* Cells come back as the peer takes the messages that tell of them. */
+void mdapl_cells_reclaim(struct mdapl_speer *peer);
+/* The bytes of a cell of the peer's; NULL: it is none, or its segment cannot be mapped. */
+const uint8_t *mdapl_cell_of(struct mdapl_speer *peer, const struct mdapl_shm_data *data);
+
+#endif

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+#include "copy.h"
+
+#include "cell.h"
+#include "cfg.h"
+#include "peer.h"
+#include "single.h"
+#include "stats.h"
+#include "tx.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEGS = 64 };              /* pieces of a body that an RTS names */
+
+/* The body of an RTS: the pieces of the body in the sender's memory follow. */
+struct rts {
+    uint64_t len;
+    uint32_t tx_id, n_segs;      /* 0: too many to name */
+};
+
+struct seg {
+    uint64_t addr, len;
+};
+
+/* The sending end, from mdapl_send() to the FIN. */
+struct mdapl_long {
+    struct mdapl_list link;      /* on peer->sends */
+    struct mdapl_list streaming; /* on peer->streaming while cells are to be filled */
+    struct mdapl_op *op;
+    struct mdapl_speer *peer;
+    uint32_t id;
+    size_t len;
+    struct mdapl_shm_cts asked;  /* the bytes that the receiver has asked for last */
+    size_t sent;                 /* of them */
+    struct mdapl_iov cursor;     /* the next of them */
+    int n_body;
+    struct iovec body[];
+};
+
+/* The receiving end, from the RTS to the last byte or the drop. */
+struct long_rx {
+    struct mdapl_rx rx;          /* what the owner holds */
+    struct mdapl_list link;      /* on peer->bodies */
+    struct mdapl_speer *peer;
+    uint32_t tx_id, id;          /* the sender's, mine */
+    size_t at;                   /* bytes of the body that have been read */
+    /* the read in progress, by cells */
+    struct mdapl_op *op;
+    size_t want, got;
+    struct iovec *dst;
+    struct mdapl_iov cursor;
+    uint32_t n_segs;
+    struct iovec seg[];          /* addresses of the sender's */
+};
+
+void mdapl_long_init(struct mdapl_shm *s)
+{
+    mdapl_idmap_init(&s->tx_ids);
+    mdapl_idmap_init(&s->rx_ids);
+    s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
+    mdapl_os_reads_allow();
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_msg *msg,
+                                   size_t len, struct mdapl_op *op)
+{
+    struct mdapl_long *send = malloc(sizeof(*send) + (size_t)msg->n_body * sizeof(send->body[0]));
+
+    if (!send)
+        return NULL;
+    *send = (struct mdapl_long){ .op = op, .peer = peer, .len = len };
+    for (int i = 0; i < msg->n_body; i++)
+        if (msg->body[i].iov_len > 0)
+            send->body[send->n_body++] = msg->body[i];
+    if (mdapl_idmap_add(&peer->s->tx_ids, send, &send->id)) {
+        free(send);
+        return NULL;
+    }
+    mdapl_list_append(&peer->sends, &send->link);
+    mdapl_list_init(&send->streaming);
+    return send;
+}
+
+static void send_free(struct mdapl_long *send)
+{
+    mdapl_idmap_remove(&send->peer->s->tx_ids, send->id);
+    mdapl_list_remove(&send->link);
+    mdapl_list_remove(&send->streaming);
+    free(send);
+}
+
+static uint32_t named_segs(const struct mdapl_long *send)
+{
+    return send->n_body <= SEGS ? (uint32_t)send->n_body : 0;
+}
+
+size_t mdapl_long_rts_len(const struct mdapl_long *send)
+{
+    return sizeof(struct rts) + named_segs(send) * sizeof(struct seg);
+}
+
+void mdapl_long_put_rts(const struct mdapl_long *send, void *out)
+{
+    struct rts rts = { send->len, send->id, named_segs(send) };
+    char *p = out;
+
+    memcpy(p, &rts, sizeof(rts));
+    p += sizeof(rts);
+    for (uint32_t i = 0; i < rts.n_segs; i++, p += sizeof(struct seg)) {
+        struct seg seg = { (uint64_t)(uintptr_t)send->body[i].iov_base, send->body[i].iov_len };
+
+        memcpy(p, &seg, sizeof(seg));
+    }
+}
+
+/* The body of an id that this peer has sent us. */
+static struct mdapl_long *find_send(struct mdapl_speer *peer, uint32_t id)
+{
+    struct mdapl_long *send = mdapl_idmap_find(&peer->s->tx_ids, id);
+
+    return send && send->peer == peer ? send : NULL;
+}
+
+bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_shm_cts *cts)
+{
+    struct mdapl_long *send = find_send(peer, cts->tx_id);
+
+    if (!send || !mdapl_list_empty(&send->streaming) || cts->len == 0 || cts->off > send->len
+        || cts->len > send->len - cts->off)
+        return false;
+    send->asked = *cts;
+    send->sent = 0;
+    send->cursor = mdapl_iov_start(send->body, send->n_body);
+    mdapl_iov_skip(&send->cursor, cts->off);
+    mdapl_list_append(&peer->streaming, &send->streaming);
+    mdapl_speer_wake(peer);
+    return true;
+}
+
+bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin)
+{
+    struct mdapl_long *send = find_send(peer, fin->tx_id);
+    struct mdapl_op *op;
+
+    if (!send || !mdapl_list_empty(&send->streaming))
+        return false;
+    op = send->op;
+    send_free(send);
+    op->done(op, fin->status == -ECANCELED ? -ECANCELED : 0);
+    return true;
+}
+
+/* -- filling cells ---------------------------------------------------------------------------- */
+
+static void fill_cell(struct mdapl_speer *peer, struct mdapl_long *send)
+{
+    size_t share = mdapl_cell_share(send->asked.len), left = send->asked.len - send->sent;
+    size_t n = left < share ? left : share;
+    struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->asked.rx_id,
+                                   .off = send->asked.off + send->sent };
+
+    mdapl_cell_send(peer, &send->cursor, n, &data);
+    send->sent += n;
+}
+
+int mdapl_long_stream(struct mdapl_speer *peer)
+{
+    struct mdapl_list *l;
+    int n = 0;
+
+    while ((l = mdapl_list_first(&peer->streaming)) && mdapl_cells_free(peer, 1, 0)) {
+        struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, streaming);
+
+        fill_cell(peer, send);
+        n++;
+        /* In turn, when there are several. */
+        mdapl_list_remove(l);
+        if (send->sent < send->asked.len)
+            mdapl_list_append(&peer->streaming, l);
+    }
+    return n;
+}
+
+/* -- receiving: the end of a body -------------------------------------------------------------- */
+
+static void rx_free(struct long_rx *r)
+{
+    mdapl_inbox_over(&r->peer->inbox, &r->rx);
+    if (r->id)
+        mdapl_idmap_remove(&r->peer->s->rx_ids, r->id);
+    mdapl_list_remove(&r->link);
+    free(r->dst);
+    free(r);
+}
+
+static void send_fin(struct long_rx *r, int status)
+{
+    struct mdapl_shm_fin fin = { r->tx_id, status };
+
+    if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
+        mdapl_speer_broken(r->peer, "out of memory");
+}
+
+/* So many more bytes have been read; with the last one the body goes. */
+static void advance(struct long_rx *r, size_t n)
+{
+    r->at += n;
+    r->rx.left -= n;
+    if (r->rx.left > 0)
+        return;
+    send_fin(r, 0);
+    rx_free(r);
+}
+
+static struct long_rx *long_rx_of(struct mdapl_rx *rx)
+{
+    return MDAPL_OF(rx, struct long_rx, rx);
+}
+
+static void rx_drop(struct mdapl_rx *rx)
+{
+    struct long_rx *r = long_rx_of(rx);
+
+    send_fin(r, r->at > 0 ? 0 : -ECANCELED);
+    rx_free(r);
+}
+
+/* -- receiving: a read ------------------------------------------------------------------------ */
+
+static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t want)
+{
+    struct mdapl_iov here = mdapl_iov_start(iov, n);
+    struct mdapl_iov there = mdapl_iov_start(r->seg, (int)r->n_segs);
+
+    if (r->n_segs == 0 || !mdapl_shm_tx_open(r->peer) || !mdapl_single_pays(r->peer, want))
+        return false;
+    mdapl_iov_skip(&there, r->at);
+    return mdapl_single_read(r->peer, &here, &there, want);
+}
+
+/* Asks for the bytes in cells. */
+static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want)
+{
+    struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want };
+
+    if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
+        return -ENOMEM;
+    r->dst = malloc((size_t)n * sizeof(*r->dst));
+    if (!r->dst)
+        return -ENOMEM;
+    memcpy(r->dst, iov, (size_t)n * sizeof(*r->dst));
+    r->cursor = mdapl_iov_start(r->dst, n);
+    r->want = want;
+    r->got = 0;
+    cts.rx_id = r->id;
+    if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
+        return 0;
+    free(r->dst);
+    r->dst = NULL;
+    return -ENOMEM;
+}
+
+static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
+{
+    struct long_rx *r = long_rx_of(rx);
+    struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->s->ctx);
+    size_t room = mdapl_iov_len(iov, n), want = room < rx->left ? room : rx->left;
+    bool first = r->at == 0;
+    int rc;
+
+    if (r->peer->dead)
+        return r->peer->dead;
+    if (r->op)
+        return -EBUSY;
+    if (want == 0)
+        return MDAPL_DONE;
+    if (read_once(r, iov, n, want)) {
+        stats->shm_single_copies += first;
+        advance(r, want);
+        return MDAPL_DONE;
+    }
+    rc = read_twice(r, iov, n, want);
+    if (rc)
+        return rc;
+    stats->shm_copies += first;
+    r->op = op;
+    return 0;
+}
+
+static const struct mdapl_rx_ops long_ops = {
+    .read = rx_read, .drop = rx_drop, .finish = rx_drop
+};
+
+/* -- receiving: messages ---------------------------------------------------------------------- */
+
+static bool rts_right(const struct rts *rts, size_t len)
+{
+    return len >= sizeof(*rts) && rts->n_segs <= SEGS && rts->len > 0
+           && len == sizeof(*rts) + rts->n_segs * sizeof(struct seg);
+}
+
+/* Takes the pieces; false when they are not the body. */
+static bool take_segs(struct long_rx *r, const char *p)
+{
+    size_t sum = 0;
+
+    for (uint32_t i = 0; i < r->n_segs; i++, p += sizeof(struct seg)) {
+        struct seg seg;
+
+        memcpy(&seg, p, sizeof(seg));
+        if (seg.len > r->rx.left - sum)
+            return false;
+        r->seg[i] = (struct iovec){ (void *)(uintptr_t)seg.addr, seg.len };
+        sum += seg.len;
+    }
+    return r->n_segs == 0 || sum == r->rx.left;
+}
+
+bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len, const void *body,
+                       size_t len)
+{
+    struct rts rts = { 0 };
+    struct long_rx *r;
+
+    memcpy(&rts, body, len < sizeof(rts) ? len : sizeof(rts));
+    if (!rts_right(&rts, len))
+        return false;
+    r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));
+    if (!r) {
+        mdapl_speer_broken(peer, "out of memory");
+        return true;
+    }
+    *r = (struct long_rx){ .rx = { &long_ops, NULL, 0, rts.len }, .peer = peer,
+                           .tx_id = rts.tx_id, .n_segs = rts.n_segs };
+    mdapl_list_append(&peer->bodies, &r->link);
+    if (!take_segs(r, (const char *)body + sizeof(rts))) {
+        rx_free(r);
+        return false;
+    }
+    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
+        mdapl_speer_broken(peer, "out of memory for a message that waits");
+    return true;
+}
+
+/* All that the owner asked for has landed, or will not (status). */
+static void read_over(struct long_rx *r, int status)
+{
+    struct mdapl_op *op = r->op;
+
+    r->op = NULL;
+    free(r->dst);
+    r->dst = NULL;
+    if (status == 0)
+        advance(r, r->want);
+    op->done(op, status);
+}
+
+bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
+{
+    struct long_rx *r = mdapl_idmap_find(&peer->s->rx_ids, data->rx_id);
+    const uint8_t *cell = mdapl_cell_of(peer, data);
+
+    if (!r || r->peer != peer || !r->op || r->tx_id != data->tx_id || data->off != r->at + r->got
+        || data->len > r->want - r->got || !cell)
+        return false;
+    mdapl_iov_scatter(&r->cursor, cell, data->len);
+    r->got += data->len;
+    if (r->got == r->want)
+        read_over(r, 0);
+    return true;
+}
+
+/* -- a lost peer ------------------------------------------------------------------------------ */
+
+/* A body with a read under way: op->done may drop any of them. */
+static struct long_rx *being_read(struct mdapl_speer *peer)
+{
+    MDAPL_LIST_EACH(pos, &peer->bodies) {
+        struct long_rx *r = MDAPL_OF(pos, struct long_rx, link);
+
+        if (r->op)
+            return r;
+    }
+    return NULL;
+}
+
+void mdapl_long_fail(struct mdapl_speer *peer, int status)
+{
+    struct mdapl_list *l;
+    struct long_rx *r;
+
+    while ((l = mdapl_list_first(&peer->sends))) {
+        struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, link);
+        struct mdapl_op *op = send->op;
+
+        send_free(send);
+        op->done(op, status);
+    }
+    while ((r = being_read(peer)))
+        read_over(r, status);
+    /* The cells that it will never take. */
+    peer->tx.heard = peer->tx.next;
+    mdapl_cells_reclaim(peer);
+}
+
+void mdapl_long_free(struct mdapl_speer *peer)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(&peer->bodies)))
+        rx_free(MDAPL_OF(l, struct long_rx, link));
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+#if defined(__linux__) && !defined(MDAPL_PORTABLE)
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* -- who shares memory ------------------------------------------------------------------------ */
+
+/*
+ * The user, process and IPC namespaces have to be the same for /proc and for the kernel's checks
+ * to work both ways. The network namespace is a border that administrators draw between hosts that
+ * are none (containers, and our own tests), so it counts too.
+ */
+static const char *const spaces[] = { "user", "pid", "ipc", "net" };
+
+static int boot_id(char *buf, size_t len)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    bool good = f && fgets(buf, (int)len, f);
+
+    if (f)
+        fclose(f);
+    if (!good)
+        return -ENOTSUP;
+    buf[strcspn(buf, "\n")] = '\0';
+    return 0;
+}
+
+int mdapl_os_node(char *buf, size_t len)
+{
+    size_t at;
+
+    if (boot_id(buf, len))
+        return -ENOTSUP;
+    at = strlen(buf);
+    at += (size_t)snprintf(buf + at, len - at, " %d.%d", (int)geteuid(), (int)getegid());
+    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]) && at < len; i++) {
+        char path[32], target[64];
+        ssize_t n;
+
+        snprintf(path, sizeof(path), "/proc/self/ns/%s", spaces[i]);
+        n = readlink(path, target, sizeof(target));
+        if (n <= 0)
+            return -ENOTSUP;
+        at += (size_t)snprintf(buf + at, len - at, " %.*s", (int)n, target);
+    }
+    return at < len ? 0 : -ENOSPC;
+}
+
+/* -- segments --------------------------------------------------------------------------------- */
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
+{
+    int fd = memfd_create("mdapl", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc;
+
+    if (fd < 0)
+        return -errno;
+    /* Sealed: nobody can take pages away from under the others. */
+    if (ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, SEALS)) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    snprintf(ref, MDAPL_SHM_REF_MAX, "%d.%d", (int)getpid(), fd);
+    return fd;
+}
+
+int mdapl_os_segment_open(const char *ref, size_t bytes)
+{
+    char path[64];
+    struct stat st;
+    int pid, number, fd, seals;
+
+    if (sscanf(ref, "%d.%d", &pid, &number) != 2)
+        return -EINVAL;
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return -errno;
+    seals = fcntl(fd, F_GET_SEALS);
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid()
+        || (size_t)st.st_size != bytes || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+        close(fd);
+        return -EACCES;
+    }
+    return fd;
+}
+
+void mdapl_os_segment_remove(const char *ref)
+{
+    (void)ref;               /* it goes with its last descriptor and mapping */
+}
+
+/* -- barrier, sleep --------------------------------------------------------------------------- */
+
+bool mdapl_os_barrier_init(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void mdapl_os_barrier(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
+{
+    struct timespec t = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
+}
+
+void mdapl_os_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* -- reading another process's memory --------------------------------------------------------- */
+
+void mdapl_os_reads_allow(void)
+{
+    /* Where the kernel lets only ancestors in (Yama), the others of this user too. */
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+}
+
+ssize_t mdapl_os_read(pid_t pid, const struct iovec *here, int n_here, const struct iovec *there,
+                      int n_there)
+{
+    ssize_t n;
+
+    do
+        n = process_vm_readv(pid, here, (unsigned long)n_here, there, (unsigned long)n_there, 0);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#if !defined(__linux__) || defined(MDAPL_PORTABLE)
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAP_NS = 20000 };         /* a sleep that nobody can end has to be short */
+
+int mdapl_os_node(char *buf, size_t len)
+{
+    char host[64] = "";
+    int n;
+
+    if (gethostname(host, sizeof(host) - 1))
+        return -ENOTSUP;
+    n = snprintf(buf, len, "%s %ld %d.%d", host, gethostid(), (int)geteuid(), (int)getegid());
+    return (size_t)n < len ? 0 : -ENOSPC;
+}
+
+int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
+{
+    for (int i = 0; i < 1000; i++) {
+        int fd, rc;
+
+        snprintf(ref, MDAPL_SHM_REF_MAX, "/mdapl-%d.%d", (int)getpid(), i);
+        fd = shm_open(ref, O_RDWR | O_CREAT | O_EXCL, 0600);
+        if (fd < 0 && errno == EEXIST)
+            continue;
+        if (fd < 0)
+            return -errno;
+        if (ftruncate(fd, (off_t)bytes) == 0)
+            return fd;
+        rc = -errno;
+        close(fd);
+        shm_unlink(ref);
+        return rc;
+    }
+    return -EEXIST;
+}
+
+int mdapl_os_segment_open(const char *ref, size_t bytes)
+{
+    struct stat st;
+    int fd = shm_open(ref, O_RDWR, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) || st.st_uid != geteuid() || (size_t)st.st_size != bytes) {
+        close(fd);
+        return -EACCES;
+    }
+    return fd;
+}
+
+void mdapl_os_segment_remove(const char *ref)
+{
+    shm_unlink(ref);
+}
+
+bool mdapl_os_barrier_init(void)
+{
+    return false;
+}
+
+void mdapl_os_barrier(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
+{
+    struct timespec t = { 0, ns < NAP_NS ? (long)ns : NAP_NS };
+
+    if (atomic_load(word) == value)
+        nanosleep(&t, NULL);
+}
+
+void mdapl_os_wake(_Atomic uint32_t *word)
+{
+    (void)word;
+}
+
+void mdapl_os_reads_allow(void)
+{
+}
+
+ssize_t mdapl_os_read(pid_t pid, const struct iovec *here, int n_here, const struct iovec *there,
+                      int n_there)
+{
+    (void)pid, (void)here, (void)n_here, (void)there, (void)n_there;
+    return -1;
+}
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+#include "peer.h"
+
+#include "bell.h"
+#include "copy.h"
+#include "err.h"
+#include "log.h"
+#include "push.h"
+#include "rx.h"
+#include "shm.h"
+#include "tx.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* -- making and freeing ----------------------------------------------------------------------- */
+
+/* Proven by touching: what the card names opens, and has the card's token in it. */
+static int prove(const struct mdapl_shm *s, const struct mdapl_card *card, int rank, pid_t *pid_p)
+{
+    int fd = card->node == s->node ? mdapl_seg_open(card->ref, card->token, rank, pid_p)
+                                   : -EHOSTUNREACH;
+
+    if (fd < 0)
+        return fd;
+    close(fd);
+    return 0;
+}
+
+int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mdapl_speer **p)
+{
+    struct mdapl_card card;
+    struct mdapl_speer *peer;
+    pid_t pid;
+    int rc = mdapl_card_read(&card, text) ? prove(s, &card, rank, &pid) : -EHOSTUNREACH;
+
+    if (rc)
+        return rc;
+    peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return -ENOMEM;
+    peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, rank, NULL };
+    peer->s = s;
+    peer->card = card;
+    peer->pid = pid;
+    mdapl_list_init(&peer->ctl);
+    mdapl_list_init(&peer->queue);
+    mdapl_list_init(&peer->streaming);
+    mdapl_list_init(&peer->sends);
+    mdapl_list_init(&peer->bodies);
+    mdapl_list_init(&peer->pushed);
+    mdapl_list_init(&peer->work);
+    mdapl_list_init(&peer->flying);
+    mdapl_inbox_init(&peer->inbox, &s->inboxes, &peer->base);
+    s->peers[rank] = peer;
+    *p = peer;
+    return 0;
+}
+
+/* Everything that is under way ends with status. */
+static void end_all(struct mdapl_speer *peer, int status)
+{
+    peer->dead = status;
+    mdapl_bell_forget(peer);
+    mdapl_shm_tx_fail(peer, status);
+    mdapl_long_fail(peer, status);
+    mdapl_push_fail(peer, status);
+    mdapl_inbox_fail(&peer->inbox);
+}
+
+void mdapl_speer_free(struct mdapl_speer *peer)
+{
+    end_all(peer, -ECANCELED);
+    mdapl_long_free(peer);
+    mdapl_push_free(peer);
+    mdapl_list_remove(&peer->work);
+    mdapl_seg_unmap_door(peer->tx.door);
+    mdapl_seg_unmap_door(peer->rx.door);
+    mdapl_seg_unmap_head(peer->far);
+    mdapl_seg_unmap_cells(peer->cells);
+    peer->s->peers[peer->base.rank] = NULL;
+    free(peer);
+}
+
+/* -- work ------------------------------------------------------------------------------------- */
+
+void mdapl_speer_wake(struct mdapl_speer *peer)
+{
+    if (mdapl_list_empty(&peer->work))
+        mdapl_list_append(&peer->s->work, &peer->work);
+}
+
+void mdapl_speer_broken(struct mdapl_speer *peer, const char *why)
+{
+    if (!peer->broken)
+        peer->broken = why;
+    mdapl_speer_wake(peer);
+}
+
+static bool something_waits(const struct mdapl_speer *peer)
+{
+    return !mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
+           || !mdapl_list_empty(&peer->streaming) || peer->broken;
+}
+
+int mdapl_speer_work(struct mdapl_speer *peer)
+{
+    int n;
+
+    if (peer->dead)
+        return 0;
+    if (peer->broken) {
+        mdapl_speer_fail(peer, -ECONNRESET, peer->broken);
+        return 1;
+    }
+    n = mdapl_inbox_announce_held(&peer->inbox);
+    if (n < 0)
+        mdapl_speer_broken(peer, "out of memory for a message that waits");
+    n = (n > 0 ? n : 0) + mdapl_shm_tx_flush(peer);
+    if (something_waits(peer))
+        mdapl_speer_wake(peer);
+    return n;
+}
+
+/* -- the end ---------------------------------------------------------------------------------- */
+
+void mdapl_speer_fail(struct mdapl_speer *peer, int status, const char *why)
+{
+    struct mdapl_ctx *ctx = peer->s->ctx;
+    char line[512];
+
+    if (peer->dead)
+        return;
+    snprintf(line, sizeof(line),
+             "lost rank %d, process %d on this node (%s), which was reached through shared memory: "
+             "%s", peer->base.rank, (int)peer->pid, mdapl_ctx_host(ctx), why);
+    mdapl_err_set(mdapl_ctx_err(ctx), status, "%s", line);
+    end_all(peer, status);
+    mdapl_up_fault(&peer->base, status, line);
+}
+
+void mdapl_speer_check(struct mdapl_speer *peer)
+{
+    if (peer->dead)
+        return;
+    if (kill(peer->pid, 0) && errno == ESRCH)
+        mdapl_speer_fail(peer, -ECONNRESET,
+                         "the process is gone. Look for what ended it: a signal, the memory limit");
+    else if (peer->tx.door && atomic_load(&peer->tx.door->refused))
+        mdapl_speer_fail(peer, -ECONNREFUSED,
+                         "it cannot open our segment, though we can open its. Use "
+                         "MPIR_CVAR_DAPL_CHANNELS=dapl");
+}
+
+bool mdapl_speer_idle(struct mdapl_speer *peer)
+{
+    if (peer->dead)
+        return true;
+    if (peer->tx.door)
+        mdapl_spsc_hear(&peer->tx, atomic_load_explicit(&peer->tx.door->taken,
+                                                        memory_order_acquire));
+    return peer->tx.next == peer->tx.heard && mdapl_list_empty(&peer->ctl)
+           && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->sends);
+}
+
+size_t mdapl_speer_unfinished(struct mdapl_speer *peer)
+{
+    size_t n = !mdapl_speer_idle(peer);
+
+    if (peer->dead)
+        return 0;
+    if (peer->rx.taken != peer->rx.told)
+        mdapl_spsc_tell(&peer->rx);
+    return n + !mdapl_list_empty(&peer->inbox.held);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_SHM_PUSH_H
+#define MDAPL_SHM_PUSH_H
+/*
+ * Bodies of middle length, too long for the ring and too short to ask for: if enough cells are
+ * free, the message and its cells leave together (PUSH, then DATA after DATA). The receiver knows
+ * the message while the sender still copies. What the owner has not asked for when it comes is
+ * copied aside, so that cells never wait for the owner.
+ */
+#include "transport.h"
+
+struct mdapl_shm_data;
+struct mdapl_speer;
+
+/* Sends all of it, now; false: no room for that. */
+bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len);
+
+/* What comes in; false: impossible. */
+bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
+                        const void *body, size_t len);
+bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data);
+
+/* The peer is lost: reads fail. */
+void mdapl_push_fail(struct mdapl_speer *peer, int status);
+/* Frees the bodies that the owner never finished. */
+void mdapl_push_free(struct mdapl_speer *peer);
+
+#endif

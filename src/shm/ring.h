@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_SHM_RING_H
+#define MDAPL_SHM_RING_H
+/*
+ * The ring of messages from one process to another. It has one writer and one reader; both ends
+ * lie in a door, a piece of the reader's segment.
+ *
+ *      hello      the writer's name, written once
+ *      line       the reader's: how many messages it has taken, whether it is watching
+ *      slots      two cache lines for each message, used in turn
+ *      data       what does not fit in slots
+ *
+ * A slot is a word, a few counters and 112 bytes of room. A header that fits lies there, the body
+ * behind it if that fits too. With 48 bytes together the message costs the transfer of one cache
+ * line; the other line of a slot is its neighbour, which many processors fetch along with it. What
+ * does not fit lies in data, at an offset that the slot names.
+ *
+ * Memory orders: the word is stored last (release) and carries the message's number, so whoever
+ * loads the number it waits for (acquire) sees the message. Words are all that is ever in their
+ * place, so an old one is told from a new one and the reader never has to write into a slot. The
+ * reader stores `taken` (release) once it is done with a message; the writer loads it (acquire)
+ * before it uses the place again. It does so only when it is out of room: mostly it learns the
+ * number from the slots of the ring that goes the other way.
+ *
+ * Numbers are the low 32 bits of counts that never go back (seq.h); the first message is 1.
+ */
+#include "transport.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    MDAPL_LINE_BYTES = 64,
+    MDAPL_SLOT_BYTES = 128,
+    MDAPL_SLOTS = 64,
+    MDAPL_SLOT_ROOM = 112,
+    MDAPL_LINE_ROOM = 48,        /* of it, in the first line */
+    MDAPL_DOOR_BYTES = 65536,
+    MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
+};
+
+/* Written by the one who comes, before anything else. */
+struct mdapl_shm_hello {
+    uint32_t job;
+    uint32_t rank;
+    uint8_t mac[16];         /* of who comes to whom, under the job's key (seg.c) */
+};
+
+struct mdapl_slot {
+    alignas(MDAPL_SLOT_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
+    uint32_t ack;            /* messages of the other direction that the writer has taken */
+    uint32_t at;             /* in data: what is not in room */
+    uint8_t room[MDAPL_SLOT_ROOM];
+};
+
+struct mdapl_door {
+    struct mdapl_shm_hello hello;
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
+    _Atomic uint32_t watched;    /* 0: ring the bell as well (bell.h) */
+    _Atomic uint32_t refused;    /* nobody will ever take a message from here */
+    alignas(2 * MDAPL_LINE_BYTES) struct mdapl_slot slot[MDAPL_SLOTS];
+    uint8_t data[MDAPL_DATA_BYTES_MAX];
+};
+
+_Static_assert(sizeof(struct mdapl_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
+_Static_assert(sizeof(struct mdapl_door) == MDAPL_DOOR_BYTES, "doors lie side by side");
+
+/* A message in its place. */
+struct mdapl_spsc_msg {
+    uint8_t type;
+    uint8_t hdr_len;
+    uint16_t len;            /* of the body */
+    uint32_t ack;
+    uint8_t *hdr, *body;
+};
+
+/* -- the writing end -------------------------------------------------------------------------- */
+
+struct mdapl_spsc_tx {
+    struct mdapl_door *door;
+    uint32_t next;           /* messages written */
+    uint32_t heard;          /* messages that the reader has taken, as far as we know */
+    uint64_t put, freed;     /* bytes of data given out and given back, with what wraps skip */
+    uint64_t end[MDAPL_SLOTS];   /* put, after each message */
+};
+
+static inline size_t mdapl_spsc_align(size_t n)
+{
+    return (n + 7) & ~(size_t)7;
+}
+
+/* Bytes that such a message takes of data. */
+static inline size_t mdapl_spsc_outside(size_t hdr_len, size_t len)
+{
+    size_t hdr = mdapl_spsc_align(hdr_len);
+
+    if (hdr_len > MDAPL_SLOT_ROOM)
+        return hdr + len;
+    return hdr + len > MDAPL_SLOT_ROOM ? len : 0;
+}
+
+/* The reader says that it has taken so many. What is old or impossible changes nothing. */
+static inline void mdapl_spsc_hear(struct mdapl_spsc_tx *tx, uint32_t taken)
+{
+    if (taken - tx->heard - 1 >= tx->next - tx->heard)
+        return;
+    tx->heard = taken;
+    tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
+    /* Nothing is under way: the first lines again, they are warm in both caches. */
+    if (taken == tx->next)
+        tx->put = tx->freed = 0;
+}
+
+/* Where `bytes` of data would lie, as a count; UINT64_MAX when there is no room. */
+static inline uint64_t mdapl_spsc_find(const struct mdapl_spsc_tx *tx, size_t bytes)
+{
+    uint64_t at = tx->put, off = at % MDAPL_DATA_BYTES_MAX;
+
+    if (off + bytes > MDAPL_DATA_BYTES_MAX)
+        at += MDAPL_DATA_BYTES_MAX - off;
+    return at + bytes - tx->freed <= MDAPL_DATA_BYTES_MAX ? at : UINT64_MAX;
+}
+
+static inline bool mdapl_spsc_has_room(const struct mdapl_spsc_tx *tx, size_t bytes)
+{
+    return tx->next - tx->heard < MDAPL_SLOTS
+           && (bytes == 0 || mdapl_spsc_find(tx, bytes) != UINT64_MAX);
+}
+
+/*
+ * A place for a message: false when there is no room. The caller fills hdr and body and publishes;
+ * nothing else may happen to this end in between.
+ */
+static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, size_t len,
+                                      struct mdapl_spsc_msg *m)
+{
+    size_t outside = mdapl_spsc_outside(hdr_len, len);
+    struct mdapl_slot *slot = &tx->door->slot[tx->next % MDAPL_SLOTS];
+
+    if (!mdapl_spsc_has_room(tx, outside)) {
+        mdapl_spsc_hear(tx, atomic_load_explicit(&tx->door->taken, memory_order_acquire));
+        if (!mdapl_spsc_has_room(tx, outside))
+            return false;
+    }
+    m->hdr = slot->room;
+    m->body = slot->room + mdapl_spsc_align(hdr_len);
+    m->hdr_len = (uint8_t)hdr_len;
+    m->len = (uint16_t)len;
+    if (outside > 0) {
+        uint64_t at = mdapl_spsc_find(tx, outside);
+
+        slot->at = (uint32_t)(at % MDAPL_DATA_BYTES_MAX);
+        m->body = tx->door->data + slot->at;
+        if (hdr_len > MDAPL_SLOT_ROOM) {
+            m->hdr = m->body;
+            m->body += mdapl_spsc_align(hdr_len);
+        }
+        /* In whole lines: the next message shares none with this one. */
+        tx->put = at + ((outside + MDAPL_LINE_BYTES - 1) & ~(size_t)(MDAPL_LINE_BYTES - 1));
+    }
+    return true;
+}
+
+/* It is filled: out with it. ack: messages that this process has taken from the other ring. */
+static inline void mdapl_spsc_publish(struct mdapl_spsc_tx *tx, const struct mdapl_spsc_msg *m,
+                                      uint8_t type, uint32_t ack)
+{
+    struct mdapl_slot *slot = &tx->door->slot[tx->next % MDAPL_SLOTS];
+
+    tx->end[tx->next % MDAPL_SLOTS] = tx->put;
+    tx->next++;
+    slot->ack = ack;
+    atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32 | (uint64_t)m->len << 16
+                                           | (uint64_t)m->hdr_len << 8 | type,
+                          memory_order_release);
+}
+
+/* -- the reading end -------------------------------------------------------------------------- */
+
+struct mdapl_spsc_rx {
+    struct mdapl_door *door;
+    uint32_t taken;          /* messages taken */
+    uint32_t told;           /* of them, how many the writer has been told */
+    uint32_t bytes;          /* of data, in messages taken since then */
+};
+
+enum mdapl_spsc_news { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
+
+/* The next message, still in its place; NONE: not there yet; BAD: what is there cannot be. */
+static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *rx,
+                                                   struct mdapl_spsc_msg *m)
+{
+    struct mdapl_slot *slot = &rx->door->slot[rx->taken % MDAPL_SLOTS];
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    size_t outside, at;
+
+    if ((uint32_t)(word >> 32) != rx->taken + 1)
+        return MDAPL_SPSC_NONE;
+    m->type = (uint8_t)word;
+    m->hdr_len = (uint8_t)(word >> 8);
+    m->len = (uint16_t)(word >> 16);
+    m->ack = slot->ack;
+    m->hdr = slot->room;
+    m->body = slot->room + mdapl_spsc_align(m->hdr_len);
+    outside = mdapl_spsc_outside(m->hdr_len, m->len);
+    if (outside == 0)
+        return MDAPL_SPSC_MSG;
+    at = slot->at;           /* once: it is the other's memory */
+    if (m->hdr_len > MDAPL_HDR_MAX || at > MDAPL_DATA_BYTES_MAX - outside
+        || outside > MDAPL_DATA_BYTES_MAX)
+        return MDAPL_SPSC_BAD;
+    m->body = rx->door->data + at;
+    if (m->hdr_len > MDAPL_SLOT_ROOM) {
+        m->hdr = m->body;
+        m->body += mdapl_spsc_align(m->hdr_len);
+    }
+    return MDAPL_SPSC_MSG;
+}
+
+/* Its place may be used again, once the writer hears of it. */
+static inline void mdapl_spsc_took(struct mdapl_spsc_rx *rx, const struct mdapl_spsc_msg *m)
+{
+    rx->taken++;
+    rx->bytes += (uint32_t)mdapl_spsc_outside(m->hdr_len, m->len);
+}
+
+/* Has so much been taken that the writer should hear of it by the line? */
+static inline bool mdapl_spsc_owes(const struct mdapl_spsc_rx *rx)
+{
+    return rx->taken - rx->told >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_DATA_BYTES_MAX / 4;
+}
+
+/* The writer has been told by the other ring; or tell it by the line. */
+static inline void mdapl_spsc_told(struct mdapl_spsc_rx *rx)
+{
+    rx->told = rx->taken;
+    rx->bytes = 0;
+}
+
+static inline void mdapl_spsc_tell(struct mdapl_spsc_rx *rx)
+{
+    atomic_store_explicit(&rx->door->taken, rx->taken, memory_order_release);
+    mdapl_spsc_told(rx);
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_SHM_SEG_H
+#define MDAPL_SHM_SEG_H
+/*
+ * The segment of one process: what it lets the others of its node see.
+ *
+ *      head       who it is; the bells; whether it sleeps
+ *      cells      long bodies on their way out: it fills them, others read them
+ *      doors      the rings of those who send to it (ring.h), one for each, taken in turn
+ *
+ * It is made large and stays empty: memory is used only where somebody has written, so it grows
+ * with the peers that talk. Others map the head, their door and, when a long body comes, the
+ * cells.
+ *
+ * Proof. A card says how a segment is reached and the random token in its head. Whoever opens what
+ * the card names and reads the token there shares memory with the card's owner. Whoever comes to a
+ * door leaves a MAC under the job's key there.
+ */
+#include "os.h"
+#include "ring.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct mdapl_err;
+struct mdapl_job;
+
+enum {
+    MDAPL_BELL_WORDS = 64,
+    MDAPL_DOORS = 64 * MDAPL_BELL_WORDS,
+    MDAPL_CELLS = 32,
+    MDAPL_CELL_BYTES = 32768,
+    MDAPL_SEG_HEAD_BYTES = 65536,    /* of the file: whole pages everywhere */
+};
+
+struct mdapl_seg_head {
+    uint32_t magic, version;
+    uint64_t token;
+    int32_t rank, pid;
+    uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
+    uint64_t word_at, word;  /* what lies where in the owner's memory: can you read it? (copy.c) */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_doors;    /* doors taken */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bells;      /* words of bell that may have any */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bell[MDAPL_BELL_WORDS];  /* a bit for a door */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: wake me when you ring */
+};
+
+/* Mine. */
+struct mdapl_seg {
+    int fd;
+    char ref[MDAPL_SHM_REF_MAX];
+    struct mdapl_seg_head *head;
+    uint8_t *cells;          /* MDAPL_CELLS of MDAPL_CELL_BYTES */
+};
+
+/* Makes mine. word: some number in my memory that stays as it is. 0, or -errno: out of memory. */
+int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
+                   bool barrier);
+void mdapl_seg_close(struct mdapl_seg *seg);
+/* The door of mine that somebody has taken, mapped. NULL: it cannot be, or memory is out. */
+struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index);
+
+/* Opens another's and proves that it is what the card means. A descriptor or -EHOSTUNREACH; pid_p:
+ * the owner's process, NULL if that does not matter. */
+int mdapl_seg_open(const char *ref, uint64_t token, int rank, pid_t *pid_p);
+/* Parts of another's: fd is an opened one. NULL: memory is out. */
+struct mdapl_seg_head *mdapl_seg_map_head(int fd);
+struct mdapl_door *mdapl_seg_map_door(int fd, uint32_t index);
+const uint8_t *mdapl_seg_map_cells(int fd);
+void mdapl_seg_unmap_head(struct mdapl_seg_head *head);
+void mdapl_seg_unmap_door(struct mdapl_door *door);
+void mdapl_seg_unmap_cells(const uint8_t *cells);
+
+/* The MAC of `from` at a door of the segment with this token, whose owner is `to`. */
+void mdapl_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
+                   uint8_t mac[16]);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+#include "shm.h"
+
+#include "bell.h"
+#include "cell.h"
+#include "cfg.h"
+#include "copy.h"
+#include "err.h"
+#include "log.h"
+#include "peer.h"
+#include "stats.h"
+#include "tx.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SELDOM = 64,                 /* rounds of progress between two looks at what is not urgent */
+    AGE = 8192,                  /* rounds after which a silent ring is not watched any more */
+    CHECK_MS = 100,              /* between two looks whether the peers are alive */
+    WORK_US = 50,                /* longest sleep while something waits for room */
+};
+
+/* -- opening ---------------------------------------------------------------------------------- */
+
+static int unusable(struct mdapl_ctx *ctx, const char *why)
+{
+    return mdapl_err_set(mdapl_ctx_err(ctx), -ENOTSUP,
+                         "no shared memory between the ranks of this node: %s; they use the other "
+                         "channels", why);
+}
+
+static int make_segment(struct mdapl_shm *s)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    int rc, fd;
+
+    if (mdapl_node_here(&s->node))
+        return unusable(s->ctx, "the system does not tell this node's identity (is /proc there?)");
+    s->word = s->node ^ (uint64_t)(uintptr_t)s;
+    s->barrier = mdapl_os_barrier_init();
+    rc = mdapl_seg_make(&s->seg, job, &s->word, s->barrier);
+    if (rc)
+        return unusable(s->ctx, strerror(-rc));
+    /* What I cannot open the way that others would, they cannot either. */
+    fd = mdapl_seg_open(s->seg.ref, s->seg.head->token, job->rank, NULL);
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    mdapl_seg_close(&s->seg);
+    return unusable(s->ctx, "a segment of its own cannot be opened again");
+}
+
+/* The inboxes' hook. */
+static void wake(struct mdapl_inbox *in)
+{
+    mdapl_speer_wake(mdapl_speer_of(in->peer));
+}
+
+static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
+{
+    struct mdapl_shm *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->ctx = ctx;
+    s->peers = calloc((size_t)mdapl_ctx_job(ctx)->size, sizeof(*s->peers));
+    s->owner = calloc(MDAPL_DOORS, sizeof(*s->owner));
+    mdapl_list_init(&s->work);
+    mdapl_inboxes_init(&s->inboxes, wake);
+    mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
+    mdapl_cells_init(s);
+    mdapl_long_init(s);
+    return s;
+}
+
+static void free_state(struct mdapl_shm *s)
+{
+    mdapl_idmap_fini(&s->tx_ids);
+    mdapl_idmap_fini(&s->rx_ids);
+    mdapl_pool_fini(&s->items);
+    mdapl_inboxes_fini(&s->inboxes);
+    free(s->owner);
+    free(s->peers);
+    free(s);
+}
+
+static int open_channel(struct mdapl_ctx *ctx, void **state_p)
+{
+    struct mdapl_shm *s = make_state(ctx);
+    int rc = s && s->peers && s->owner ? make_segment(s)
+                                       : mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM,
+                                                       "out of memory");
+
+    if (rc) {
+        if (s)
+            free_state(s);
+        return rc;
+    }
+    *state_p = s;
+    return 0;
+}
+
+static int card(void *state, char *buf, size_t len)
+{
+    const struct mdapl_shm *s = state;
+    struct mdapl_card c = { .node = s->node, .token = s->seg.head->token };
+
+    memcpy(c.ref, s->seg.ref, sizeof(c.ref));
+    return mdapl_card_write(&c, buf, len);
+}
+
+static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
+{
+    struct mdapl_speer *peer;
+    int rc = mdapl_speer_make(state, rank, text, &peer);
+
+    if (!rc)
+        *peer_p = &peer->base;
+    return rc;
+}
+
+/* Nothing to connect: a ring begins with its first message. */
+static int wire(void *state)
+{
+    (void)state;
+    return MDAPL_DONE;
+}
+
+static size_t eager_max(void *state)
+{
+    (void)state;
+    return MDAPL_SHM_PUSH_BYTES;
+}
+
+/* -- running ---------------------------------------------------------------------------------- */
+
+static int work(struct mdapl_shm *s)
+{
+    struct mdapl_list todo, *l;
+    int n = 0;
+
+    /* Those that are woken meanwhile, by themselves too, have their turn in the next round. */
+    todo = s->work;
+    todo.next->prev = todo.prev->next = &todo;
+    mdapl_list_init(&s->work);
+    while ((l = mdapl_list_take(&todo)))
+        n += mdapl_speer_work(MDAPL_OF(l, struct mdapl_speer, work));
+    return n;
+}
+
+/* Peers that wait to hear what we have taken, and get no message that would tell them. */
+static void tell(struct mdapl_shm *s)
+{
+    for (int i = 0; i < s->n_hot; i++)
+        if (s->hot[i]->rx.taken != s->hot[i]->rx.told)
+            mdapl_spsc_tell(&s->hot[i]->rx);
+}
+
+static void check(struct mdapl_shm *s)
+{
+    uint64_t now = mdapl_ctx_now(s->ctx);
+    int size = mdapl_ctx_job(s->ctx)->size;
+
+    if (now - s->checked < MDAPL_MS(CHECK_MS))
+        return;
+    s->checked = now;
+    for (int i = 0; i < size; i++)
+        if (s->peers[i])
+            mdapl_speer_check(s->peers[i]);
+}
+
+static void seldom(struct mdapl_shm *s)
+{
+    tell(s);
+    check(s);
+    if (s->rounds % AGE == 0)
+        mdapl_bell_age(s);
+}
+
+static int progress(void *state)
+{
+    struct mdapl_shm *s = state;
+    int n = mdapl_bell_watch(s);
+
+    if (mdapl_bell_rung(s))
+        n += mdapl_bell_answer(s);
+    if (!mdapl_list_empty(&s->work))
+        n += work(s);
+    if (++s->rounds % SELDOM == 0)
+        seldom(s);
+    return n;
+}
+
+static bool hears(void *state)
+{
+    return ((struct mdapl_shm *)state)->n_doors > 0;
+}
+
+static void wait(void *state, uint64_t ns)
+{
+    struct mdapl_shm *s = state;
+
+    check(s);
+    if (!mdapl_list_empty(&s->work) && ns > MDAPL_US(WORK_US))
+        ns = MDAPL_US(WORK_US);
+    mdapl_bell_sleep(s, ns);
+}
+
+static size_t drain(void *state)
+{
+    struct mdapl_shm *s = state;
+    int size = mdapl_ctx_job(s->ctx)->size;
+    size_t n = 0;
+
+    s->draining = true;
+    for (int i = 0; i < size; i++)
+        if (s->peers[i])
+            n += mdapl_speer_unfinished(s->peers[i]);
+    return n;
+}
+
+static bool idle(struct mdapl_peer *base)
+{
+    return mdapl_speer_idle(mdapl_speer_of(base));
+}
+
+/* -- closing ---------------------------------------------------------------------------------- */
+
+static void close_channel(void *state)
+{
+    struct mdapl_shm *s = state;
+    int size = mdapl_ctx_job(s->ctx)->size;
+
+    for (int i = 0; i < size; i++)
+        if (s->peers[i])
+            mdapl_speer_free(s->peers[i]);
+    mdapl_seg_close(&s->seg);
+    free_state(s);
+}
+
+static void describe(void *state, char *buf, size_t len)
+{
+    (void)state;
+    snprintf(buf, len, "channel shm: rings of %d slots of %d bytes, cells of %d bytes", MDAPL_SLOTS,
+             MDAPL_SLOT_BYTES, MDAPL_CELL_BYTES);
+}
+
+/* -- the channel's table of calls ------------------------------------------------------------- */
+
+const struct mdapl_channel mdapl_shm_channel = {
+    .name = "shm",
+    .open = open_channel,        /* node.c, seg.c */
+    .card = card,                /* node.c */
+    .reach = reach,              /* peer.c */
+    .wire = wire,
+    .eager_max = eager_max,
+    .send = mdapl_shm_tx_send,   /* tx.c, copy.c */
+    .progress = progress,        /* bell.c, then rx.c, copy.c */
+    .hears = hears,
+    .wait = wait,                /* bell.c */
+    .drain = drain,
+    .idle = idle,
+    .close = close_channel,
+    .describe = describe,
+};

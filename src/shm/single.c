@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+#include "single.h"
+
+#include "cfg.h"
+#include "clock.h"
+#include "log.h"
+#include "os.h"
+#include "peer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* -- does it work ----------------------------------------------------------------------------- */
+
+/* The kernel decides for each pair; a number that is known shows what it says. */
+static bool works(struct mdapl_speer *peer)
+{
+    struct mdapl_seg_head *far = peer->far;
+    uint64_t got = 0;
+    struct iovec here = { &got, sizeof(got) };
+    struct iovec there = { (void *)(uintptr_t)far->word_at, sizeof(got) };
+
+    if (peer->can_read == MDAPL_READ_UNTRIED)
+        peer->can_read = mdapl_os_read(far->pid, &here, 1, &there, 1) == (ssize_t)sizeof(got)
+                         && got == far->word ? MDAPL_READ_WORKS : MDAPL_READ_FAILS;
+    return peer->can_read == MDAPL_READ_WORKS;
+}
+
+/* -- does it pay ------------------------------------------------------------------------------ */
+
+enum {
+    TRIES = 5,
+    LARGE = 262144,
+    SMALL = 4096,
+    START_NS = 500,              /* what two copies take before the first cell is filled */
+    FIRST_CELL = 8192,           /* bytes of the first cell */
+    OVERLAP = 125,               /* percent: two copies that overlap, of the time of one */
+};
+
+struct trial {
+    char *from, *to;
+    const struct mdapl_shm *s;
+};
+
+static bool copy_by_kernel(const struct trial *t, size_t len)
+{
+    struct iovec here = { t->to, len }, there = { t->from, len };
+
+    return mdapl_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)len;
+}
+
+static bool copy_by_core(const struct trial *t, size_t len)
+{
+    memcpy(t->to, t->from, len);
+    return true;
+}
+
+/* The shortest of a few tries in ns: whatever disturbs makes it longer. Negative: it fails. */
+static double best(const struct trial *t, bool (*copy)(const struct trial *, size_t), size_t len)
+{
+    const struct mdapl_clock clock = mdapl_clock_system();
+    double least = -1;
+
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t start = mdapl_clock_now(&clock);
+        double ns;
+
+        if (!copy(t, len))
+            return -1;
+        ns = (double)(mdapl_clock_now(&clock) - start);
+        if (least < 0 || ns < least)
+            least = ns;
+    }
+    return least;
+}
+
+/*
+ * From how many bytes on is one copy faster? One: a fixed time and a time for each byte. Two: both
+ * cores copy at the same time, so the bytes count little more than once. Both are measured on my
+ * own memory; that the bytes come from another core makes both slower alike.
+ */
+static int64_t crossover(const struct trial *t)
+{
+    double small = best(t, copy_by_kernel, SMALL), large = best(t, copy_by_kernel, LARGE);
+    double core = best(t, copy_by_core, LARGE) / LARGE * OVERLAP / 100;
+    double each = (large - small) / (LARGE - SMALL), fixed = small - each * SMALL;
+    double ahead = START_NS + FIRST_CELL * core;
+
+    if (small < 0 || large < 0 || each >= core)
+        return INT64_MAX;
+    return fixed <= ahead ? 0 : (int64_t)((fixed - ahead) / (core - each));
+}
+
+static int64_t measure(const struct mdapl_shm *s)
+{
+    struct trial t = { malloc(LARGE), malloc(LARGE), s };
+    int64_t from = INT64_MAX;
+
+    if (t.from && t.to) {
+        memset(t.from, 1, LARGE);
+        memset(t.to, 2, LARGE);
+        from = crossover(&t);
+    }
+    free(t.from);
+    free(t.to);
+    mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "single copies on this node from %lld bytes on",
+              (long long)from);
+    return from;
+}
+
+bool mdapl_single_pays(struct mdapl_speer *peer, size_t len)
+{
+    struct mdapl_shm *s = peer->s;
+
+    if (s->single_from < 0)
+        s->single_from = measure(s);
+    return (int64_t)len >= s->single_from && works(peer);
+}
+
+/* -- doing it --------------------------------------------------------------------------------- */
+
+enum { PIECES = 16, PIECE_BYTES = 1 << 30 };
+
+bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct mdapl_iov *there,
+                       size_t len)
+{
+    struct iovec to[PIECES], from[PIECES];
+
+    while (len > 0) {
+        size_t sum = 0;
+        int n = 0;
+
+        /* Pairs of pieces of one length: where either ends, so does the pair. */
+        for (; n < PIECES && sum < len && sum < PIECE_BYTES; n++) {
+            struct mdapl_iov ahead = *there;
+            void *p;
+            size_t most = mdapl_iov_piece(&ahead, len - sum, &p);
+
+            most = most < PIECE_BYTES ? most : PIECE_BYTES;
+            to[n].iov_len = mdapl_iov_piece(here, most, &to[n].iov_base);
+            from[n].iov_len = mdapl_iov_piece(there, to[n].iov_len, &from[n].iov_base);
+            sum += from[n].iov_len;
+        }
+        if (sum == 0 || mdapl_os_read(peer->pid, to, n, from, n) != (ssize_t)sum) {
+            peer->can_read = MDAPL_READ_FAILS;
+            return false;
+        }
+        len -= sum;
+    }
+    return true;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+#include "tx.h"
+
+#include "bell.h"
+#include "copy.h"
+#include "peer.h"
+#include "push.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- into the ring ---------------------------------------------------------------------------- */
+
+bool mdapl_shm_tx_open(struct mdapl_speer *peer)
+{
+    if (peer->tx.door)
+        return true;
+    if (peer->broken || peer->dead)
+        return false;
+    if (mdapl_bell_come(peer))
+        mdapl_speer_broken(peer, "its segment cannot be opened any more, or has no door left");
+    return peer->tx.door && !peer->broken;
+}
+
+/* The message is filled: out with it. What we have taken from the peer is told with it. */
+static void leave(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, int type)
+{
+    mdapl_spsc_publish(&peer->tx, m, (uint8_t)type, peer->rx.taken);
+    mdapl_spsc_told(&peer->rx);
+    mdapl_bell_after(peer);
+}
+
+bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                           const void *body, size_t len)
+{
+    struct mdapl_spsc_msg m;
+
+    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
+        return false;
+    memcpy(m.hdr, hdr, hdr_len);
+    memcpy(m.body, body, len);
+    leave(peer, &m, type);
+    return true;
+}
+
+bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len)
+{
+    return mdapl_shm_tx_put_with(peer, type, record, len, "", 0);
+}
+
+static bool put_msg(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
+                    const struct iovec *v, int n, size_t len)
+{
+    struct mdapl_spsc_msg m;
+
+    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
+        return false;
+    memcpy(m.hdr, hdr, hdr_len);
+    if (len > 0) {
+        struct mdapl_iov cur = mdapl_iov_start(v, n);
+
+        mdapl_iov_gather(&cur, m.body, len);
+    }
+    leave(peer, &m, MDAPL_SHM_MSG);
+    return true;
+}
+
+static bool put_rts(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
+{
+    size_t len = mdapl_long_rts_len(it->send);
+    struct mdapl_spsc_msg m;
+
+    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, it->hdr_len, len, &m))
+        return false;
+    memcpy(m.hdr, it->hdr, it->hdr_len);
+    mdapl_long_put_rts(it->send, m.body);
+    leave(peer, &m, MDAPL_SHM_RTS);
+    return true;
+}
+
+static bool put_item(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
+{
+    if (it->type == MDAPL_SHM_MSG)
+        return put_msg(peer, it->hdr, it->hdr_len, it->v, it->n, it->len);
+    if (it->type == MDAPL_SHM_RTS)
+        return put_rts(peer, it);
+    return mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len);
+}
+
+/* -- items that wait -------------------------------------------------------------------------- */
+
+static struct mdapl_shm_item *item_make(struct mdapl_speer *peer, int type, const void *hdr,
+                                        size_t hdr_len)
+{
+    struct mdapl_shm_item *it = mdapl_pool_take(&peer->s->items);
+
+    if (!it)
+        return NULL;
+    mdapl_list_init(&it->link);
+    it->op = NULL;
+    it->type = (uint8_t)type;
+    it->hdr_len = (uint8_t)hdr_len;
+    memcpy(it->hdr, hdr, hdr_len);
+    it->v = it->own;
+    it->n = 0;
+    return it;
+}
+
+static void item_free(struct mdapl_speer *peer, struct mdapl_shm_item *it)
+{
+    mdapl_list_remove(&it->link);
+    if (it->v != it->own)
+        free(it->v);
+    mdapl_pool_give(&peer->s->items, it);
+}
+
+static void item_queue(struct mdapl_speer *peer, struct mdapl_list *list,
+                       struct mdapl_shm_item *it)
+{
+    mdapl_list_append(list, &it->link);
+    mdapl_speer_wake(peer);
+}
+
+static bool item_take_body(struct mdapl_shm_item *it, const struct mdapl_msg *msg, size_t len)
+{
+    it->len = len;
+    it->n = msg->n_body;
+    if (msg->n_body > (int)(sizeof(it->own) / sizeof(it->own[0])))
+        it->v = malloc(sizeof(*it->v) * (size_t)msg->n_body);
+    if (!it->v)
+        return false;
+    if (msg->n_body > 0)
+        memcpy(it->v, msg->body, sizeof(*it->v) * (size_t)msg->n_body);
+    return true;
+}
+
+int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, size_t len)
+{
+    struct mdapl_shm_item *it;
+
+    if (mdapl_list_empty(&peer->ctl) && mdapl_shm_tx_put(peer, type, record, len))
+        return 0;
+    it = item_make(peer, type, record, len);
+    if (!it)
+        return -ENOMEM;
+    item_queue(peer, &peer->ctl, it);
+    return 0;
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+static int queue_msg(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len,
+                     struct mdapl_op *op)
+{
+    struct mdapl_shm_item *it = item_make(peer, MDAPL_SHM_MSG, msg->hdr, msg->hdr_len);
+
+    if (!it)
+        return -ENOMEM;
+    if (!item_take_body(it, msg, len)) {
+        it->v = it->own;
+        item_free(peer, it);
+        return -ENOMEM;
+    }
+    it->op = op;
+    item_queue(peer, &peer->queue, it);
+    return 0;
+}
+
+/* The body stays where it is until the receiver asks for it. */
+static int send_long(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len,
+                     struct mdapl_op *op)
+{
+    struct mdapl_shm_item *it = item_make(peer, MDAPL_SHM_RTS, msg->hdr, msg->hdr_len);
+
+    if (!it)
+        return -ENOMEM;
+    it->send = mdapl_long_send(peer, msg, len, op);
+    if (!it->send) {
+        item_free(peer, it);
+        return -ENOMEM;
+    }
+    if (mdapl_list_empty(&peer->queue) && put_rts(peer, it))
+        item_free(peer, it);
+    else
+        item_queue(peer, &peer->queue, it);
+    return 0;
+}
+
+static void count(struct mdapl_speer *peer, size_t hdr_len, size_t len, bool eager)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
+
+    stats->tx_msgs++;
+    stats->tx_bytes += len;
+    stats->shm_msgs++;
+    if (!eager) {
+        stats->tx_rndv++;
+        return;
+    }
+    stats->tx_eager++;
+    stats->shm_lines += mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
+}
+
+/* All of it, if there is room. */
+static bool send_now(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
+{
+    if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
+        return put_msg(peer, msg->hdr, msg->hdr_len, msg->body, msg->n_body, len);
+    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_push_send(peer, msg, len);
+}
+
+int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
+{
+    struct mdapl_speer *peer = mdapl_speer_of(base);
+    size_t len = mdapl_iov_len(msg->body, msg->n_body);
+    bool asked = msg->synchronous && len > 0;    /* for the body */
+    bool eager = msg->hdr_len + len <= MDAPL_SHM_EAGER && !asked;
+    int rc;
+
+    if (peer->dead)
+        return peer->dead;
+    if (msg->hdr_len > MDAPL_HDR_MAX)
+        return -EMSGSIZE;
+    if (mdapl_list_empty(&peer->queue) && !asked && send_now(peer, msg, len)) {
+        count(peer, msg->hdr_len, len, true);
+        return MDAPL_DONE;
+    }
+    if (!op)
+        return -EAGAIN;
+    rc = eager ? queue_msg(peer, msg, len, op) : send_long(peer, msg, len, op);
+    if (rc == 0)
+        count(peer, msg->hdr_len, len, eager);
+    return rc;
+}
+
+/* Sends the first item of a list if there is room. */
+static bool send_first(struct mdapl_speer *peer, struct mdapl_list *list)
+{
+    struct mdapl_list *l = mdapl_list_first(list);
+    struct mdapl_shm_item *it = l ? MDAPL_OF(l, struct mdapl_shm_item, link) : NULL;
+    struct mdapl_op *op;
+
+    if (!it || !put_item(peer, it))
+        return false;
+    op = it->op;
+    item_free(peer, it);
+    if (op)
+        op->done(op, 0);
+    return true;
+}
+
+int mdapl_shm_tx_flush(struct mdapl_speer *peer)
+{
+    int n = 0;
+
+    while (send_first(peer, &peer->ctl))
+        n++;
+    while (mdapl_list_empty(&peer->ctl) && send_first(peer, &peer->queue))
+        n++;
+    return n + mdapl_long_stream(peer);
+}
+
+static void fail_items(struct mdapl_speer *peer, struct mdapl_list *list, int status)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(list))) {
+        struct mdapl_shm_item *it = MDAPL_OF(l, struct mdapl_shm_item, link);
+        struct mdapl_op *op = it->op;
+
+        item_free(peer, it);
+        if (op)
+            op->done(op, status);
+    }
+}
+
+void mdapl_shm_tx_fail(struct mdapl_speer *peer, int status)
+{
+    fail_items(peer, &peer->ctl, status);
+    fail_items(peer, &peer->queue, status);
+}

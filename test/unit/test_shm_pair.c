@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shm channel, two ranks in one process, each moved by hand: what depends on who is looking
+ * when. The suite in test/channel has the traffic.
+ */
+#include "unit.h"
+
+#include "bell.h"
+#include "cfg.h"
+#include "err.h"
+#include "peer.h"
+#include "shm.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 2, KEEP = 4096, LONG = 300000 };
+
+/* What a rank has been told, in order. */
+struct told {
+    uint32_t number;
+    size_t len;
+    struct mdapl_rx *rx;         /* NULL once it has been read */
+};
+
+struct rank {
+    struct mdapl_ctx *ctx;
+    struct mdapl_shm *s;         /* the inside of its channel */
+    struct mdapl_peer *other;
+    struct told told[KEEP];
+    int n_told;
+    bool take;                   /* reads at once what is here */
+    enum mdapl_next next;
+    char fault[512];
+    char card[RANKS][MDAPL_CARD_MAX];
+};
+
+struct pair {
+    struct rank rank[RANKS];
+    uint64_t now;
+};
+
+struct sending {
+    struct mdapl_op op;
+    int done, status;
+};
+
+/* The channel as it is, and its state for the test to look at. */
+static void *last_state;
+
+static int open_and_look(struct mdapl_ctx *ctx, void **state_p)
+{
+    int rc = mdapl_shm_channel.open(ctx, state_p);
+
+    last_state = rc ? NULL : *state_p;
+    return rc;
+}
+
+static int get_card(void *owner, int rank, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s", ((struct rank *)owner)->card[rank]);
+    return 0;
+}
+
+static char sink[2 * LONG];
+
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    struct told *t = &me->told[me->n_told++ % KEEP];
+
+    (void)peer;
+    assert_int_equal(hdr_len, sizeof(t->number));
+    memcpy(&t->number, hdr, sizeof(t->number));
+    t->len = rx ? rx->left : 0;
+    t->rx = rx;
+    if (rx && me->take && rx->here > 0) {
+        struct iovec v = { sink, sizeof(sink) };
+
+        assert_int_equal(mdapl_rx_read(rx, &v, 1, NULL), MDAPL_DONE);
+        t->rx = NULL;
+        return MDAPL_NEXT_GO;
+    }
+    return rx ? me->next : MDAPL_NEXT_GO;
+}
+
+static enum mdapl_next (*on_message)(void *, struct mdapl_peer *, const void *, size_t,
+                                     struct mdapl_rx *) = on_msg;
+
+static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    return on_message(owner, peer, hdr, hdr_len, rx);
+}
+
+static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+{
+    struct rank *me = owner;
+
+    (void)peer, (void)status;
+    snprintf(me->fault, sizeof(me->fault), "%s", why);
+}
+
+static void open_rank(struct pair *p, int rank)
+{
+    static struct mdapl_channel looking;
+    static const struct mdapl_channel *const channels[] = { &looking, NULL };
+    static const struct mdapl_up up = { .msg = upcall, .fault = on_fault };
+    struct rank *me = &p->rank[rank];
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+    struct mdapl_ctx_args args = {
+        .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
+        .clock = mdapl_clock_manual(&p->now),
+        .job = { .rank = rank, .size = RANKS, .id = 77, .key = "shm pair key", .card = get_card },
+    };
+
+    looking = mdapl_shm_channel;
+    looking.open = open_and_look;
+    mdapl_cfg_init(&cfg);
+    assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", "1g", &err), 0);
+    me->next = MDAPL_NEXT_GO;
+    me->take = true;
+    assert_int_equal(mdapl_ctx_open(&args, &me->ctx, &err), 0);
+    me->s = last_state;
+    assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);
+}
+
+static void introduce(struct pair *p)
+{
+    strcpy(p->rank[0].card[1], p->rank[1].card[1]);
+    strcpy(p->rank[1].card[0], p->rank[0].card[0]);
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(mdapl_peer_get(p->rank[i].ctx, !i, &p->rank[i].other), 0);
+}
+
+static int make(void **state)
+{
+    struct pair *p = calloc(1, sizeof(*p));
+
+    p->now = MDAPL_SEC(1000);
+    open_rank(p, 0);
+    open_rank(p, 1);
+    introduce(p);
+    *state = p;
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    struct pair *p = *state;
+
+    for (int i = 0; i < RANKS; i++)
+        mdapl_ctx_close(p->rank[i].ctx);
+    free(p);
+    return 0;
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+static char source[LONG];
+
+static void send_done(struct mdapl_op *op, int status)
+{
+    struct sending *s = (struct sending *)(void *)op;
+
+    s->done++;
+    s->status = status;
+}
+
+static int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous,
+                   struct mdapl_op *op)
+{
+    struct iovec v = { source, len };
+    struct mdapl_msg msg = { &number, sizeof(number), &v, 1, synchronous };
+
+    return mdapl_send(me->other, &msg, op);
+}
+
+static int send_now(struct rank *me, uint32_t number, size_t len)
+{
+    return send_op(me, number, len, false, NULL);
+}
+
+static void rounds(struct rank *me, int n)
+{
+    while (n-- > 0)
+        mdapl_progress(me->ctx);
+}
+
+static const struct mdapl_stats *stats(const struct rank *me)
+{
+    return mdapl_ctx_stats(me->ctx);
+}
+
+/* -- who is near ------------------------------------------------------------------------------ */
+
+static void only_what_is_proven(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_card card, bad;
+    struct mdapl_speer *peer;
+    char text[MDAPL_CARD_MAX];
+
+    assert_true(mdapl_card_read(&card, p->rank[1].card[1]));
+    assert_false(mdapl_card_read(&bad, "dapl:1:7f000001/1024:host"));
+    for (int wrong = 0; wrong < 4; wrong++) {
+        bad = card;
+        bad.node ^= wrong == 0;
+        bad.token ^= wrong == 1;
+        if (wrong == 2)
+            strcpy(bad.ref, "1.1");
+        if (wrong == 3)
+            strcpy(bad.ref, p->rank[0].s->seg.ref);
+        assert_true(mdapl_card_write(&bad, text, sizeof(text)) > 0);
+        assert_int_equal(mdapl_speer_make(p->rank[0].s, 1, text, &peer), -EHOSTUNREACH);
+    }
+    assert_int_equal(mdapl_card_write(&card, text, 20), -ENOSPC);
+}
+
+/* One who writes into a door without the job's key is not listened to, and finds that out. */
+static void strangers_are_refused(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_speer *peer = mdapl_speer_of(p->rank[0].other);
+
+    assert_int_equal(mdapl_bell_come(peer), 0);
+    peer->tx.door->hello.mac[3] ^= 1;
+    assert_int_equal(send_now(&p->rank[0], 1, 8), MDAPL_DONE);
+    rounds(&p->rank[1], 3);
+    assert_int_equal(p->rank[1].n_told, 0);
+    assert_int_equal(stats(&p->rank[1])->cr_refused, 1);
+    p->now += MDAPL_SEC(1);
+    rounds(&p->rank[0], 100);
+    assert_non_null(strstr(p->rank[0].fault, "MPIR_CVAR_DAPL_CHANNELS=dapl"));
+    assert_int_equal(send_now(&p->rank[0], 2, 8), -ECONNREFUSED);
+}
+
+/* -- bells ------------------------------------------------------------------------------------ */
+
+static void bells_only_for_the_unwatched(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    for (uint32_t i = 0; i < 50; i++) {
+        assert_int_equal(send_now(a, i, 8), MDAPL_DONE);
+        rounds(b, 1);
+        assert_int_equal(b->n_told, i + 1);
+    }
+    assert_int_equal(stats(a)->shm_bells, 1);
+    rounds(b, 20000);
+    assert_int_equal(b->s->n_hot, 0);
+    assert_int_equal(send_now(a, 50, 8), MDAPL_DONE);
+    assert_int_equal(stats(a)->shm_bells, 2);
+    rounds(b, 1);
+    assert_int_equal(b->n_told, 51);
+    assert_int_equal(b->s->n_hot, 1);
+}
+
+/* A message that is in the ring when the reader stops watching is seen all the same. */
+static void no_sleep_over_a_message(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    send_now(a, 0, 8);
+    rounds(b, 1);
+    send_now(a, 1, 8);
+    mdapl_wait(b->ctx, MDAPL_SEC(3600));     /* comes back at once */
+    assert_int_equal(stats(b)->shm_sleeps, 0);
+    rounds(b, 1);
+    assert_int_equal(b->n_told, 2);
+}
+
+static void *sleep_once(void *arg)
+{
+    mdapl_wait(((struct rank *)arg)->ctx, MDAPL_SEC(30));
+    return NULL;
+}
+
+/* The sender wakes whoever has said that he sleeps; the test would take half a minute if not. */
+static void the_bell_wakes(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    pthread_t thread;
+
+    if (!b->s->barrier)
+        skip();                  /* os_posix.c: naps that nobody can end */
+    send_now(a, 0, 8);
+    rounds(b, 1);
+    assert_int_equal(pthread_create(&thread, NULL, sleep_once, b), 0);
+    while (!atomic_load(&b->s->seg.head->asleep))
+        sched_yield();
+    send_now(a, 1, 8);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(stats(a)->shm_wakes, 1);
+    rounds(b, 1);
+    assert_int_equal(b->n_told, 2);
+}
+
+/* -- room ------------------------------------------------------------------------------------- */
+
+static void a_full_ring(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending s = { .op.done = send_done };
+    uint32_t n = 0;
+
+    while (send_now(a, n, 8) == MDAPL_DONE)
+        n++;
+    assert_int_equal(n, MDAPL_SLOTS);
+    assert_int_equal(send_op(a, n++, 3000, false, &s.op), 0);
+    assert_int_equal(send_now(a, n, 8), -EAGAIN);
+    rounds(a, 10);
+    assert_int_equal(s.done, 0);
+    rounds(b, MDAPL_SLOTS);
+    rounds(a, 1);
+    assert_int_equal(s.done, 1);
+    assert_int_equal(send_now(a, n++, 8), MDAPL_DONE);
+    rounds(b, 1);
+    assert_int_equal(b->n_told, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(b->told[i].number, i);
+}
+
+/* While the owner holds, what follows is copied out of the ring; then it comes in order. */
+static void held(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct iovec v = { sink, sizeof(sink) };
+    uint32_t n = 0;
+
+    b->take = false;
+    b->next = MDAPL_NEXT_HOLD;
+    memset(source, 'x', 100);
+    for (; n < 2 * MDAPL_SLOTS; n++) {
+        assert_int_equal(send_now(a, n, 100), MDAPL_DONE);
+        rounds(b, 1);
+    }
+    assert_int_equal(b->n_told, 1);
+    b->next = MDAPL_NEXT_GO;
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, &v, 1, NULL), MDAPL_DONE);
+    rounds(b, 1);
+    assert_int_equal(b->n_told, n);
+    for (uint32_t i = 1; i < n; i++) {
+        assert_int_equal(b->told[i].number, i);
+        assert_int_equal(mdapl_rx_read(b->told[i].rx, &v, 1, NULL), MDAPL_DONE);
+        assert_memory_equal(sink, source, 100);
+    }
+}
+
+/* -- long bodies ------------------------------------------------------------------------------ */
+
+/* Announced, asked for, in cells, done; with more than all the cells that may be under way. */
+static void by_cells(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending s = { .op.done = send_done }, r = { .op.done = send_done };
+    struct iovec v[2] = { { sink, 1000 }, { sink + 1000, LONG - 1000 } };
+
+    for (size_t i = 0; i < LONG; i++)
+        source[i] = (char)(i * 7 + (i >> 12));
+    memset(sink, 0, LONG);
+    assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
+    rounds(b, 1);
+    assert_int_equal(b->n_told, 1);
+    assert_int_equal(b->told[0].rx->here, 0);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 2, &r.op), 0);
+    for (int i = 0; i < 100 && !s.done; i++) {
+        rounds(a, 1);
+        assert_true(stats(a)->shm_cells <= (uint64_t)(i + 1) * MDAPL_FLY);
+        rounds(b, 1);
+    }
+    assert_true(s.done == 1 && s.status == 0 && r.done == 1 && r.status == 0);
+    assert_memory_equal(source, sink, LONG);
+    assert_int_equal(a->s->n_free_cells + (int)mdapl_speer_of(a->other)->fly_n, MDAPL_CELLS);
+    mdapl_drain(a->ctx);
+    mdapl_drain(b->ctx);
+    rounds(a, 1);
+    rounds(b, 1);
+    assert_int_equal(mdapl_drain(a->ctx), 0);
+    assert_int_equal(mdapl_drain(b->ctx), 0);
+}
+
+/* A body of middle length leaves at once; it is read as it comes, or later, in pieces. */
+static void pushed(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct iovec v[2] = { { sink, 777 }, { sink + 1000, 30000 } };
+
+    for (size_t i = 0; i < LONG; i++)
+        source[i] = (char)(i * 3 + (i >> 11));
+    memset(sink, 0, LONG);
+    b->take = false;
+    assert_int_equal(send_now(a, 0, 40000), MDAPL_DONE);
+    assert_true(stats(a)->shm_cells > 1);
+    rounds(b, 1);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_memory_equal(sink, source, 777);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v + 1, 1, NULL), MDAPL_DONE);
+    assert_memory_equal(sink + 1000, source + 777, 30000);
+    v[0].iov_len = LONG;
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_memory_equal(sink, source + 30777, 40000 - 30777);
+    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->pushed));
+}
+
+/* Read inside up->msg, when none of it has come, in two batches; dropped there by turns. */
+static struct mdapl_op batch;
+static int batches;
+
+static void next_batch(struct mdapl_op *op, int status)
+{
+    struct rank *me = &((struct pair *)(void *)op->next)->rank[1];
+    struct iovec v = { sink + 5000, LONG };
+
+    assert_int_equal(status, 0);
+    if (++batches == 1 && mdapl_rx_read(me->told[0].rx, &v, 1, op) == MDAPL_DONE)
+        batches++;
+}
+
+static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer, const void *hdr,
+                                    size_t hdr_len, struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    struct iovec v = { sink, 5000 };
+
+    me->take = false;
+    on_msg(owner, peer, hdr, hdr_len, rx);
+    if (me->n_told > 1)
+        mdapl_rx_drop(rx);
+    else
+        assert_int_equal(mdapl_rx_read(rx, &v, 1, &batch), 0);
+    return MDAPL_NEXT_GO;
+}
+
+static void pushed_in_batches(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    batches = 0;
+    batch = (struct mdapl_op){ next_batch, (struct mdapl_op *)(void *)p };
+    on_message = read_or_drop;
+    memset(sink, 0, LONG);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(send_now(a, i, 20000), MDAPL_DONE);
+    rounds(b, 3);
+    on_message = on_msg;
+    assert_int_equal(b->n_told, 3);
+    assert_int_equal(batches, 2);
+    assert_memory_equal(sink, source, 20000);
+    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->pushed));
+    assert_int_equal(mdapl_speer_of(b->other)->coming_left, 0);
+}
+
+/* Without enough free cells the body is asked for, in its turn, and cells of others come back. */
+static void no_cell_free(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending s = { .op.done = send_done };
+    uint32_t n = 0;
+
+    while (send_now(a, n, 60000) == MDAPL_DONE)
+        n++;
+    assert_int_equal(n, MDAPL_FLY / 4);
+    assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
+    b->take = false;
+    for (int i = 0; i < 20 && b->n_told < (int)n; i++)
+        rounds(b, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(b->told[i].number, i);
+        mdapl_rx_drop(b->told[i].rx);
+    }
+    rounds(a, 1);
+    assert_true(s.done == 1 && s.status == -ECANCELED);
+    assert_int_equal(send_now(a, n, 60000), MDAPL_DONE);
+}
+
+static void dropped(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending s = { .op.done = send_done };
+
+    assert_int_equal(send_op(a, 0, 10, true, &s.op), 0);
+    rounds(b, 1);
+    assert_int_equal(s.done, 0);
+    assert_false(mdapl_peer_idle(a->other));
+    mdapl_rx_drop(b->told[0].rx);
+    rounds(a, 1);
+    assert_true(s.done == 1 && s.status == -ECANCELED);
+}
+
+/* -- the other ends --------------------------------------------------------------------------- */
+
+/* Names (os_posix.c) stay behind a killed process; a segment without one does not. */
+static void nothing_is_left(const char *text)
+{
+    struct mdapl_card card;
+
+    assert_true(mdapl_card_read(&card, text));
+    if (card.ref[0] == '/')
+        mdapl_os_segment_remove(card.ref);
+    assert_int_equal(mdapl_seg_open(card.ref, card.token, 1, NULL), -EHOSTUNREACH);
+}
+
+static void a_killed_process(void **state)
+{
+    struct pair p = { .now = MDAPL_SEC(1000) };
+    struct rank *a = &p.rank[0];
+    struct sending s = { .op.done = send_done };
+    int to_child[2], to_parent[2], status;
+    char byte;
+    pid_t pid;
+
+    (void)state;
+    open_rank(&p, 0);
+    assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
+    pid = fork();
+    if (pid == 0) {
+        open_rank(&p, 1);
+        if (write(to_parent[1], p.rank[1].card[1], MDAPL_CARD_MAX) < 0)
+            _exit(1);
+        _exit((int)read(to_child[0], &byte, 1));     /* for ever */
+    }
+    assert_int_equal(read(to_parent[0], a->card[1], MDAPL_CARD_MAX), MDAPL_CARD_MAX);
+    assert_int_equal(mdapl_peer_get(a->ctx, 1, &a->other), 0);
+    assert_int_equal(send_now(a, 0, 8), MDAPL_DONE);
+    assert_int_equal(send_op(a, 1, LONG, true, &s.op), 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(s.done, 0);
+    p.now += MDAPL_SEC(1);
+    rounds(a, 100);
+    assert_true(s.done == 1 && s.status < 0);
+    assert_non_null(strstr(a->fault, "lost rank 1"));
+    assert_non_null(strstr(a->fault, "the process is gone"));
+    assert_int_equal(mdapl_drain(a->ctx), 0);
+    assert_int_equal(a->s->n_free_cells, MDAPL_CELLS);
+    nothing_is_left(a->card[1]);
+    mdapl_ctx_close(a->ctx);
+    close(to_child[0]), close(to_child[1]), close(to_parent[0]), close(to_parent[1]);
+}
+
+/* A peer that writes what cannot be is dropped, with a line. */
+static void nonsense(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct mdapl_speer *to_b = mdapl_speer_of(a->other);
+
+    send_now(a, 0, 8);
+    rounds(b, 1);
+    atomic_store(&to_b->tx.door->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    rounds(b, 1);
+    assert_non_null(strstr(b->fault, "none of this protocol"));
+    assert_int_equal(stats(b)->bad_frames, 1);
+    assert_int_equal(send_now(b, 1, 8), -EPROTO);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make, unmake)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(only_what_is_proven), TEST(strangers_are_refused),
+        TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message), TEST(the_bell_wakes),
+        TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(pushed), TEST(pushed_in_batches),
+        TEST(no_cell_free), TEST(dropped),
+        cmocka_unit_test(a_killed_process), TEST(nonsense),
+    };
+
+    return RUN(tests);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* The ring between two processes of a node (src/shm/ring.h) by itself. */
+#include "unit.h"
+
+#include "ring.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MANY = 200000, SOME_BYTES = 8192 };
+
+struct pair {
+    struct mdapl_door *door;
+    struct mdapl_spsc_tx tx;
+    struct mdapl_spsc_rx rx;
+};
+
+static int make(void **state)
+{
+    struct pair *p = calloc(1, sizeof(*p));
+
+    p->door = aligned_alloc(4096, sizeof(*p->door));
+    memset(p->door, 0, sizeof(*p->door));
+    p->tx.door = p->rx.door = p->door;
+    *state = p;
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    struct pair *p = *state;
+
+    free(p->door);
+    free(p);
+    return 0;
+}
+
+/* A byte of the n-th message, different from those around it and from those of the last lap. */
+static uint8_t byte(uint32_t n, size_t i)
+{
+    return (uint8_t)(n * 131 + i * 7 + (i >> 8) + 1);
+}
+
+static void fill(uint8_t *to, uint32_t n, size_t from, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        to[i] = byte(n, from + i);
+}
+
+static bool right(const uint8_t *p, uint32_t n, size_t from, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (p[i] != byte(n, from + i))
+            return false;
+    return true;
+}
+
+/* Writes the n-th message if there is room. */
+static bool put(struct mdapl_spsc_tx *tx, uint32_t n, size_t hdr_len, size_t len)
+{
+    struct mdapl_spsc_msg m;
+
+    if (!mdapl_spsc_reserve(tx, hdr_len, len, &m))
+        return false;
+    fill(m.hdr, n, 0, hdr_len);
+    fill(m.body, n, hdr_len, len);
+    mdapl_spsc_publish(tx, &m, (uint8_t)(n % 5), n);
+    return true;
+}
+
+static bool get(struct mdapl_spsc_rx *rx, uint32_t n, size_t hdr_len, size_t len)
+{
+    struct mdapl_spsc_msg m;
+
+    if (mdapl_spsc_peek(rx, &m) != MDAPL_SPSC_MSG || m.hdr_len != hdr_len || m.len != len
+        || m.type != n % 5 || m.ack != n || !right(m.hdr, n, 0, hdr_len)
+        || !right(m.body, n, hdr_len, len))
+        return false;
+    mdapl_spsc_took(rx, &m);
+    return true;
+}
+
+static void nothing_is_there(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_spsc_msg m;
+
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_NONE);
+    assert_true(put(&p->tx, 7, 3, 0));
+    assert_true(get(&p->rx, 7, 3, 0));
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_NONE);
+}
+
+static void every_size(void **state)
+{
+    struct pair *p = *state;
+    uint32_t n = 0;
+
+    for (size_t hdr = 0; hdr <= MDAPL_HDR_MAX; hdr++)
+        for (size_t len = 0; len <= 200; len++, n++) {
+            assert_true(put(&p->tx, n, hdr, len));
+            assert_true(get(&p->rx, n, hdr, len));
+            mdapl_spsc_tell(&p->rx);
+        }
+    for (size_t len = 0; len < 16000; len += 61, n++) {
+        assert_true(put(&p->tx, n, 24, len));
+        assert_true(get(&p->rx, n, 24, len));
+        mdapl_spsc_tell(&p->rx);
+    }
+}
+
+/* What fits into a slot takes nothing else: header and body together. */
+static void short_ones_take_no_data(void **state)
+{
+    struct pair *p = *state;
+
+    for (uint32_t n = 0; n < MDAPL_SLOTS; n++)
+        assert_true(put(&p->tx, n, 24, 88));
+    assert_int_equal(p->tx.put, 0);
+    assert_false(put(&p->tx, MDAPL_SLOTS, 24, 88));
+    for (uint32_t n = 0; n < MDAPL_SLOTS; n++)
+        assert_true(get(&p->rx, n, 24, 88));
+}
+
+/* Full of slots, full of data; room comes only with what the reader tells. */
+static void full(void **state)
+{
+    struct pair *p = *state;
+    uint32_t in = 0, out = 0;
+
+    while (put(&p->tx, in, 120, SOME_BYTES))
+        in++;
+    assert_in_range(in, 5, 7);
+    assert_true(put(&p->tx, in++, 8, 8));
+    assert_true(get(&p->rx, out++, 120, SOME_BYTES));
+    assert_false(put(&p->tx, in, 120, SOME_BYTES));
+    mdapl_spsc_tell(&p->rx);
+    assert_true(put(&p->tx, in, 120, SOME_BYTES));
+    for (; out < in - 1; out++)
+        assert_true(get(&p->rx, out, 120, SOME_BYTES));
+    assert_true(get(&p->rx, out++, 8, 8));
+    assert_true(get(&p->rx, out++, 120, SOME_BYTES));
+}
+
+/* Round and round with every mixture of lengths; numbers that wrap are like others. */
+static void round_and_round(void **state)
+{
+    static const size_t len[] = { 0, 8, 24, 25, 100, 1000, 4096, SOME_BYTES };
+    static const size_t hdr[] = { 24, 40, 104, 112, 113, 128 };
+    struct pair *p = *state;
+    uint32_t in = 0, out = 0;
+
+    p->tx.next = p->tx.heard = p->rx.taken = p->rx.told = UINT32_MAX - 1000;
+    atomic_store(&p->door->taken, p->rx.taken);
+    while (out < MANY / 4) {
+        if (in - out < 40 && put(&p->tx, in, hdr[in / 3 % 6], len[in % 8])) {
+            in++;
+            continue;
+        }
+        for (int i = 0; i < 23 && out < in; i++, out++)
+            assert_true(get(&p->rx, out, hdr[out / 3 % 6], len[out % 8]));
+        if (mdapl_spsc_owes(&p->rx) || out % 3 == 0)
+            mdapl_spsc_tell(&p->rx);
+    }
+}
+
+/* An acknowledgement that is old, or of what was never sent, changes nothing. */
+static void impossible_acks(void **state)
+{
+    struct pair *p = *state;
+
+    for (uint32_t n = 0; n < 10; n++)
+        assert_true(put(&p->tx, n, 8, 100));
+    mdapl_spsc_hear(&p->tx, 6);
+    assert_int_equal(p->tx.heard, 6);
+    mdapl_spsc_hear(&p->tx, 5);
+    mdapl_spsc_hear(&p->tx, 6);
+    mdapl_spsc_hear(&p->tx, 11);
+    mdapl_spsc_hear(&p->tx, UINT32_MAX);
+    assert_int_equal(p->tx.heard, 6);
+    mdapl_spsc_hear(&p->tx, 10);
+    assert_int_equal(p->tx.heard, 10);
+    assert_int_equal(p->tx.put, 0);
+}
+
+/* The other's memory says what it likes: lengths and places outside are refused. */
+static void impossible_slots(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_spsc_msg m;
+
+    assert_true(put(&p->tx, 0, 24, 1000));
+    p->door->slot[0].at = MDAPL_DATA_BYTES_MAX - 999;
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    p->door->slot[0].at = UINT32_MAX;
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    p->door->slot[0].at = 0;
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_MSG);
+    atomic_store(&p->door->slot[0].word, (uint64_t)1 << 32 | 0xffff0000u | 24 << 8);
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    atomic_store(&p->door->slot[0].word, (uint64_t)1 << 32 | 129 << 8);
+    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+}
+
+/* -- two threads ------------------------------------------------------------------------------ */
+
+static size_t some_len(uint32_t n)
+{
+    return n % 16 == 0 ? (n * 37) % 5000 : n % 40;
+}
+
+static void *write_all(void *arg)
+{
+    struct pair *p = arg;
+
+    for (uint32_t n = 0; n < MANY;)
+        if (put(&p->tx, n, 24, some_len(n)))
+            n++;
+        else
+            sched_yield();
+    return NULL;
+}
+
+static void two_threads(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_spsc_msg m;
+    pthread_t writer;
+    uint32_t n = 0;
+
+    assert_int_equal(pthread_create(&writer, NULL, write_all, p), 0);
+    while (n < MANY) {
+        if (mdapl_spsc_peek(&p->rx, &m) == MDAPL_SPSC_NONE) {
+            mdapl_spsc_tell(&p->rx);
+            sched_yield();
+            continue;
+        }
+        if (!get(&p->rx, n, 24, some_len(n)))
+            fail_msg("message %u is not what was written", n);
+        n++;
+        if (mdapl_spsc_owes(&p->rx))
+            mdapl_spsc_tell(&p->rx);
+    }
+    assert_int_equal(pthread_join(writer, NULL), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make, unmake)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data), TEST(full),
+        TEST(round_and_round), TEST(impossible_acks), TEST(impossible_slots), TEST(two_threads),
+    };
+
+    return RUN(tests);
+}
