@@ -34,6 +34,10 @@ int mdapl_os_segment_open(const char *ref, size_t bytes);
 /* The owner is at the end. */
 void mdapl_os_segment_remove(const char *ref);
 
+/* Pages of this mapping that nobody has touched yet are to lie near the core that calls, whoever
+ * touches them first. A wish: nothing is said where the system has none. */
+void mdapl_os_near(void *p, size_t len);
+
 /*
  * A barrier for others: when it returns, whatever another process of this channel stored before it
  * is visible here, and whatever it loads afterwards sees what was stored here before the call. It

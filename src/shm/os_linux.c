@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -102,6 +104,19 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
 void mdapl_os_segment_remove(const char *ref)
 {
     (void)ref;               /* it goes with its last descriptor and mapping */
+}
+
+/* hwloc has a call for this, but it would have every rank read the whole machine's topology at
+ * start-up, for the one number that getcpu() knows. */
+void mdapl_os_near(void *p, size_t len)
+{
+    unsigned node = 0;
+    unsigned long mask;
+
+    if (syscall(SYS_getcpu, NULL, &node, NULL) || node >= CHAR_BIT * sizeof(mask))
+        return;
+    mask = 1ul << node;
+    syscall(SYS_mbind, p, len, MPOL_PREFERRED, &mask, CHAR_BIT * sizeof(mask) + 1, 0);
 }
 
 /* -- barrier, sleep --------------------------------------------------------------------------- */

@@ -63,6 +63,11 @@ void mdapl_os_segment_remove(const char *ref)
     shm_unlink(ref);
 }
 
+void mdapl_os_near(void *p, size_t len)
+{
+    (void)p, (void)len;
+}
+
 bool mdapl_os_barrier_init(void)
 {
     return false;

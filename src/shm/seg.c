@@ -53,6 +53,18 @@ static void fill_head(struct mdapl_seg_head *head, const struct mdapl_job *job,
     head->word = *word;
 }
 
+/* The one who reads polls: what others write for me lies near my core. The wish stays with the
+ * segment, in whichever process a page is first touched. */
+static void keep_near(int fd)
+{
+    void *all = map(fd, 0, SEG_BYTES, PROT_READ | PROT_WRITE);
+
+    if (!all)
+        return;
+    mdapl_os_near(all, SEG_BYTES);
+    munmap(all, SEG_BYTES);
+}
+
 int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
                    bool barrier)
 {
@@ -61,6 +73,7 @@ int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uin
     seg->fd = size_allowed() ? mdapl_os_segment_make(SEG_BYTES, seg->ref) : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
+    keep_near(seg->fd);
     seg->head = map(seg->fd, 0, MDAPL_SEG_HEAD_BYTES, PROT_READ | PROT_WRITE);
     seg->cells = map(seg->fd, CELLS_AT, CELLS_BYTES, PROT_READ | PROT_WRITE);
     if (!seg->head || !seg->cells) {

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What src/shm has of Linux alone (os_linux.c), where what the channel does cannot show it. */
+#include "unit.h"
+
+#include "seg.h"
+#include "transport.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The wish to lie near the owner is the memory's own: it holds in other processes' mappings too. */
+static void near_its_owner(void **state)
+{
+    static const struct mdapl_job job = { .rank = 0, .size = 2 };
+    struct mdapl_door *door;
+    struct mdapl_seg seg;
+    uint64_t word = 1;
+    int fd, mode = -1;
+
+    (void)state;
+    assert_int_equal(mdapl_seg_make(&seg, &job, &word, false), 0);
+    fd = mdapl_seg_open(seg.ref, seg.head->token, 0, NULL);
+    assert_true(fd >= 0);
+    door = mdapl_seg_map_door(fd, MDAPL_DOORS - 1);
+    assert_non_null(door);
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, door, MPOL_F_ADDR)) {
+        print_message("skipped: no memory policies here (%s)\n", strerror(errno));
+        skip();
+    }
+    assert_int_equal(mode, MPOL_PREFERRED);
+    mdapl_seg_unmap_door(door);
+    close(fd);
+    mdapl_seg_close(&seg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(near_its_owner) };
+
+    return RUN(tests);
+}
