@@ -11,6 +11,7 @@
 #include "log.h"
 #include "move.h"
 #include "peer.h"
+#include "place.h"
 #include "rx.h"
 #include "tx.h"
 #include "wire.h"
@@ -99,6 +100,21 @@ static int open_rails(struct mdapl_dapl *d)
     return rc;
 }
 
+/* For those who bind ranks to cores: where each adapter is, and where this rank is. */
+static void tell_places(const struct mdapl_dapl *d)
+{
+    char line[512];
+
+    if (mdapl_ctx_cfg(d->ctx)->verbose < MDAPL_INFO)
+        return;
+    for (int i = 0; i < d->rails.n; i++) {
+        const struct mdapl_ia *ia = d->rails.ia[i];
+
+        mdapl_place_describe((const struct sockaddr *)(const void *)ia->addr, line, sizeof(line));
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "IA %s: %s", ia->name, line);
+    }
+}
+
 static void close_rails(struct mdapl_dapl *d)
 {
     for (int i = 0; i < d->rails.n; i++)
@@ -177,6 +193,7 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
         close_channel(d);
         return rc;
     }
+    tell_places(d);
     *state_p = d;
     return 0;
 }

@@ -24,6 +24,10 @@ AM_COND_IF([BUILD_CH3_DAPL],[
     AS_IF([test "$pac_have_dat" = no],[
         AC_MSG_ERROR([ch3:dapl needs uDAPL 2: dat2/udat.h and libdat2 were not found. Install the package libdapl-dev (Debian; dapl-devel elsewhere), or say where it is: --with-dapl=DIR, or --with-dat-include=DIR with --with-dat-lib=DIR])
     ])
+    dnl hints about binding, where MPICH has hwloc of the system's
+    mdapl_hwloc_cppflags=
+    AS_IF([test "$pac_have_hwloc" = yes],[AC_CHECK_HEADER([hwloc.h],[mdapl_hwloc_cppflags=-DMDAPL_HWLOC])])
+    AC_SUBST([mdapl_hwloc_cppflags])
     dnl libmpi is not linked with it: dat.h in the channel loads it
 ])
 ])
