@@ -23,16 +23,20 @@ noinst_LTLIBRARIES += \
     src/mpid/ch3/channels/dapl/libmdapl_glue.la
 
 src_mpid_ch3_channels_dapl_libmdapl_util_la_SOURCES = $(mdapl_util_sources)
+src_mpid_ch3_channels_dapl_libmdapl_util_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
 src_mpid_ch3_channels_dapl_libmdapl_util_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/util
 
 src_mpid_ch3_channels_dapl_libmdapl_dapl_la_SOURCES = $(mdapl_dapl_sources)
+src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
 src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/dapl -I$(mdapl_dir)/util \
     $(mdapl_hwloc_cppflags)
 
 src_mpid_ch3_channels_dapl_libmdapl_shm_la_SOURCES = $(mdapl_shm_sources)
+src_mpid_ch3_channels_dapl_libmdapl_shm_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
 src_mpid_ch3_channels_dapl_libmdapl_shm_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/shm -I$(mdapl_dir)/util
 
 src_mpid_ch3_channels_dapl_libmdapl_glue_la_SOURCES = $(mdapl_glue_sources)
+src_mpid_ch3_channels_dapl_libmdapl_glue_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
 src_mpid_ch3_channels_dapl_libmdapl_glue_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(mdapl_dir)/dapl -I$(mdapl_dir)/shm \
     -DMDAPL_DAT_CONF=\"$(sysconfdir)/dat.conf\"
 

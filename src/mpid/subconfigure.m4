@@ -28,6 +28,15 @@ AM_COND_IF([BUILD_CH3_DAPL],[
     mdapl_hwloc_cppflags=
     AS_IF([test "$pac_have_hwloc" = yes],[AC_CHECK_HEADER([hwloc.h],[mdapl_hwloc_cppflags=-DMDAPL_HWLOC])])
     AC_SUBST([mdapl_hwloc_cppflags])
+    dnl our names are of use inside libmpi only: calls go straight and not through its jump table
+    mdapl_cflags=
+    save_CFLAGS=$CFLAGS
+    CFLAGS="$CFLAGS -fvisibility=hidden -Werror"
+    AC_MSG_CHECKING([whether $CC takes -fvisibility=hidden])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM()],
+        [mdapl_cflags=-fvisibility=hidden; AC_MSG_RESULT([yes])],[AC_MSG_RESULT([no])])
+    CFLAGS=$save_CFLAGS
+    AC_SUBST([mdapl_cflags])
     dnl libmpi is not linked with it: dat.h in the channel loads it
 ])
 ])

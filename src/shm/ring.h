@@ -74,6 +74,7 @@ struct mdapl_spsc_msg {
     uint8_t hdr_len;
     uint16_t len;            /* of the body */
     uint32_t ack;
+    uint32_t outside;        /* bytes in data */
     uint8_t *hdr, *body;
 };
 
@@ -97,15 +98,15 @@ static inline size_t mdapl_spsc_outside(size_t hdr_len, size_t len)
 {
     size_t hdr = mdapl_spsc_align(hdr_len);
 
-    if (hdr_len > MDAPL_SLOT_ROOM)
-        return hdr + len;
-    return hdr + len > MDAPL_SLOT_ROOM ? len : 0;
+    if (hdr + len <= MDAPL_SLOT_ROOM)
+        return 0;
+    return hdr_len > MDAPL_SLOT_ROOM ? hdr + len : len;
 }
 
 /* The reader says that it has taken so many. What is old or impossible changes nothing. */
 static inline void mdapl_spsc_hear(struct mdapl_spsc_tx *tx, uint32_t taken)
 {
-    if (taken - tx->heard - 1 >= tx->next - tx->heard)
+    if (taken == tx->heard || taken - tx->heard > tx->next - tx->heard)
         return;
     tx->heard = taken;
     tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
@@ -206,6 +207,7 @@ static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *r
     m->hdr = slot->room;
     m->body = slot->room + mdapl_spsc_align(m->hdr_len);
     outside = mdapl_spsc_outside(m->hdr_len, m->len);
+    m->outside = (uint32_t)outside;
     if (outside == 0)
         return MDAPL_SPSC_MSG;
     at = slot->at;           /* once: it is the other's memory */
@@ -224,7 +226,7 @@ static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *r
 static inline void mdapl_spsc_took(struct mdapl_spsc_rx *rx, const struct mdapl_spsc_msg *m)
 {
     rx->taken++;
-    rx->bytes += (uint32_t)mdapl_spsc_outside(m->hdr_len, m->len);
+    rx->bytes += m->outside;
 }
 
 /* Has so much been taken that the writer should hear of it by the line? */

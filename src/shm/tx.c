@@ -2,6 +2,7 @@
 #include "tx.h"
 
 #include "bell.h"
+#include "bytes.h"
 #include "copy.h"
 #include "peer.h"
 #include "push.h"
@@ -13,15 +14,18 @@
 
 /* -- into the ring ---------------------------------------------------------------------------- */
 
-bool mdapl_shm_tx_open(struct mdapl_speer *peer)
+static bool come(struct mdapl_speer *peer)
 {
-    if (peer->tx.door)
-        return true;
     if (peer->broken || peer->dead)
         return false;
     if (mdapl_bell_come(peer))
         mdapl_speer_broken(peer, "its segment cannot be opened any more, or has no door left");
     return peer->tx.door && !peer->broken;
+}
+
+bool mdapl_shm_tx_open(struct mdapl_speer *peer)
+{
+    return peer->tx.door || come(peer);
 }
 
 /* The message is filled: out with it. What we have taken from the peer is told with it. */
@@ -50,6 +54,16 @@ bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, si
     return mdapl_shm_tx_put_with(peer, type, record, len, "", 0);
 }
 
+static void put_body(uint8_t *body, const struct iovec *v, int n, size_t len)
+{
+    struct mdapl_iov cur = mdapl_iov_start(v, n);
+
+    if (n == 1)
+        mdapl_bytes_copy(body, v->iov_base, len);
+    else if (len > 0)
+        mdapl_iov_gather(&cur, body, len);
+}
+
 static bool put_msg(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
                     const struct iovec *v, int n, size_t len)
 {
@@ -57,12 +71,8 @@ static bool put_msg(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
 
     if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
         return false;
-    memcpy(m.hdr, hdr, hdr_len);
-    if (len > 0) {
-        struct mdapl_iov cur = mdapl_iov_start(v, n);
-
-        mdapl_iov_gather(&cur, m.body, len);
-    }
+    mdapl_bytes_copy(m.hdr, hdr, hdr_len);
+    put_body(m.body, v, n, len);
     leave(peer, &m, MDAPL_SHM_MSG);
     return true;
 }

@@ -3,15 +3,6 @@
 
 #include <string.h>
 
-size_t mdapl_iov_len(const struct iovec *v, int n)
-{
-    size_t len = 0;
-
-    for (int i = 0; i < n; i++)
-        len += v[i].iov_len;
-    return len;
-}
-
 size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr)
 {
     size_t len;

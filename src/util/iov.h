@@ -17,7 +17,15 @@ static inline struct mdapl_iov mdapl_iov_start(const struct iovec *v, int n)
 }
 
 /* Bytes in all of v. */
-size_t mdapl_iov_len(const struct iovec *v, int n);
+static inline size_t mdapl_iov_len(const struct iovec *v, int n)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < n; i++)
+        len += v[i].iov_len;
+    return len;
+}
+
 /* Copies at most len bytes out of the cursor's place (to buf) or into it (from buf) and moves on.
  * Returns the bytes moved: less than len only at the end. */
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len);

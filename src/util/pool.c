@@ -35,13 +35,7 @@ void mdapl_pool_fini(struct mdapl_pool *p)
     p->made = p->taken = 0;
 }
 
-static void push(struct mdapl_pool *p, void *obj)
-{
-    *(void **)obj = p->free_list;
-    p->free_list = obj;
-}
-
-static void grow(struct mdapl_pool *p)
+void mdapl_pool_grow(struct mdapl_pool *p)
 {
     size_t n = p->per_chunk;
     struct mdapl_pool_chunk *c;
@@ -59,26 +53,7 @@ static void grow(struct mdapl_pool *p)
     c->next = p->chunks;
     p->chunks = c;
     p->made += n;
+    p->taken += n;
     for (size_t i = n; i-- > 0;)
-        push(p, (char *)c->memory + i * p->size);
-}
-
-void *mdapl_pool_take(struct mdapl_pool *p)
-{
-    void *obj;
-
-    if (!p->free_list)
-        grow(p);
-    obj = p->free_list;
-    if (!obj)
-        return NULL;
-    p->free_list = *(void **)obj;
-    p->taken++;
-    return obj;
-}
-
-void mdapl_pool_give(struct mdapl_pool *p, void *obj)
-{
-    push(p, obj);
-    p->taken--;
+        mdapl_pool_give(p, (char *)c->memory + i * p->size);
 }

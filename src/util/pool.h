@@ -24,8 +24,29 @@ struct mdapl_pool {
 void mdapl_pool_init(struct mdapl_pool *p, size_t size, size_t align, size_t per_chunk, size_t max);
 /* Frees all chunks; objects still out become invalid. */
 void mdapl_pool_fini(struct mdapl_pool *p);
+/* Makes a chunk of objects, if the limit and memory allow. */
+void mdapl_pool_grow(struct mdapl_pool *p);
+
 /* An object, or NULL when the limit is reached or memory is out. */
-void *mdapl_pool_take(struct mdapl_pool *p);
-void mdapl_pool_give(struct mdapl_pool *p, void *obj);
+static inline void *mdapl_pool_take(struct mdapl_pool *p)
+{
+    void *obj;
+
+    if (!p->free_list)
+        mdapl_pool_grow(p);
+    obj = p->free_list;
+    if (!obj)
+        return NULL;
+    p->free_list = *(void **)obj;
+    p->taken++;
+    return obj;
+}
+
+static inline void mdapl_pool_give(struct mdapl_pool *p, void *obj)
+{
+    *(void **)obj = p->free_list;
+    p->free_list = obj;
+    p->taken--;
+}
 
 #endif
