@@ -73,12 +73,12 @@ struct pushed;
 /* Something that waits for room. */
 struct mdapl_shm_item {
     struct mdapl_list link;
-    struct mdapl_op *op;         /* MSG only */
+    struct mdapl_op *op;         /* MSG, PUSH */
     uint8_t type, hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];  /* or the record */
-    size_t len;                  /* MSG: of the body */
+    size_t len;                  /* MSG, PUSH: of the body */
     int n;
-    struct iovec *v, own[4];     /* MSG: the body; v is own or malloc'ed */
+    struct iovec *v, own[4];     /* ... the body; v is own or malloc'ed */
     struct mdapl_long *send;     /* RTS */
 };
 

@@ -25,6 +25,18 @@ struct pushed {
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
+static int cells_for(size_t len)
+{
+    size_t share = mdapl_cell_share(len);
+
+    return (int)((len + share - 1) / share);
+}
+
+bool mdapl_push_will(const struct mdapl_speer *peer, size_t len)
+{
+    return peer->s->n_free_cells + (int)peer->fly_n >= cells_for(len);
+}
+
 bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
 {
     size_t share = mdapl_cell_share(len);
@@ -32,7 +44,7 @@ bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size
     struct mdapl_shm_data data = { .off = 0 };
     uint64_t body = len;
 
-    if (!mdapl_cells_free(peer, (int)((len + share - 1) / share), 1)
+    if (!mdapl_cells_free(peer, cells_for(len), 1)
         || !mdapl_shm_tx_put_with(peer, MDAPL_SHM_PUSH, msg->hdr, msg->hdr_len, &body,
                                   sizeof(body)))
         return false;

@@ -3,8 +3,9 @@
 #define MDAPL_SHM_PUSH_H
 /*
  * Bodies of middle length, too long for the ring and too short to ask for: if enough cells are
- * free, the message and its cells leave together (PUSH, then DATA after DATA). The receiver knows
- * the message while the sender still copies. What the owner has not asked for when it comes is
+ * free, the message and its cells leave together (PUSH, then DATA after DATA); if its own earlier
+ * ones are in the way it waits for them. The receiver knows the message while the sender still
+ * copies. What the owner has not asked for when it comes is
  * copied aside, so that cells never wait for the owner.
  */
 #include "transport.h"
@@ -14,6 +15,8 @@ struct mdapl_speer;
 
 /* Sends all of it, now; false: no room for that. */
 bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len);
+/* Will there be cells for so many bytes once this peer has taken what is on its way to it? */
+bool mdapl_push_will(const struct mdapl_speer *peer, size_t len);
 
 /* What comes in; false: impossible. */
 bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,

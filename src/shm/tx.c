@@ -54,6 +54,11 @@ bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, si
     return mdapl_shm_tx_put_with(peer, type, record, len, "", 0);
 }
 
+static bool fits_ring(const struct mdapl_msg *msg, size_t len)
+{
+    return msg->hdr_len + len <= MDAPL_SHM_EAGER;
+}
+
 static void put_body(uint8_t *body, const struct iovec *v, int n, size_t len)
 {
     struct mdapl_iov cur = mdapl_iov_start(v, n);
@@ -64,17 +69,22 @@ static void put_body(uint8_t *body, const struct iovec *v, int n, size_t len)
         mdapl_iov_gather(&cur, body, len);
 }
 
-static bool put_msg(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
-                    const struct iovec *v, int n, size_t len)
+static bool put_msg(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
 {
     struct mdapl_spsc_msg m;
 
-    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
+    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
         return false;
-    mdapl_bytes_copy(m.hdr, hdr, hdr_len);
-    put_body(m.body, v, n, len);
+    mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
+    put_body(m.body, msg->body, msg->n_body, len);
     leave(peer, &m, MDAPL_SHM_MSG);
     return true;
+}
+
+/* All of it, body included, if there is room. */
+static bool send_now(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
+{
+    return fits_ring(msg, len) ? put_msg(peer, msg, len) : mdapl_push_send(peer, msg, len);
 }
 
 static bool put_rts(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
@@ -92,8 +102,10 @@ static bool put_rts(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
 
 static bool put_item(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
 {
-    if (it->type == MDAPL_SHM_MSG)
-        return put_msg(peer, it->hdr, it->hdr_len, it->v, it->n, it->len);
+    const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
+
+    if (it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH)
+        return send_now(peer, &msg, it->len);
     if (it->type == MDAPL_SHM_RTS)
         return put_rts(peer, it);
     return mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len);
@@ -164,7 +176,8 @@ int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, 
 static int queue_msg(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len,
                      struct mdapl_op *op)
 {
-    struct mdapl_shm_item *it = item_make(peer, MDAPL_SHM_MSG, msg->hdr, msg->hdr_len);
+    int type = fits_ring(msg, len) ? MDAPL_SHM_MSG : MDAPL_SHM_PUSH;
+    struct mdapl_shm_item *it = item_make(peer, type, msg->hdr, msg->hdr_len);
 
     if (!it)
         return -ENOMEM;
@@ -213,35 +226,35 @@ static void count(struct mdapl_speer *peer, size_t hdr_len, size_t len, bool eag
     stats->shm_lines += mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
 }
 
-/* All of it, if there is room. */
-static bool send_now(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
+/* Has the receiver to ask for the body? When it is long, when its asking is what the sender waits
+ * for, and when there is no telling how long others keep the cells that it would need. */
+static bool is_asked(const struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
 {
-    if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
-        return put_msg(peer, msg->hdr, msg->hdr_len, msg->body, msg->n_body, len);
-    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_push_send(peer, msg, len);
+    return len > MDAPL_SHM_PUSH_BYTES || (msg->synchronous && len > 0)
+           || (!fits_ring(msg, len) && !mdapl_push_will(peer, len));
 }
 
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
 {
     struct mdapl_speer *peer = mdapl_speer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
-    bool asked = msg->synchronous && len > 0;    /* for the body */
-    bool eager = msg->hdr_len + len <= MDAPL_SHM_EAGER && !asked;
+    bool asked;
     int rc;
 
     if (peer->dead)
         return peer->dead;
     if (msg->hdr_len > MDAPL_HDR_MAX)
         return -EMSGSIZE;
-    if (mdapl_list_empty(&peer->queue) && !asked && send_now(peer, msg, len)) {
+    asked = is_asked(peer, msg, len);
+    if (!asked && mdapl_list_empty(&peer->queue) && send_now(peer, msg, len)) {
         count(peer, msg->hdr_len, len, true);
         return MDAPL_DONE;
     }
     if (!op)
         return -EAGAIN;
-    rc = eager ? queue_msg(peer, msg, len, op) : send_long(peer, msg, len, op);
+    rc = asked ? send_long(peer, msg, len, op) : queue_msg(peer, msg, len, op);
     if (rc == 0)
-        count(peer, msg->hdr_len, len, eager);
+        count(peer, msg->hdr_len, len, !asked);
     return rc;
 }
 

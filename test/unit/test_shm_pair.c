@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include "bell.h"
+#include "cell.h"
 #include "cfg.h"
 #include "err.h"
 #include "peer.h"
@@ -468,12 +469,12 @@ static void pushed_in_batches(void **state)
     assert_int_equal(mdapl_speer_of(b->other)->coming_left, 0);
 }
 
-/* Without enough free cells the body is asked for, in its turn, and cells of others come back. */
+/* Without enough free cells a body waits for its peer's; if others have them it is asked for. */
 static void no_cell_free(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = send_done };
+    struct sending s = { .op.done = send_done }, asked = { .op.done = send_done };
     uint32_t n = 0;
 
     while (send_now(a, n, 60000) == MDAPL_DONE)
@@ -481,14 +482,24 @@ static void no_cell_free(void **state)
     assert_int_equal(n, MDAPL_FLY / 4);
     assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
     b->take = false;
-    for (int i = 0; i < 20 && b->n_told < (int)n; i++)
+    for (int i = 0; i < 20 && b->n_told < (int)n; i++) {
         rounds(b, 1);
+        rounds(a, 1);
+    }
+    assert_true(s.done == 1 && s.status == 0);
+    rounds(b, 1);
+    rounds(a, 1);
+    assert_false(mdapl_cells_free(mdapl_speer_of(a->other), MDAPL_CELLS, 0));
+    a->s->n_free_cells -= MDAPL_CELLS;       /* others have them */
+    assert_int_equal(send_op(a, n++, 60000, false, &asked.op), 0);
+    a->s->n_free_cells += MDAPL_CELLS;
+    rounds(b, 1);
     for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(b->told[i].number, i);
         mdapl_rx_drop(b->told[i].rx);
     }
     rounds(a, 1);
-    assert_true(s.done == 1 && s.status == -ECANCELED);
+    assert_true(asked.done == 1 && asked.status == -ECANCELED);
     assert_int_equal(send_now(a, n, 60000), MDAPL_DONE);
 }
 
