@@ -143,7 +143,7 @@ static void choose_patience(struct mdapl_glue *g, int rank)
         here += g->pg->vct[i].node_id == g->pg->vct[rank].node_id;
     crowded = here > cores();
     if (g->cfg.spin_polls < 0)
-        g->cfg.spin_polls = crowded ? 0 : 2000;
+        g->cfg.spin_polls = crowded ? 0 : 20000;
     if (g->cfg.yield_polls < 0)
         g->cfg.yield_polls = crowded ? 5 : 200;
 }
