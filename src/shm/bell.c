@@ -203,7 +203,11 @@ static int answer(struct mdapl_shm *s, uint32_t door)
         return 0;
     watch(peer);
     n = mdapl_shm_rx_poll(peer);
-    if (!peer->hot && !peer->dead && has_news(peer))
+    if (peer->hot || peer->dead)
+        return n;
+    /* Only who is watched is told later what has been taken (tell() in shm.c). */
+    mdapl_spsc_tell(&peer->rx);
+    if (has_news(peer))
         again(s, door);
     return n;
 }

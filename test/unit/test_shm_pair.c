@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 2, KEEP = 4096, LONG = 300000 };
+enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000 };
 
 /* What a rank has been told, in order. */
 struct told {
@@ -40,11 +40,13 @@ struct rank {
     bool take;                   /* reads at once what is here */
     enum mdapl_next next;
     char fault[512];
-    char card[RANKS][MDAPL_CARD_MAX];
+    char card[MANY][MDAPL_CARD_MAX];
 };
 
+/* Two ranks in nearly all tests. */
 struct pair {
-    struct rank rank[RANKS];
+    int n;
+    struct rank rank[MANY];
     uint64_t now;
 };
 
@@ -121,7 +123,7 @@ static void open_rank(struct pair *p, int rank)
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
         .clock = mdapl_clock_manual(&p->now),
-        .job = { .rank = rank, .size = RANKS, .id = 77, .key = "shm pair key", .card = get_card },
+        .job = { .rank = rank, .size = p->n, .id = 77, .key = "shm pair key", .card = get_card },
     };
 
     looking = mdapl_shm_channel;
@@ -135,31 +137,45 @@ static void open_rank(struct pair *p, int rank)
     assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);
 }
 
+/* All know the cards of all; `other` is rank 0, and for rank 0 it is rank 1. */
 static void introduce(struct pair *p)
 {
-    strcpy(p->rank[0].card[1], p->rank[1].card[1]);
-    strcpy(p->rank[1].card[0], p->rank[0].card[0]);
-    for (int i = 0; i < RANKS; i++)
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->n; k++)
+            if (i != k)
+                strcpy(p->rank[i].card[k], p->rank[k].card[k]);
+    for (int i = 0; i < p->n; i++)
         assert_int_equal(mdapl_peer_get(p->rank[i].ctx, !i, &p->rank[i].other), 0);
 }
 
-static int make(void **state)
+static int make_ranks(void **state, int n)
 {
     struct pair *p = calloc(1, sizeof(*p));
 
     p->now = MDAPL_SEC(1000);
-    open_rank(p, 0);
-    open_rank(p, 1);
+    p->n = n;
+    for (int i = 0; i < n; i++)
+        open_rank(p, i);
     introduce(p);
     *state = p;
     return 0;
+}
+
+static int make(void **state)
+{
+    return make_ranks(state, 2);
+}
+
+static int make_many(void **state)
+{
+    return make_ranks(state, MANY);
 }
 
 static int unmake(void **state)
 {
     struct pair *p = *state;
 
-    for (int i = 0; i < RANKS; i++)
+    for (int i = 0; i < p->n; i++)
         mdapl_ctx_close(p->rank[i].ctx);
     free(p);
     return 0;
@@ -518,6 +534,19 @@ static void dropped(void **state)
     assert_true(s.done == 1 && s.status == -ECANCELED);
 }
 
+/* More senders than a rank watches: each hears that its message has been taken, so it may end. */
+static void more_than_are_watched(void **state)
+{
+    struct pair *p = *state;
+
+    for (int i = 1; i < MANY; i++)
+        assert_int_equal(send_now(&p->rank[i], (uint32_t)i, 8), MDAPL_DONE);
+    rounds(&p->rank[0], 1000);
+    assert_int_equal(p->rank[0].n_told, MANY - 1);
+    for (int i = 1; i < MANY; i++)
+        assert_true(mdapl_peer_idle(p->rank[i].other));
+}
+
 /* -- the other ends --------------------------------------------------------------------------- */
 
 /* Names (os_posix.c) stay behind a killed process; a segment without one does not. */
@@ -533,7 +562,7 @@ static void nothing_is_left(const char *text)
 
 static void a_killed_process(void **state)
 {
-    struct pair p = { .now = MDAPL_SEC(1000) };
+    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
     struct rank *a = &p.rank[0];
     struct sending s = { .op.done = send_done };
     int to_child[2], to_parent[2], status;
@@ -594,6 +623,7 @@ int main(void)
         TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message), TEST(the_bell_wakes),
         TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(pushed), TEST(pushed_in_batches),
         TEST(no_cell_free), TEST(dropped),
+        cmocka_unit_test_setup_teardown(more_than_are_watched, make_many, unmake),
         cmocka_unit_test(a_killed_process), TEST(nonsense),
     };
 
