@@ -6,8 +6,8 @@
  *   line_perf -c CORE,CORE TEST BYTES COUNT [WINDOW]
  *
  *   line      a cache line that goes back and forth: half a round trip (us); BYTES is not used
- *   message   the same with a body of BYTES that is copied into shared memory on one side and out of
- *             it on the other (us)
+ *   message   the same with a body of BYTES that one side copies into shared memory and the other
+ *             one out of it (us)
  *   memcpy    one process copies BYTES from one of WINDOW (1) buffers into one of as many others,
  *             each in its turn (MB/s, 10^6): what one copy of each byte allows
  *

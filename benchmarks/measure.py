@@ -257,7 +257,7 @@ def ratio(a, b):
     return a / b if a and b else None
 
 
-def bound_text(bound, highest):
+def target_text(bound, highest):
     return f"{'at most' if highest else 'at least'} {bound}"
 
 
@@ -271,7 +271,7 @@ def targets(rows):
     """The table of what was asked for: rows of (what, bound, highest, figure), the figure to be at most the bound
     when `highest`, else at least."""
     return table(["what", "target", "measured", ""],
-                 [[what, bound_text(bound, highest), cell(x, 2), verdict(x, bound, highest)]
+                 [[what, target_text(bound, highest), cell(x, 2), verdict(x, bound, highest)]
                   for what, bound, highest, x in rows])
 
 

@@ -39,13 +39,18 @@ static int rank, size;
 
 /* -- this process ----------------------------------------------------------------------------- */
 
+/* Pages of hugetlbfs are not in the kernel's Pss: they count in full. */
 static void read_memory(double *pss, double *anon)
 {
     FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    double part;
     char line[256];
 
+    *pss = *anon = 0;
     while (f && fgets(line, sizeof(line), f)) {
-        sscanf(line, "Pss: %lf", pss);
+        if (sscanf(line, "Pss: %lf", &part) == 1 || sscanf(line, "Shared_Hugetlb: %lf", &part) == 1
+            || sscanf(line, "Private_Hugetlb: %lf", &part) == 1)
+            *pss += part;
         sscanf(line, "Anonymous: %lf", anon);
     }
     if (f)
@@ -199,7 +204,7 @@ static int measure(int rounds, double bare_kib)
 int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 20, wrong;
-    double bare_kib = 0, anon_kib;
+    double bare_kib, anon_kib;
 
     read_memory(&bare_kib, &anon_kib);
     MPI_Init(&argc, &argv);

@@ -7,8 +7,8 @@ import statistics
 import subprocess
 import tempfile
 
-from measure import (BUILD, LINE_PERF, TOP, bound_text, cell, dapl, debian, die, far_from, keep, line, middle, mpich,
-                     near_cores, plot, printed, ratio, save, say, size_name, table, targets, turn, verdict)
+from measure import (BUILD, LINE_PERF, TOP, cell, dapl, debian, die, far_from, keep, line, middle, mpich, near_cores,
+                     plot, printed, ratio, save, say, size_name, table, target_text, targets, turn, verdict)
 
 OURS = "ch3:dapl"
 LATENCY = [0, 1, 8, 64, 256, 1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20]
@@ -144,7 +144,7 @@ def figure_text(v, titles, test):
     rows = figure_rows(v, titles, test, min if highest else max)
     machine = ["the machine"] if test in LIMITS else []
     return f"## {title}\n\n" + table(
-        ["bytes", *titles, *machine, f"{OURS} / best other", bound_text(bound, highest)],
+        ["bytes", *titles, *machine, f"{OURS} / best other", target_text(bound, highest)],
         [[size_name(size)] + [cell(x) for x in all_of] + [cell(bare) for _ in machine]
          + [cell(share, 2), verdict(share, bound, highest)] for size, all_of, share, bare in rows]) + "\n"
 
@@ -156,14 +156,14 @@ def many(v, title, ranks, what):
 
 def many_text(v, titles):
     """Memory and rounds of many ranks."""
-    pss = [many(v, t, MEMORY_RANKS, "pss_kib") for t in titles]
-    rounds = [many(v, t, CONNECT_RANKS, "later_ms") for t in titles]
-
-    def to_least(own, *others):
+    def to_least(ranks, what):
+        own, *others = (many(v, t, ranks, what) for t in titles)
         others = [x for x in others if x]
         return ratio(own, min(others)) if others else None
-    asked = targets([(f"memory of a process of {MEMORY_RANKS}, to the leanest other", 1.0, True, to_least(*pss)),
-                     (f"a round of {CONNECT_RANKS} ranks, to the fastest other", 1.0, True, to_least(*rounds))])
+    asked = targets([(what, 1.0, True, to_least(*key)) for what, key in {
+        f"memory of a process of {MEMORY_RANKS}, to the leanest other": (MEMORY_RANKS, "pss_kib"),
+        f"first round of {CONNECT_RANKS} ranks, to the fastest other": (CONNECT_RANKS, "first_ms"),
+        f"later rounds of {CONNECT_RANKS} ranks, to the fastest other": (CONNECT_RANKS, "later_ms")}.items()])
     held = [[t] + [cell(many(v, t, MEMORY_RANKS, w), 0) for w in ("pss_kib", "anon_kib", "bare_kib")] for t in titles]
     times = [[t] + [cell(many(v, t, n, w)) for n in (CONNECT_RANKS, MEMORY_RANKS) for w in ("first_ms", "later_ms")]
              for t in titles]
