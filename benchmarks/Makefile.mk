@@ -5,6 +5,10 @@ benchmarks_dat_perf_SOURCES = benchmarks/dat_perf.c
 benchmarks_dat_perf_CPPFLAGS = -D_GNU_SOURCE $(DAT_CPPFLAGS)
 benchmarks_dat_perf_LDADD = $(DAT_LIBS)
 
+check_PROGRAMS += benchmarks/line_perf
+benchmarks_line_perf_SOURCES = benchmarks/line_perf.c
+benchmarks_line_perf_CPPFLAGS = -D_GNU_SOURCE
+
 check_PROGRAMS += benchmarks/wire_perf
 benchmarks_wire_perf_SOURCES = benchmarks/wire_perf.c
 benchmarks_wire_perf_CPPFLAGS = $(util_cppflags) -I$(srcdir)/src/dapl

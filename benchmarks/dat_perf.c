@@ -10,7 +10,6 @@
  *                                       byte is polled; a whole RDMA read (us)
  *           send_bw write_bw read_bw    bandwidth with WINDOW (16) transfers under way on each of
  *                                       EPS (1) endpoints (MB/s)
- *           line                        bare: a cache line that goes back and forth (us)
  *           vm_write_bw vm_read_bw      bare: process_vm_writev and process_vm_readv loops (MB/s)
  *           tcp tcp_bw                  bare: ping-pong and stream, both sides polling (us, MB/s)
  *
@@ -54,8 +53,7 @@ static struct options {
 
 /* Between the two processes, for everything but the measurement. */
 static struct shared {
-    _Alignas(128) atomic_long line;
-    _Alignas(128) atomic_int ready;
+    atomic_int ready;
     DAT_CONN_QUAL qual;
     uint16_t port;
     struct sockaddr_in addr;
@@ -384,20 +382,6 @@ static double send_bw(void) { return stream(DAT_DTO_SEND); }
 static double write_bw(void) { return stream(DAT_DTO_RDMA_WRITE); }
 static double read_bw(void) { return stream(DAT_DTO_RDMA_READ); }
 
-static double line_lat(void)
-{
-    double start;
-
-    meet(1);
-    start = now_us();
-    for (long i = 0; i < opt.count; i++) {
-        while (atomic_load_explicit(&sh->line, memory_order_acquire) != 2 * i + me)
-            ;
-        atomic_store_explicit(&sh->line, 2 * i + me + 1, memory_order_release);
-    }
-    return (now_us() - start) / (double)opt.count / 2;
-}
-
 static double vm_bw(ssize_t (*call)(pid_t, const struct iovec *, unsigned long,
                                     const struct iovec *, unsigned long, unsigned long))
 {
@@ -499,8 +483,8 @@ static double tcp_stream(void)
 static const struct { const char *name; double (*run)(void); } tests[] = {
     { "send", send_lat }, { "write", write_lat }, { "read", read_lat },
     { "send_bw", send_bw }, { "write_bw", write_bw }, { "read_bw", read_bw },
-    { "line", line_lat }, { "vm_write_bw", vm_write_bw }, { "vm_read_bw", vm_read_bw },
-    { "tcp", tcp_lat }, { "tcp_bw", tcp_stream },
+    { "vm_write_bw", vm_write_bw }, { "vm_read_bw", vm_read_bw }, { "tcp", tcp_lat },
+    { "tcp_bw", tcp_stream },
 };
 
 /* -- starting --------------------------------------------------------------------------------- */

@@ -5,19 +5,17 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import tempfile
 
-from measure import (TOP, cell, dat_conf, die, far_from, gnuplot, knobs_env, line, middle, near_cores, prefix, repeat,
-                     save, say, table)
+from measure import (TOP, cell, dapl, dat_conf, debian, die, far_from, gnuplot, knobs_env, line, middle, near_cores,
+                     repeat, save, say, table)
 from streams import LIMIT
 
 KERNELS = ("ep", "is", "cg", "ft", "mg")
 STREAMED = ("is", "cg")                  # those of figure 12
 PIECE = 16384                            # bytes that go on one stream: a message of cg is cut in some pieces
 PAPER = {("cg", 2): 11, ("cg", 4): 8, ("is", 2): 8.6, ("is", 4): 4.6}     # percent gained, class A
-PEERS = {"Debian's MPICH": "mpich", "Debian's Open MPI": "openmpi"}
 TOO_LONG = 600                           # seconds, of one job
 
 
@@ -44,43 +42,24 @@ def seconds(command, env):
     return None
 
 
-def build(mpicc, where):
-    """Compiles the kernels; what went wrong, or nothing."""
-    p = subprocess.run([TOP / "benchmarks/kernels/build", mpicc, where], stdout=subprocess.PIPE,
+def build(mpi, where):
+    """Compiles the kernels."""
+    p = subprocess.run([TOP / "benchmarks/kernels/build", mpi.mpicc, where], stdout=subprocess.PIPE,
                        stderr=subprocess.STDOUT, text=True, errors="replace")
-    return p.stdout if p.returncode != 0 else ""
+    if p.returncode:
+        die("the kernels do not compile:", p.stdout)
+    return where
 
 
-class Ours:
-    """ch3:dapl on the software provider, with a dat.conf of these lines and these knobs."""
+class Kernels:
+    """The kernels of this folder, compiled for this MPI."""
 
-    def __init__(self, work, near, lines, **knobs):
-        self.bin, self.near, self.mpiexec = work / "ours", near, prefix() / "bin/mpiexec"
-        self.env = dict(dat_conf(work / ("-".join(lines) + ".conf"), lines), **knobs_env(**knobs))
-
-    def job(self, kernel, size, ranks):
-        cores = ",".join(map(str, bound_to(ranks, self.near)))
-        return lambda: seconds([self.mpiexec, "-n", ranks, "-bind-to", "user:" + cores, self.bin / kernel, size],
-                               self.env)
-
-
-class Peer:
-    """An MPI of Debian, in what it does by itself; .there: is it installed, with what compiling needs?"""
-
-    def __init__(self, work, near, suffix):
-        self.bin, self.near, self.suffix = work / suffix, near, suffix
-        self.mpiexec = shutil.which("mpiexec." + suffix)
-        mpicc = shutil.which("mpicc." + suffix)
-        self.there = bool(self.mpiexec and mpicc and not build(mpicc, self.bin))
-        if not self.there:
-            say(f"without Debian's {suffix}: apt-get install lib{suffix}-dev brings what compiling needs")
+    def __init__(self, mpi, folder, near):
+        self.mpi, self.folder, self.near = mpi, folder, near
 
     def job(self, kernel, size, ranks):
-        cores = ",".join(map(str, bound_to(ranks, self.near)))
-        binding = {"mpich": ["-bind-to", "user:" + cores],
-                   "openmpi": ["--cpu-list", cores, "--bind-to", "cpu-list:ordered"]}
-        env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        return lambda: seconds([self.mpiexec, "-n", ranks, *binding[self.suffix], self.bin / kernel, size], env)
+        return lambda: seconds([*self.mpi.start(ranks, bound_to(ranks, self.near)), self.folder / kernel, size],
+                               self.mpi.env)
 
 
 def points(classes, ranks, protocols, streams):
@@ -161,15 +140,16 @@ def run(reps, classes):
     say(f"{ranks} ranks; cores {near[0]} and {near[1]}: a cache line takes {apart:.3f} us one way")
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
-        wrong = build(prefix() / "bin/mpicc", work / "ours")
-        if wrong:
-            die("the kernels do not compile:", wrong)
+        folder = build(dapl(), work / "dapl")
+
+        def ours(lines, **knobs):
+            env = dict(dat_conf(work / ("-".join(lines) + ".conf"), lines), **knobs_env(**knobs))
+            return Kernels(dapl(env), folder, near)
         free, limited = {"free0": "addr=127.0.0.1"}, {"limited0": f"addr=127.0.0.1 rate={LIMIT}"}
         usual, words = offered("rndv")
-        protocols = {word: Ours(work, near, free, rndv=word) for word in sorted(words, key=lambda w: w != usual)}
-        peers = {title: Peer(work, near, suffix) for title, suffix in PEERS.items()}
-        protocols.update({title: peer for title, peer in peers.items() if peer.there})
-        streams = {(where, n): Ours(work, near, lines, streams=n, stripe_bytes=PIECE, rndv_segment=PIECE)
+        protocols = {word: ours(free, rndv=word) for word in sorted(words, key=lambda w: w != usual)}
+        protocols.update({title: Kernels(mpi, build(mpi, work / mpi.word), near) for title, mpi in debian().items()})
+        streams = {(where, n): ours(lines, streams=n, stripe_bytes=PIECE, rndv_segment=PIECE)
                    for where, lines in (("limited", limited), ("free", free)) for n in (1, 2)}
         v = repeat(points(classes, ranks, protocols, streams), reps, lambda: line(near), far_from(apart))
     save("kernels", "seconds; key: how bodies travel or which MPI, kernel, class, ranks; or: limited or free, streams, "

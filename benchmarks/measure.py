@@ -5,15 +5,19 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 BUILD = TOP / "build/ours"
 DAT_PERF = BUILD / "benchmarks/dat_perf"
+LINE_PERF = BUILD / "benchmarks/line_perf"
 RESULTS = TOP / "benchmarks/results"
+LIMIT_S = 180           # of one program
 
 
 def say(*words):
@@ -27,14 +31,14 @@ def die(*words):
     sys.exit("benchmarks/run: " + " ".join(words))
 
 
-def number(command, env=None):
-    """The one number that a program prints; None when it fails, which is said."""
-    p = subprocess.run([str(c) for c in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                       text=True, errors="replace")
+def printed(command, env=None):
+    """The last line that a program prints, a number or an object of JSON; None when it fails, which is said."""
+    p = subprocess.run(["timeout", "-k", "5", str(LIMIT_S), *map(str, command)], env=env, text=True,
+                       errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        return float(p.stdout.split()[-1])
-    except (ValueError, IndexError):
-        say("failed:", " ".join(str(c) for c in command), p.stderr.strip()[-300:])
+        return json.loads(p.stdout.strip().split("\n")[-1])
+    except ValueError:
+        say("failed:", " ".join(map(str, command)), f"(status {p.returncode})", p.stderr.strip()[-300:])
         return None
 
 
@@ -54,27 +58,111 @@ def prefix():
     return where
 
 
-def compiled(mpicc, name, program):
-    subprocess.run([mpicc, "-O2", "-o", program, TOP / "benchmarks" / name], check=True)
-    return program
-
-
 def knobs_env(**knobs):
     """For the environment; messages through uDAPL unless channels= says otherwise."""
     return {f"MPIR_CVAR_DAPL_{k.upper()}": str(v) for k, v in {"channels": "dapl", **knobs}.items()}
+
+
+# -- MPIs --------------------------------------------------------------------------------------------
+
+def bound_by_hydra(cores):
+    return ["-bind-to", "user:" + ",".join(map(str, cores))] if cores else []
+
+
+def bound_by_openmpi(cores):
+    if not cores:
+        return ["--bind-to", "none", "--oversubscribe"]
+    return ["--cpu-list", ",".join(map(str, cores)), "--bind-to", "cpu-list:ordered"]
+
+
+class Mpi:
+    """An MPI to measure: a word for it, its compiler, its mpiexec with the options that it always gets, the
+    environment of its jobs."""
+
+    def __init__(self, word, mpicc, mpiexec, env=None, options=(), bound=bound_by_hydra):
+        self.word, self.mpicc, self.mpiexec, self.options, self.bound = word, mpicc, mpiexec, options, bound
+        self.env = dict(os.environ if env is None else env)
+
+    def compiled(self, name, work):
+        """The program of benchmarks/NAME.c, compiled in the folder `work`."""
+        program = pathlib.Path(work) / f"{name}-{self.word}"
+        subprocess.run([self.mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", "-o", program,
+                        TOP / f"benchmarks/{name}.c"], check=True)
+        return program
+
+    def start(self, ranks, cores=()):
+        """How the command of a job begins, its ranks bound to these cores in their order, or to none."""
+        return [self.mpiexec, *self.options, "-n", ranks, *self.bound(cores)]
+
+
+def mpich(word, where, env=None):
+    """The MPICH that is installed there."""
+    return Mpi(word, where / "bin/mpicc", where / "bin/mpiexec", env)
+
+
+def dapl(env=None):
+    """Ours."""
+    return mpich("dapl", prefix(), env)
+
+
+ARCH = sysconfig.get_config_var("MULTIARCH")
+PEERS = BUILD.parent / "peers"
+DEBIAN = {                               # title: suffix of its commands, their package; its library and headers
+    "Debian's MPICH": ("mpich", "mpich", "libmpich.so.12", f"usr/include/{ARCH}/mpich", "libmpich-dev"),
+    "Debian's Open MPI": ("openmpi", "openmpi-bin", "libmpi.so.40", f"usr/lib/{ARCH}/openmpi/include",
+                          "libopenmpi-dev"),
+}
+
+
+def headers_of(package, folder):
+    """Where the headers of this package are: installed, or unpacked in build/peers, where they are put when they
+    are nowhere; None when that fails."""
+    places = [pathlib.Path("/") / folder, PEERS / folder]
+    if not any((p / "mpi.h").exists() for p in places):
+        say(f"headers of {package}, into build/peers")
+        PEERS.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["apt-get", "-q", "download", package], cwd=PEERS, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        for archive in PEERS.glob(f"{package}_*.deb"):
+            subprocess.run(["dpkg", "-x", archive, PEERS])
+    return next((p for p in places if (p / "mpi.h").exists()), None)
+
+
+def compiler_of(suffix, headers, library):
+    """A command that compiles with these headers: Debian's own finds none without the package of them."""
+    mpicc = PEERS / f"mpicc.{suffix}"
+    PEERS.mkdir(parents=True, exist_ok=True)
+    mpicc.write_text(f'#!/bin/sh\nexec cc -I{headers} "$@" /usr/lib/{ARCH}/{library}\n')
+    mpicc.chmod(0o755)
+    return mpicc
+
+
+def debian():
+    """Debian's MPIs, by title: those that are installed. Whoever is root says that he means it."""
+    found = {}
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    for title, (suffix, package, library, folder, dev) in DEBIAN.items():
+        mpiexec = shutil.which(f"mpiexec.{suffix}")
+        headers = mpiexec and headers_of(dev, folder)
+        if not headers:
+            say(f"without {title}: apt-get install {package} {dev}")
+            continue
+        bound = bound_by_openmpi if suffix == "openmpi" else bound_by_hydra
+        found[title] = Mpi(suffix, compiler_of(suffix, headers, library), mpiexec, env, bound=bound)
+    return found
 
 
 def mpi(work, cores, lines):
     """Builds mpi_perf; measure(test, bytes, count, window, **knobs) -> a function that runs it on two ranks,
     on these cores, on the software provider with a dat.conf of these lines (and not in shared memory,
     unless channels= says so)."""
-    program = compiled(prefix() / "bin/mpicc", "mpi_perf.c", pathlib.Path(work) / "mpi_perf")
     conf = pathlib.Path(work) / ("-".join(lines) + ".conf")
-    env = dat_conf(conf, lines)
+    ours = dapl(dat_conf(conf, lines))
+    program = ours.compiled("mpi_perf", work)
 
     def measure(test, size, count, window=16, **knobs):
-        return lambda: number([prefix() / "bin/mpiexec", "-n", 2, "-bind-to", "user:%d,%d" % cores, program, test,
-                               size, count, window], dict(env, **knobs_env(**knobs)))
+        return lambda: printed([*ours.start(2, cores), program, test, size, count, window],
+                              dict(ours.env, **knobs_env(**knobs)))
     return measure
 
 
@@ -82,7 +170,7 @@ def mpi(work, cores, lines):
 
 def line(cores):
     """Half a round trip of a cache line between two cores, us."""
-    return number([DAT_PERF, "-c", "%d,%d" % cores, "line", 8, 200000])
+    return printed([LINE_PERF, "-c", "%d,%d" % cores, "line", 8, 200000])
 
 
 def near_cores():
@@ -117,30 +205,42 @@ def dat_conf(path, lines):
 
 # -- repetitions -------------------------------------------------------------------------------------
 
+def turn(points, probe, limit, where):
+    """Runs all points {key: function} once: {key: value}; None, said, when probe() before or after them was over
+    `limit`: the cores were far apart."""
+    before = probe()
+    values = {}
+    for i, (key, f) in enumerate(points.items()):
+        if i % 10 == 0:
+            say(f"{where}: {i} of {len(points)}")
+        values[key] = f()
+    after = probe()
+    if max(before, after) <= limit:
+        return values
+    say(f"the cores were far apart ({before:.3f} us before, {after:.3f} after): this is dropped")
+    return None
+
+
 def repeat(points, reps, probe, limit):
-    """Runs all points {key: function} in turn, `reps` times, and gives {key: [values]}. probe() before and
-    after each turn: a turn during which the cores were far apart (over `limit`) is dropped and made again."""
+    """Runs all points {key: function} in turn, `reps` times, and gives {key: [values]}. A turn during which the
+    cores were far apart is made again."""
     values = {key: [] for key in points}
     turns = done = 0
     while done < reps and turns < 3 * reps:
         turns += 1
-        before = probe()
-        turn = {}
-        for i, (key, f) in enumerate(points.items()):
-            if i % 10 == 0:
-                say(f"turn {done + 1} of {reps}: {i} of {len(points)}")
-            turn[key] = f()
-        after = probe()
-        if max(before, after) > limit:
-            say(f"the cores were far apart ({before:.3f} us before, {after:.3f} after): the turn is dropped")
-            continue
-        done += 1
-        for key, value in turn.items():
-            if value is not None:
-                values[key].append(value)
+        got = turn(points, probe, limit, f"turn {done + 1} of {reps}")
+        done += got is not None
+        keep(values, got)
     if done < reps:
         say(f"only {done} of {reps} turns were good: the machine is too unsteady")
     return values
+
+
+def keep(values, got):
+    """Adds what a turn has measured."""
+    for key, value in (got or {}).items():
+        if value is not None:
+            values.setdefault(key, []).append(value)
 
 
 def middle(values, key):
@@ -157,13 +257,21 @@ def ratio(a, b):
     return a / b if a and b else None
 
 
+def target_text(bound, highest):
+    return f"{'at most' if highest else 'at least'} {bound}"
+
+
+def verdict(x, bound, highest):
+    if x is None:
+        return "not measured"
+    return "reached" if (x <= bound if highest else x >= bound) else "not reached"
+
+
 def targets(rows):
     """The table of what was asked for: rows of (what, bound, highest, figure), the figure to be at most the bound
     when `highest`, else at least."""
     return table(["what", "target", "measured", ""],
-                 [[what, f"{'at most' if highest else 'at least'} {bound}", cell(x, 2),
-                   "not measured" if x is None else
-                   "reached" if (x <= bound if highest else x >= bound) else "not reached"]
+                 [[what, target_text(bound, highest), cell(x, 2), verdict(x, bound, highest)]
                   for what, bound, highest, x in rows])
 
 

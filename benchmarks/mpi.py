@@ -5,7 +5,7 @@ frames costs."""
 import tempfile
 import pathlib
 
-from measure import (DAT_PERF, cell, dat_conf, far_from, line, middle, mpi, near_cores, number, plot, ratio, repeat,
+from measure import (DAT_PERF, cell, dat_conf, far_from, line, middle, mpi, near_cores, plot, printed, ratio, repeat,
                      save, say, size_name, table, targets)
 
 LATENCY = [8, 64, 256, 1024, 4096, 16384, 65536, 1 << 20]
@@ -24,7 +24,7 @@ def points(work, cores):
 
     def raw(test, size, count):
         buffers = 16 if test.endswith("_bw") else 1      # as many as mpi_perf uses
-        return lambda: number([DAT_PERF, "-c", "%d,%d" % cores, "-b", buffers, test, size, count], env)
+        return lambda: printed([DAT_PERF, "-c", "%d,%d" % cores, "-b", buffers, test, size, count], env)
     p = {}
     for s in LATENCY:
         n = max(1000, min(50000, (1 << 27) // s))

@@ -6,7 +6,7 @@ import tempfile
 import pathlib
 
 from hosts import Hosts
-from measure import (DAT_PERF, cell, dat_conf, die, far_from, line, middle, near_cores, number, plot,
+from measure import (DAT_PERF, cell, dat_conf, die, far_from, line, middle, near_cores, plot, printed,
                      ratio, repeat, save, say, size_name, table, targets)
 
 LATENCY = [8, 64, 256, 1024, 4096, 16384, 65536]
@@ -24,14 +24,14 @@ def count(test, size):
 def points(env, cores, prefix=(), options=(), slow=1):
     """(test, size, endpoints) -> a function that measures it."""
     def measure(test, size, eps=1):
-        return lambda: number([*prefix, DAT_PERF, "-c", "%d,%d" % cores, *options, "-e", eps, test, size,
-                               max(200, count(test, size) // slow)], env)
+        return lambda: printed([*prefix, DAT_PERF, "-c", "%d,%d" % cores, *options, "-e", eps, test, size,
+                                max(200, count(test, size) // slow)], env)
     return measure
 
 
 def local(cores, env, reps, near):
     measure = points(env, cores)
-    p = {("line", 8, 1): measure("line", 8)}
+    p = {("line", 8, 1): lambda: line(cores)}
     for size in LATENCY:
         p.update({(op, size, 1): measure(op, size) for op in OPS})
     for size in BANDWIDTH:

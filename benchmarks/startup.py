@@ -1,67 +1,40 @@
 # SPDX-License-Identifier: MIT
 """How jobs start (paper mpi-over-udapl, 5.1 and figure 5): connecting by a ring, with the thread that the paper
 compares it with, and on demand; and what a process holds then (paper unreliable-datagram-mpi, 5.2.2)."""
-import json
 import os
 import pathlib
 import statistics
-import subprocess
 import tempfile
 
-from measure import (BUILD, cell, compiled, dat_conf, knobs_env, middle, number, plot, prefix, ratio, repeat, save,
+from measure import (BUILD, DEBIAN, cell, dapl, dat_conf, debian, knobs_env, middle, plot, printed, ratio, repeat, save,
                      say, table, targets)
 
 RANKS = [2, 4, 8, 16, 32, 64, 128]
 WIRE_PERF = BUILD / "benchmarks/wire_perf"
 WIRE_ROUNDS = 5         # of one measurement, whose median it is
 OURS = {"thread": "thread", "ring": "ring", "on demand": "ondemand"}
-PEERS = {"Debian mpich": ("mpich", []), "Open MPI": ("openmpi", ["--allow-run-as-root", "--oversubscribe"])}
 PEER_RANKS = 32         # they poll without giving their cores away: more take minutes
-LIMIT_S = 120
 
 
-def job(command, env):
-    """The line that mpi_startup prints, as a dictionary; None when it fails, which is said."""
-    p = subprocess.run(["timeout", "-k", "5", str(LIMIT_S), *map(str, command)], env=env, text=True,
-                       errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        return json.loads(p.stdout.strip().split("\n")[-1])
-    except ValueError:
-        say("failed:", " ".join(map(str, command)), f"(status {p.returncode})", p.stderr.strip()[-300:])
-        return None
-
-
-def ours(work):
-    """{name: command and environment}, to be followed by the number of ranks and the program."""
+def kinds_of(work):
+    """{name: MPI and program}"""
     env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": "addr=127.0.0.1"})
-    program = compiled(prefix() / "bin/mpicc", "mpi_startup.c", pathlib.Path(work) / "ours")
-    return {name: ([prefix() / "bin/mpiexec"], program, dict(env, **knobs_env(wiring=word)))
-            for name, word in OURS.items()}
-
-
-def peers(work):
-    found = {}
-    for name, (suffix, options) in PEERS.items():
-        try:
-            program = compiled(f"mpicc.{suffix}", "mpi_startup.c", pathlib.Path(work) / suffix)
-            found[name] = ([f"mpiexec.{suffix}", *options], program, dict(os.environ))
-        except (FileNotFoundError, subprocess.CalledProcessError):
-            say(f"{name} is left out: apt-get install {suffix if suffix == 'mpich' else 'openmpi-bin'} lib{suffix}-dev")
-    return found
+    mpis = {**{name: dapl(dict(env, **knobs_env(wiring=word))) for name, word in OURS.items()}, **debian()}
+    return {name: (mpi, mpi.compiled("mpi_startup", work)) for name, mpi in mpis.items()}
 
 
 def points(work):
     p = {}
-    kinds = {**ours(work), **peers(work)}
+    kinds = kinds_of(work)
     for n in RANKS:
-        for name, (mpiexec, program, env) in kinds.items():
+        for name, (mpi, program) in kinds.items():
             if name in OURS or n <= PEER_RANKS:
-                p[(name, n)] = lambda m=mpiexec, n=n, c=program, e=env: job([*m, "-n", n, c], e)
+                p[(name, n)] = lambda m=mpi, n=n, c=program: printed([*m.start(n), c], m.env)
     env = dat_conf(pathlib.Path(work) / "wire.conf", {"soft0": "addr=127.0.0.1"})
     for n in RANKS:
         for name in ("thread", "ring"):
             p[("wire_perf " + name, n)] = lambda n=n, e=dict(env, **knobs_env(wiring=OURS[name])): \
-                number([WIRE_PERF, n, WIRE_ROUNDS], e)
+                printed([WIRE_PERF, n, WIRE_ROUNDS], e)
     return p
 
 
@@ -80,7 +53,7 @@ def text_of(v, reps):
         """KiB for each peer, from the smallest job to the largest."""
         ends = [m(kind, n, what) for n in (RANKS[0], RANKS[-1])]
         return (ends[1] - ends[0]) / (RANKS[-1] - RANKS[0]) if None not in ends else None
-    kinds = [k for k in [*OURS, *PEERS] if any(key[0] == k for key in v)]
+    kinds = [k for k in [*OURS, *DEBIAN] if any(key[0] == k for key in v)]
     target = [(f"time to connect: ring to thread, {n} ranks", 0.7, True, share(n)) for n in RANKS if n >= 16]
     connect = [[n, cell(wire("thread", n)), cell(wire("ring", n)), cell(share(n), 2)] for n in RANKS]
     rounds = [[n, cell(m("thread", n, "wire_ms")), cell(m("ring", n, "wire_ms"))]

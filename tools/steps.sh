@@ -89,22 +89,23 @@ configured() {
     (cd "$dir" && "$@") && echo "$want" > "$dir/.configured"
 }
 
-# build_mpich PREFIX: configures, builds and installs MPICH with ch3:dapl: what MPI programs need,
-# optimised, under the names of Debian's libraries. Static libraries would double the compile time;
-# the older datatype engine (Debian's choice too) saves compiling the newer one's generated files.
+# build_mpich NAME DEVICE PREFIX: configures and builds MPICH with this device in build/NAME-obj and
+# installs it: what MPI programs need, optimised, under the names of Debian's libraries. Static
+# libraries would double the compile time; the older datatype engine (Debian's choice too) saves
+# compiling the newer one's generated files.
 build_mpich() {
-    local prefix=$1 dir=$top/build/mpich-obj fortran=()
+    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj fortran=()
     export MPILIBNAME=mpich
     if command -v gfortran >/dev/null; then
         fortran=("FFLAGS=-O2 -fallow-argument-mismatch" "FCFLAGS=-O2 -fallow-argument-mismatch")
     else
         fortran=(--disable-fortran)
     fi
-    step mpich-configure configured "$dir" "$(cat "$top/build/mpich.dir")/configure" \
-        --prefix="$prefix" --with-device=ch3:dapl --enable-shared --disable-static --disable-cxx \
+    step "$name-configure" configured "$dir" "$(cat "$top/build/mpich.dir")/configure" \
+        --prefix="$prefix" --with-device="$device" --enable-shared --disable-static --disable-cxx \
         --disable-doc --without-yaksa --enable-fast=O3,ndebug "${fortran[@]}"
-    step mpich-build make -C "$dir" -j"$jobs" V=0
-    step mpich-install make -C "$dir" install
+    step "$name-build" make -C "$dir" -j"$jobs" V=0
+    step "$name-install" make -C "$dir" install
 }
 
 # build_ours NAME [OPTION...]: configures and builds our own libraries in build/NAME.

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the machine does between two processes that share memory, without any MPI: the limits that
+ * benchmarks/run shows beside what was measured. Two processes, each pinned to its core, polling.
+ *
+ *   line_perf -c CORE,CORE TEST BYTES COUNT [WINDOW]
+ *
+ *   line      a cache line that goes back and forth: half a round trip (us); BYTES is not used
+ *   message   the same with a body of BYTES that one side copies into shared memory and the other
+ *             one out of it (us)
+ *   memcpy    one process copies BYTES from one of WINDOW (1) buffers into one of as many others,
+ *             each in its turn (MB/s, 10^6): what one copy of each byte allows
+ *
+ * Prints one number.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 120 };
+
+/* Starts a page, so that a short body is in the line of the number that announces it. */
+struct shared {
+    atomic_long turn;            /* grows by one with each body; odd: it is for the child */
+    unsigned char body[];
+};
+
+static struct {
+    int core[2];
+    size_t bytes, window;
+    long count;
+} opt = { .window = 1 };
+
+static struct shared *sh;
+static int me;                   /* 0: the parent, measures; 1: the child */
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void *memory(size_t bytes, int sharing)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        die("line_perf: memory");
+    memset(p, 1, bytes);         /* no first touch while time is taken */
+    return p;
+}
+
+static void put(const void *body, size_t bytes, long turn)
+{
+    memcpy(sh->body, body, bytes);
+    atomic_store_explicit(&sh->turn, turn, memory_order_release);
+}
+
+static void get(void *body, size_t bytes, long turn)
+{
+    while (atomic_load_explicit(&sh->turn, memory_order_acquire) != turn)
+        ;
+    memcpy(body, sh->body, bytes);
+}
+
+static double ping_pong(size_t bytes)
+{
+    void *body = memory(opt.bytes, MAP_PRIVATE);
+    long warm = opt.count / 10;
+    double start = 0;
+
+    for (long i = 0; i < warm + opt.count; i++) {
+        if (i == warm)
+            start = now_us();
+        if (me == 1)
+            get(body, bytes, 2 * i + 1);
+        put(body, bytes, 2 * i + 1 + me);
+        if (me == 0)
+            get(body, bytes, 2 * i + 2);
+    }
+    return (now_us() - start) / (double)opt.count / 2;
+}
+
+static double line(void)
+{
+    return ping_pong(0);
+}
+
+static double message(void)
+{
+    return ping_pong(opt.bytes);
+}
+
+static double copy(void)
+{
+    unsigned char *from = memory(opt.window * opt.bytes, MAP_PRIVATE);
+    unsigned char *to = memory(opt.window * opt.bytes, MAP_PRIVATE);
+    long warm = opt.count / 10;
+    double start = 0;
+
+    for (long i = 0; me == 0 && i < warm + opt.count; i++) {
+        size_t at = (size_t)i % opt.window * opt.bytes;
+
+        if (i == warm)
+            start = now_us();
+        memcpy(to + at, from + at, opt.bytes);
+        atomic_signal_fence(memory_order_seq_cst);       /* no copy is left out */
+    }
+    return (double)opt.bytes * (double)opt.count / (now_us() - start);
+}
+
+static const struct { const char *name; double (*run)(void); } tests[] = {
+    { "line", line }, { "message", message }, { "memcpy", copy },
+};
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy BYTES COUNT [WINDOW]\n");
+    exit(2);
+}
+
+static double (*arguments(int argc, char **argv))(void)
+{
+    if (argc < 6 || strcmp(argv[1], "-c")
+        || sscanf(argv[2], "%d,%d", &opt.core[0], &opt.core[1]) != 2)
+        usage();
+    opt.bytes = strtoul(argv[4], NULL, 0);
+    opt.count = atol(argv[5]);
+    opt.window = argc > 6 ? strtoul(argv[6], NULL, 0) : 1;
+    for (size_t i = 0; opt.bytes && opt.count > 0 && opt.window
+                       && i < sizeof(tests) / sizeof(tests[0]); i++)
+        if (strcmp(tests[i].name, argv[3]) == 0)
+            return tests[i].run;
+    usage();
+    return NULL;
+}
+
+static void pin(int core)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    if (sched_setaffinity(0, sizeof(set), &set))
+        die("line_perf: core");
+}
+
+int main(int argc, char **argv)
+{
+    double (*run)(void) = arguments(argc, argv), result;
+    int status = 0;
+    pid_t child;
+
+    sh = memory(sizeof(*sh) + opt.bytes, MAP_SHARED);
+    atomic_store(&sh->turn, 0);
+    alarm(LIMIT_S);
+    child = fork();
+    me = child == 0;
+    if (me == 1) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(LIMIT_S);
+    }
+    pin(opt.core[me]);
+    result = run();
+    if (me == 1)
+        _exit(0);
+    if (waitpid(child, &status, 0) != child || status)
+        return 1;
+    printf("%.4f\n", result);
+    return 0;
+}
