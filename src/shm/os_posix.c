@@ -63,6 +63,11 @@ void mdapl_os_segment_remove(const char *ref)
     shm_unlink(ref);
 }
 
+size_t mdapl_os_memory_left(void)
+{
+    return SIZE_MAX;
+}
+
 bool mdapl_os_barrier_init(void)
 {
     return false;
