@@ -196,6 +196,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     if (mdapl_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
     choose_patience(g, rank);
+    mdapl_split_init(g);
     mpi_errno = init_handlers(g);
     /* A job of one rank talks to nobody and needs no adapter. */
     if (mpi_errno != MPI_SUCCESS || pg->size == 1)

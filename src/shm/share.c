@@ -131,11 +131,9 @@ int mdapl_share_make(size_t bytes, struct mdapl_share_offer *offer, struct mdapl
 int mdapl_share_open(const struct mdapl_share_offer *offer, struct mdapl_share **share_p)
 {
     uint64_t node, token = 0;
-    int rc = (int)offer->rc, fd;
+    int fd;
 
     *share_p = NULL;
-    if (rc)
-        return rc;
     if (mdapl_node_here(&node) || node != offer->card.node)
         return -EHOSTUNREACH;
     fd = mdapl_os_segment_open(offer->card.ref, HEAD_BYTES + offer->bytes);
