@@ -45,6 +45,14 @@ struct mdapl_glue {
 };
 extern struct mdapl_glue mdapl_glue;
 
+/* init.c */
+/*
+ * One line from whoever found a fault that ends the job, with who and where in front of it. It is
+ * printed here and not left to MPI's error stack: MPI ends the job at once, and a launcher that
+ * ends it drops what it has not yet read of the ranks' output; so it gets a moment to read.
+ */
+void mdapl_say(int rank, const char *text);
+
 /* cards.c */
 /* Called by all when every rank's card is with the launcher. 0 or -errno. */
 int mdapl_cards_share(struct mdapl_glue *g, int rank);

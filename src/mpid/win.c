@@ -54,12 +54,16 @@ static int why_not(const MPIR_Win *win, const struct mdapl_outcome *outcome, cha
     return why.errclass;
 }
 
-/* All ranks come here together. The window goes as if it had been freed. */
+/* All ranks come here together, and one of them says why; that ends most jobs. The window goes as
+ * if it had been freed. */
 static int refuse(MPIR_Win **win_p, const struct mdapl_outcome *outcome)
 {
     char line[MPI_MAX_ERROR_STRING / 2];
-    int errclass = why_not(*win_p, outcome, line, sizeof(line)), mpi_errno = MPID_Win_free(win_p);
+    int errclass = why_not(*win_p, outcome, line, sizeof(line)), mpi_errno;
 
+    if (outcome->rank == MPIR_Process.rank)
+        mdapl_say(outcome->rank, line);
+    mpi_errno = MPID_Win_free(win_p);
     MPIR_ERR_SET1(mpi_errno, errclass, "**ch3|dapl|window", "**ch3|dapl|window %s", line);
     return mpi_errno;
 }
@@ -76,13 +80,21 @@ static void tell(const MPIR_Win *win, const struct mdapl_outcome *outcome)
 
 /* -- CH3's calls ------------------------------------------------------------------------------ */
 
+static int first_world_rank(MPIR_Comm *comm)
+{
+    MPIDI_VC_t *vc;
+
+    MPIDI_Comm_get_vc(comm, 0, &vc);
+    return vc->pg_rank;
+}
+
 /* MPI_Win_allocate_shared. */
 static int allocate_shared(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_Comm *comm,
                            void *base_ptr, MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
     MPIR_Comm *all = win->comm_ptr;
-    struct mdapl_outcome outcome = { -EXDEV, MPIR_Process.rank };
+    struct mdapl_outcome outcome = { -EXDEV, first_world_rank(all) };
     int mpi_errno;
 
     if (all->local_size == 1)

@@ -91,7 +91,7 @@ static char *queried(MPI_Win win, const char *mine, int apart)
         check(bytes == 0 || apart || base == next, "the parts are not one behind the other");
         check(bytes == 0 || !apart || (size_t)base % 4096 == 0, "a part apart is not on a page");
         check(r != rank || base == mine, "my part is elsewhere");
-        next = base + bytes;
+        next = bytes > 0 ? base + bytes : next;
     }
     return first;
 }
