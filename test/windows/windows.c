@@ -5,6 +5,7 @@
  *   stores      MPI_Win_allocate_shared: what one rank stores the next one loads, all the way
  *               round, and not one message is sent
  *   operations  MPI_Win_allocate: every rank adds to all; says how many messages that took
+ *   created     the same, by MPI_Win_create with alloc_shm over a shared window's memory
  *   refused     MPI_Win_allocate_shared of BYTES must fail; says why, and the job goes on
  *   split       MPI_COMM_TYPE_SHARED: says how many ranks are in mine; a window of them is shared
  *   hold        adds to a shared window until it is killed
@@ -21,6 +22,7 @@
 enum { ROUNDS = 200, ADDS = 500 };
 
 static int rank, size;
+static MPI_Aint bytes_wanted = 1;
 
 static void check(int good, const char *what)
 {
@@ -163,13 +165,12 @@ static void add(MPI_Win win)
     }
 }
 
-static void operations(void)
+/* mine: my two numbers in the window. */
+static void operate(MPI_Win win, long *mine)
 {
     unsigned long long before, n[2];
-    long *mine, sum = 0, all;
-    MPI_Win win;
+    long sum = 0, all = (long)ADDS * size * (size + 1) / 2;
 
-    MPI_Win_allocate(2 * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
     mine[0] = mine[1] = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
@@ -181,16 +182,41 @@ static void operations(void)
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Reduce(&n[0], &n[1], 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
     MPI_Reduce(&mine[0], &sum, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-    all = (long)ADDS * size * (size + 1) / 2;
     check(rank != 0 || (sum == all && mine[1] == (long)ADDS * size), "the sums");
     if (rank == 0)
         printf("the sums are right, %s\n", n[1] ? "with messages" : "no message");
+}
+
+static void operations(void)
+{
+    MPI_Win win;
+    long *mine;
+
+    MPI_Win_allocate(2 * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    operate(win, mine);
     MPI_Win_free(&win);
+}
+
+static void created(void)
+{
+    MPI_Win under, win;
+    MPI_Info info;
+    long *mine;
+
+    MPI_Win_allocate_shared(4 * sizeof(long), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &under);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "alloc_shm", "true");
+    mine += rank % 3;            /* not in the same place of each part */
+    MPI_Win_create(mine, 2 * sizeof(long), sizeof(long), info, MPI_COMM_WORLD, &win);
+    operate(win, mine);
+    MPI_Win_free(&win);
+    MPI_Info_free(&info);
+    MPI_Win_free(&under);
 }
 
 /* -- refused ---------------------------------------------------------------------------------- */
 
-static void refused(MPI_Aint bytes)
+static void refused(void)
 {
     char text[MPI_MAX_ERROR_STRING];
     int rc, class, len;
@@ -198,7 +224,7 @@ static void refused(MPI_Aint bytes)
     void *mine;
 
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    rc = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    rc = MPI_Win_allocate_shared(bytes_wanted, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
     check(rc != MPI_SUCCESS, "the window was not refused");
     MPI_Error_class(rc, &class);
     MPI_Error_string(rc, text, &len);
@@ -250,26 +276,36 @@ static void hold(void)
     }
 }
 
+/* -- all of them ------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} modes[] = {
+    { "stores", stores }, { "operations", operations }, { "created", created },
+    { "refused", refused }, { "split", split }, { "hold", hold },
+};
+
+static void run(const char *name)
+{
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        if (strcmp(modes[i].name, name) == 0) {
+            modes[i].run();
+            return;
+        }
+    }
+    check(0, "no such mode");
+}
+
 int main(int argc, char **argv)
 {
-    const char *mode = argc > 1 ? argv[1] : "";
-
+    if (argc > 2)
+        bytes_wanted = (MPI_Aint)atoll(argv[2]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     count_open();
-    if (strcmp(mode, "stores") == 0)
-        stores();
-    else if (strcmp(mode, "operations") == 0)
-        operations();
-    else if (strcmp(mode, "refused") == 0)
-        refused(argc > 2 ? (MPI_Aint)atoll(argv[2]) : 1);
-    else if (strcmp(mode, "split") == 0)
-        split();
-    else if (strcmp(mode, "hold") == 0)
-        hold();
-    else
-        check(0, "no such mode");
+    run(argc > 1 ? argv[1] : "");
     count_close();
     MPI_Finalize();
     return 0;
