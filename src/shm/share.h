@@ -2,8 +2,8 @@
 #ifndef MDAPL_SHM_SHARE_H
 #define MDAPL_SHM_SHARE_H
 /*
- * Memory that several processes of a node share: what lies under an MPI window. Its one caller is
- * src/mpid/win.c; the channel itself needs none of it, and it needs no channel.
+ * Memory that several processes of a node share: what lies under an MPI window. Its caller is
+ * src/mpid (win_share.c, win.c); the channel needs none of it, and it needs no channel.
  *
  *      head       the token that proves it; the lock
  *      bytes      the caller's, parts of them each rank's own
@@ -31,8 +31,8 @@ struct mdapl_share_offer {
 /* Makes it and fills the offer, at a failure too. 0, or with *share_p NULL -EFBIG (a limit on the
  * size of files), -ENOMEM, -ENOTSUP, or what else the system says. */
 int mdapl_share_make(size_t bytes, struct mdapl_share_offer *offer, struct mdapl_share **share_p);
-/* Opens what another has made. 0, or with *share_p NULL -EHOSTUNREACH (this is not the same memory)
- * or -ENOMEM. */
+/* Opens what another has made; its rc is 0. 0, or with *share_p NULL -EHOSTUNREACH (this is not
+ * the same memory) or -ENOMEM. */
 int mdapl_share_open(const struct mdapl_share_offer *offer, struct mdapl_share **share_p);
 /* My part. 0 or -errno: the memory is not there. */
 int mdapl_share_take(struct mdapl_share *share, size_t at, size_t len);
