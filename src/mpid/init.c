@@ -70,20 +70,21 @@ static void choose_dat_conf(const struct mdapl_cfg *cfg)
         setenv("DAT_OVERRIDE", file, 1);
 }
 
-/*
- * One line from whoever found the fault, with who and where in front of it. It is printed here and
- * not left to MPI's error stack: MPI ends the job at once, and a launcher that ends it drops what
- * it has not yet read of the ranks' output; so it gets a moment to read.
- */
-static int init_error(int rank, const char *text)
+void mdapl_say(int rank, const char *text)
 {
     const struct timespec moment = { 0, 100 * 1000 * 1000 };
-    int mpi_errno = MPI_SUCCESS;
     char host[64] = "?";
 
     gethostname(host, sizeof(host) - 1);
     fprintf(stderr, "[rank %d %s pid %d] ch3:dapl: %s\n", rank, host, (int)getpid(), text);
     nanosleep(&moment, NULL);
+}
+
+static int init_error(int rank, const char *text)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    mdapl_say(rank, text);
     MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**ch3|dapl|init");
     return mpi_errno;
 }
@@ -196,6 +197,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     if (mdapl_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
     choose_patience(g, rank);
+    mdapl_split_init(g);
     mpi_errno = init_handlers(g);
     /* A job of one rank talks to nobody and needs no adapter. */
     if (mpi_errno != MPI_SUCCESS || pg->size == 1)

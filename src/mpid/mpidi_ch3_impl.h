@@ -11,18 +11,18 @@
  *      recv.c       a message has been announced: CH3's packet handlers
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
- *      win.c        MPI RMA: CH3's own, over messages
+ *      win.c        MPI RMA: CH3's own, over messages; in shared memory within a node
+ *      win_share.c  the memory of shared windows
+ *      split.c      communicators of ranks that share memory
  */
 #include "mpidimpl.h"
 #include "cfg.h"
 #include "err.h"
 #include "transport.h"
 
-/* No windows in shared memory yet: nothing to lock. */
-#define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr)
-#define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr)
-#define MPIDI_CH3I_SHM_MUTEX_INIT(win_ptr)
-#define MPIDI_CH3I_SHM_MUTEX_DESTROY(win_ptr)
+/* Around CH3's atomic operations in a window that is shm_allocated. */
+#define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_win_lock(win_ptr)
+#define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr) mdapl_win_unlock(win_ptr)
 
 /* A rendezvous that was announced and not yet matched. CH3 frees such a request without telling
  * the channel, so the body is remembered here and not in the request alone. */
@@ -41,8 +41,17 @@ struct mdapl_glue {
     struct mdapl_unmatched unmatched;    /* list head */
     unsigned rounds;                     /* of waiting, for what is looked at less often */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
+    MPIR_Commops comm_calls;             /* what MPICH asks of us when it makes communicators */
 };
 extern struct mdapl_glue mdapl_glue;
+
+/* init.c */
+/*
+ * One line from whoever found a fault that ends the job, with who and where in front of it. It is
+ * printed here and not left to MPI's error stack: MPI ends the job at once, and a launcher that
+ * ends it drops what it has not yet read of the ranks' output; so it gets a moment to read.
+ */
+void mdapl_say(int rank, const char *text);
 
 /* cards.c */
 /* Called by all when every rank's card is with the launcher. 0 or -errno. */
@@ -81,5 +90,20 @@ int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, struct mdapl_rx *
 int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
                       MPIR_Request **rreq_p);
 void mdapl_rndv_forget_unmatched(void);
+
+/* win.c */
+void mdapl_win_lock(MPIR_Win *win);
+void mdapl_win_unlock(MPIR_Win *win);
+
+/* win_share.c */
+/* How it went: the first failure, and which rank of MPI_COMM_WORLD has met it. An MPI_2INT. */
+struct mdapl_outcome {
+    int rc, rank;
+};
+int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome);
+int mdapl_win_detect(MPIR_Win **win_p);
+
+/* split.c */
+void mdapl_split_init(struct mdapl_glue *g);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct {
 
 struct MPIDI_VC;
 struct mdapl_unmatched;
+struct mdapl_share;
 
 struct mdapl_vc {
     struct mdapl_peer *peer;     /* NULL until first needed */
@@ -38,6 +39,11 @@ struct mdapl_req {
     void *pack;                  /* sending: a packed body, freed when it has been sent */
 };
 #define MPIDI_CH3_REQUEST_DECL struct mdapl_req ch;
+
+struct mdapl_win {
+    struct mdapl_share *share;   /* its memory; NULL: not shared, operations are messages */
+};
+#define MPIDI_CH3_WIN_DECL struct mdapl_win ch;
 
 typedef struct MPIDI_CH3I_Progress_state {
     unsigned int completion_count;

@@ -33,6 +33,8 @@ int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX]);
 int mdapl_os_segment_open(const char *ref, size_t bytes);
 /* The owner is at the end. */
 void mdapl_os_segment_remove(const char *ref);
+/* Bytes of memory that can be had now; SIZE_MAX when the system does not tell. */
+size_t mdapl_os_memory_left(void);
 
 /* Pages of this mapping that nobody has touched yet are to lie near the core that calls, whoever
  * touches them first. A wish: nothing is said where the system has none. */

@@ -119,6 +119,20 @@ void mdapl_os_near(void *p, size_t len)
     syscall(SYS_mbind, p, len, MPOL_PREFERRED, &mask, CHAR_BIT * sizeof(mask) + 1, 0);
 }
 
+size_t mdapl_os_memory_left(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    size_t kib = SIZE_MAX / 1024;
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
 /* -- barrier, sleep --------------------------------------------------------------------------- */
 
 bool mdapl_os_barrier_init(void)

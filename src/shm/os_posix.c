@@ -68,6 +68,11 @@ void mdapl_os_near(void *p, size_t len)
     (void)p, (void)len;
 }
 
+size_t mdapl_os_memory_left(void)
+{
+    return SIZE_MAX;
+}
+
 bool mdapl_os_barrier_init(void)
 {
     return false;

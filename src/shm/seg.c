@@ -30,13 +30,12 @@ static void *map(int fd, size_t at, size_t len, int prot)
 
 /* -- mine ------------------------------------------------------------------------------------- */
 
-/* A limit on the size of files counts for segments as well, and answers with a signal. */
-static bool size_allowed(void)
+bool mdapl_seg_size_allowed(size_t bytes)
 {
     struct rlimit limit;
 
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY
-           || limit.rlim_cur >= SEG_BYTES;
+           || limit.rlim_cur >= bytes;
 }
 
 static void fill_head(struct mdapl_seg_head *head, const struct mdapl_job *job,
@@ -70,7 +69,8 @@ int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uin
 {
     seg->head = NULL;
     seg->cells = NULL;
-    seg->fd = size_allowed() ? mdapl_os_segment_make(SEG_BYTES, seg->ref) : -EFBIG;
+    seg->fd = mdapl_seg_size_allowed(SEG_BYTES) ? mdapl_os_segment_make(SEG_BYTES, seg->ref)
+                                                : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
     keep_near(seg->fd);

@@ -57,6 +57,9 @@ struct mdapl_seg {
 int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
                    bool barrier);
 void mdapl_seg_close(struct mdapl_seg *seg);
+/* May this process make a segment of so many bytes? Its limit on the size of files counts for
+ * segments as well, and answers with a signal. */
+bool mdapl_seg_size_allowed(size_t bytes);
 /* The door of mine that somebody has taken, mapped. NULL: it cannot be, or memory is out. */
 struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index);
 

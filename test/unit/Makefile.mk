@@ -3,7 +3,8 @@
 if HAVE_CMOCKA
 unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm \
     test/unit/test_memwatch test/unit/test_regcache test/unit/test_remap test/unit/test_mix \
-    test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_linux test/unit/test_place
+    test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_linux test/unit/test_place \
+    test/unit/test_shm_share
 check_PROGRAMS += $(unit_programs)
 unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
 unit_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
@@ -33,6 +34,9 @@ test_unit_test_place_SOURCES = test/unit/test_place.c test/unit/unit.h
 test_unit_test_place_CPPFLAGS = $(unit_cppflags) \
     -DTWO_PACKAGES=\"$(abs_srcdir)/test/unit/two_packages.xml\"
 test_unit_test_place_LDADD = $(unit_ldadd)
+test_unit_test_shm_share_SOURCES = test/unit/test_shm_share.c test/unit/unit.h
+test_unit_test_shm_share_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
+test_unit_test_shm_share_LDADD = libshm.la libutil.la -lcmocka -lpthread
 test_unit_test_memwatch_SOURCES = test/unit/test_memwatch.c test/unit/unit.h
 test_unit_test_memwatch_CPPFLAGS = $(unit_cppflags)
 test_unit_test_memwatch_LDADD = $(unit_ldadd)

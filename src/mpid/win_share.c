@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+#include "share.h"
+
+#include <unistd.h>
+
+/*
+ * The memory of a shared window: who brings how much, where it lies, whether all have it. To CH3 a
+ * shared window is shm_allocated, with shm_base_addrs by rank in node_comm.
+ */
+
+/* What each rank of the node brings; MPI_Aints, to be gathered as such. */
+struct part {
+    MPI_Aint size;
+    MPI_Aint at;                 /* where it begins in the share */
+    MPI_Aint apart;              /* on pages of its own; the first rank's counts */
+    MPI_Aint token;              /* MPI_Win_create: of which share; 0: none */
+};
+enum { PART_AINTS = sizeof(struct part) / sizeof(MPI_Aint) };
+
+static int coll_result(int mpi_errno, MPIR_Errflag_t errflag)
+{
+    if (mpi_errno == MPI_SUCCESS && errflag != MPIR_ERR_NONE)
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**coll_fail");
+    return mpi_errno;
+}
+
+/* The parts of all ranks of the node; the caller frees them. */
+static int gather_parts(MPIR_Comm *node, struct part mine, struct part **part_p)
+{
+    struct part *part = MPL_calloc((size_t)node->local_size, sizeof(*part), MPL_MEM_RMA);
+    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
+    int mpi_errno = MPI_SUCCESS;
+
+    *part_p = part;
+    if (!part) {
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
+        return mpi_errno;
+    }
+    part[node->rank] = mine;
+    mpi_errno = MPIR_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, part, PART_AINTS, MPI_AINT, node,
+                               &errflag);
+    return coll_result(mpi_errno, errflag);
+}
+
+/* -- sharing ---------------------------------------------------------------------------------- */
+
+/* Each part behind the one before it, as MPI wants it, or on pages of its own. Bytes of all. */
+static size_t lay_out(struct part *part, int n)
+{
+    size_t unit = part[0].apart ? (size_t)sysconf(_SC_PAGESIZE) : 1, end = 0;
+
+    for (int i = 0; i < n; i++) {
+        size_t len = ((size_t)part[i].size + unit - 1) / unit * unit;
+
+        if (len > (size_t)PTRDIFF_MAX - end)
+            return SIZE_MAX;
+        part[i].at = (MPI_Aint)end;
+        end += len;
+    }
+    return end;
+}
+
+/* One makes it, the others open it, each takes its part. *rc_p: what went wrong here. */
+static int make_or_open(MPIR_Comm *node, size_t bytes, const struct part *mine,
+                        struct mdapl_share **share_p, int *rc_p)
+{
+    struct mdapl_share_offer offer;
+    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
+    int rc = 0, mpi_errno;
+
+    if (node->rank == 0)
+        rc = mdapl_share_make(bytes, &offer, share_p);
+    mpi_errno = MPIR_Bcast(&offer, sizeof(offer), MPI_BYTE, 0, node, &errflag);
+    if (mpi_errno == MPI_SUCCESS && node->rank != 0 && offer.rc == 0)
+        rc = mdapl_share_open(&offer, share_p);
+    if (mpi_errno == MPI_SUCCESS && *share_p)
+        rc = mdapl_share_take(*share_p, (size_t)mine->at, (size_t)mine->size);
+    *rc_p = rc;
+    return coll_result(mpi_errno, errflag);
+}
+
+static int agree(MPIR_Comm *node, int rc, struct mdapl_outcome *outcome)
+{
+    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
+    int mpi_errno;
+
+    *outcome = (struct mdapl_outcome){ rc, MPIR_Process.rank };
+    mpi_errno = MPIR_Allreduce(MPI_IN_PLACE, outcome, 1, MPI_2INT, MPI_MINLOC, node, &errflag);
+    return coll_result(mpi_errno, errflag);
+}
+
+/* All ranks of the node, or none: *share_p stays NULL and outcome says why. */
+static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_share **share_p,
+                       struct mdapl_outcome *outcome)
+{
+    size_t bytes = lay_out(part, node->local_size);
+    int rc, mpi_errno = make_or_open(node, bytes, &part[node->rank], share_p, &rc);
+
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = agree(node, rc, outcome);
+    if (mpi_errno == MPI_SUCCESS && outcome->rc == 0) {
+        mdapl_share_settle(*share_p);
+    } else if (*share_p) {
+        mdapl_share_close(*share_p);
+        *share_p = NULL;
+    }
+    return mpi_errno;
+}
+
+/* -- windows ---------------------------------------------------------------------------------- */
+
+/* From now on CH3 goes to the memory of each of them. */
+static int set_bases(MPIR_Win *win, struct mdapl_share *share, const struct part *part)
+{
+    int n = win->comm_ptr->node_comm->local_size, mpi_errno = MPI_SUCCESS;
+    char *base = mdapl_share_base(share);
+
+    win->shm_base_addrs = MPL_malloc((size_t)n * sizeof(*win->shm_base_addrs), MPL_MEM_SHM);
+    if (!win->shm_base_addrs) {
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
+        return mpi_errno;
+    }
+    for (int i = 0; i < n; i++)
+        win->shm_base_addrs[i] = part[i].size > 0 ? base + part[i].at : NULL;
+    win->ch.share = share;
+    win->shm_allocated = TRUE;
+    return mpi_errno;
+}
+
+/* Gives this window shared memory, if the ranks of the node can share any. */
+int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome)
+{
+    MPIR_Comm *node = win->comm_ptr->node_comm;
+    struct mdapl_share *share = NULL;
+    struct part *part;
+    int mpi_errno = gather_parts(node, (struct part){ .size = win->size, .apart = apart },
+                                 &part);
+
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = share_parts(node, part, &share, outcome);
+    if (share && (mpi_errno = set_bases(win, share, part)) != MPI_SUCCESS)
+        mdapl_share_close(share);
+    MPL_free(part);
+    return mpi_errno;
+}
+
+/* -- detecting -------------------------------------------------------------------------------- */
+
+static MPIR_Win *window_around(MPIR_Win *list, const char *base, MPI_Aint size)
+{
+    for (; list; list = list->next) {
+        const struct mdapl_share *share = list->ch.share;
+        const char *start = share ? mdapl_share_base(share) : NULL;
+
+        if (share && base >= start && base + size <= start + mdapl_share_bytes(share))
+            return list;
+    }
+    return NULL;
+}
+
+/* The share that this memory is a part of; NULL: it is not shared. */
+static struct mdapl_share *share_around(const char *base, MPI_Aint size)
+{
+    MPIR_Win *win = window_around(MPIDI_RMA_Win_inactive_list_head, base, size);
+
+    if (!win)
+        win = window_around(MPIDI_RMA_Win_active_list_head, base, size);
+    return win ? win->ch.share : NULL;
+}
+
+/* MPI_Win_create over shared memory: if it is the same share for all ranks of the node. */
+int mdapl_win_detect(MPIR_Win **win_p)
+{
+    MPIR_Win *win = *win_p;
+    MPIR_Comm *node = win->comm_ptr->node_comm;
+    struct mdapl_share *share = share_around(win->base, win->size);
+    struct part mine = { .size = win->size }, *part;
+    int mpi_errno;
+
+    if (!node)
+        return MPI_SUCCESS;
+    if (share) {
+        mine.at = (char *)win->base - (char *)mdapl_share_base(share);
+        mine.token = (MPI_Aint)mdapl_share_token(share);
+    }
+    mpi_errno = gather_parts(node, mine, &part);
+    for (int i = 0; mpi_errno == MPI_SUCCESS && i < node->local_size; i++)
+        if (part[i].token != mine.token)
+            share = NULL;
+    if (mpi_errno == MPI_SUCCESS && share)
+        mpi_errno = set_bases(win, share, part);
+    MPL_free(part);
+    return mpi_errno;
+}
