@@ -6,7 +6,7 @@ shm_test_cppflags = $(shm_cppflags) -I$(srcdir)/test/unit
 shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
 check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_shm_ring \
-    test/unit/test_shm_pair
+    test/unit/test_shm_pair test/unit/test_shm_threads
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
@@ -19,6 +19,10 @@ test_unit_test_shm_ring_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
 test_unit_test_shm_pair_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_pair_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_threads_SOURCES = test/unit/test_shm_threads.c test/unit/one_space.c \
+    test/unit/unit.h
+test_unit_test_shm_threads_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_threads_LDADD = $(shm_test_ldadd)
 
 if HAVE_DAT
 dapl_test_cppflags = $(util_test_cppflags) -I$(srcdir)/src/dapl
