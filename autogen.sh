@@ -79,7 +79,8 @@ else
     if [ ! -f "$mpich/maint/gen_subcfg_m4" ]; then
         say "fetching Debian's source package of mpich"
         rm -rf "$mpich"
-        tools/get-mpich "$mpich"
+        # 4.0: the line of MPICH that src/mpid is written for
+        tools/get-source mpich 4.0 "$mpich" "give an MPICH source tree with --mpich=DIR"
     fi
 fi
 echo "$mpich" | put build/mpich.dir

@@ -1,5 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## What is measured without MPI. Built with the tests, which keep it working.
+if HAVE_DAT
 check_PROGRAMS += benchmarks/dat_perf
 benchmarks_dat_perf_SOURCES = benchmarks/dat_perf.c
 benchmarks_dat_perf_CPPFLAGS = -D_GNU_SOURCE $(DAT_CPPFLAGS)
@@ -13,3 +14,4 @@ check_PROGRAMS += benchmarks/wire_perf
 benchmarks_wire_perf_SOURCES = benchmarks/wire_perf.c
 benchmarks_wire_perf_CPPFLAGS = $(util_cppflags) -I$(srcdir)/src/dapl
 benchmarks_wire_perf_LDADD = libdapl.la libutil.la $(DAT_LIBS) -lpthread
+endif

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#ifdef __linux__
+#if defined(__linux__) && !defined(MDAPL_PORTABLE)
 #include <linux/userfaultfd.h>
 #endif
 

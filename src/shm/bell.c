@@ -37,7 +37,7 @@ int mdapl_bell_come(struct mdapl_speer *peer)
     if (!peer->tx.door)
         return -ENOMEM;
     peer->fence = !s->barrier || !peer->far->barrier;
-    peer->tx.door->hello = hello_for(peer);
+    peer->tx.door->hello = hello_for(peer);      /* the bell of the first message publishes it */
     s->n_doors++;
     return 0;
 }
@@ -91,7 +91,7 @@ static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
 
     if (!door)
         return NULL;
-    hello = door->hello;         /* once: it is the other's memory */
+    hello = door->hello;         /* once: it is the other's memory; the bell has published it */
     peer = visitor(s, &hello);
     if (!peer) {
         mdapl_ctx_stats(s->ctx)->cr_refused++;

@@ -12,7 +12,13 @@
  * `watched`; the reader, when it stops watching, stores `watched` and then looks at the slot once
  * more. If both loads could pass the stores before them a message would be lost to sight. The
  * reader, for whom it is rare, pays for that with mdapl_os_barrier(); where the system has none
- * the writer uses a fence.
+ * the writer uses a fence. That is all that is asked of them, so `watched` itself is relaxed.
+ *
+ * The bits of the bells, `bells` and `asleep` are sequentially consistent, because a sleeper and a
+ * ringer agree in the same way: one stores `asleep` and loads `bells`, the other sets its bit and
+ * loads `asleep`; and one takes `bells` before the words below it, the other sets a word before it
+ * looks whether `bells` tells of it. The first bell publishes the hello as well: written before
+ * the bit is set, read after the bit has been taken.
  */
 #include "peer.h"
 
@@ -31,7 +37,10 @@ void mdapl_bell_sleep(struct mdapl_shm *s, uint64_t ns);
 /* Nothing is taken from this peer any more. */
 void mdapl_bell_forget(struct mdapl_speer *peer);
 
-/* A message has been written: the peer sees it or hears the bell. */
+/*
+ * A message has been written: the peer sees it or hears the bell. Relaxed: a stale 1 is what the
+ * reader's barrier excludes, a stale 0 costs a bell too many.
+ */
 static inline void mdapl_bell_after(struct mdapl_speer *peer)
 {
     if (peer->fence)

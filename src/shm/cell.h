@@ -4,8 +4,9 @@
 /*
  * Cells: pieces of long bodies on their way. A process has a few in its segment, for all its peers
  * together. It fills one and tells the receiver in a message (DATA); with the news that this
- * message has been taken the cell is free again. The one given back last is used first: it is
- * still in the caches, and few are ever touched where few are needed.
+ * message has been taken the cell is free again. The message publishes the bytes of the cell and
+ * the news gives it back (ring.h). The one given back last is used first: it is still in the
+ * caches, and few are ever touched where few are needed.
  */
 #include "iov.h"
 

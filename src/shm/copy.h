@@ -11,6 +11,9 @@
  *              the receiver copies them out (DATA tells of each cell): two cores at once, no
  *              system call.
  *
+ * The RTS publishes the bytes of the body where they lie, for the kernel's reads too, and the FIN
+ * gives them back: both are messages of a ring (ring.h).
+ *
  * Which is faster from which length on depends on the machine: it is measured when the first long
  * body comes, or set by a knob.
  */

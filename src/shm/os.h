@@ -31,6 +31,9 @@ int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX]);
 /* Opens another's. A descriptor, or -errno when it is not there, not of this user, or not of
  * this size for good. */
 int mdapl_os_segment_open(const char *ref, size_t bytes);
+/* Sees to it that these bytes are there when they are written: where memory for segments is
+ * limited, a write without any left would end the process. 0 or -errno. */
+int mdapl_os_segment_reserve(int fd, size_t at, size_t bytes);
 /* The owner is at the end. */
 void mdapl_os_segment_remove(const char *ref);
 /* Bytes of memory that can be had now; SIZE_MAX when the system does not tell. */

@@ -101,6 +101,12 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
+int mdapl_os_segment_reserve(int fd, size_t at, size_t bytes)
+{
+    (void)fd, (void)at, (void)bytes;
+    return 0;                /* memory like any other */
+}
+
 void mdapl_os_segment_remove(const char *ref)
 {
     (void)ref;               /* it goes with its last descriptor and mapping */

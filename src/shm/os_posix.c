@@ -58,6 +58,17 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
+int mdapl_os_segment_reserve(int fd, size_t at, size_t bytes)
+{
+    int rc;
+
+    do
+        rc = posix_fallocate(fd, (off_t)at, (off_t)bytes);
+    while (rc == EINTR);
+    /* Where it is not known for segments, their memory is not limited in this way either. */
+    return rc == EINVAL || rc == EOPNOTSUPP || rc == ENODEV ? 0 : -rc;
+}
+
 void mdapl_os_segment_remove(const char *ref)
 {
     shm_unlink(ref);

@@ -20,7 +20,10 @@
  * place, so an old one is told from a new one and the reader never has to write into a slot. The
  * reader stores `taken` (release) once it is done with a message; the writer loads it (acquire)
  * before it uses the place again. It does so only when it is out of room: mostly it learns the
- * number from the slots of the ring that goes the other way.
+ * number from the slots of the ring that goes the other way: `ack` lies in a slot like a message,
+ * so its word orders it, and what the reader read before it counts as read. Everything else here
+ * is plain memory, and each end has its own counters. No order weaker than these will do:
+ * test_shm_ring and test_shm_threads fail under TSan with any of them relaxed.
  *
  * Numbers are the low 32 bits of counts that never go back (seq.h); the first message is 1.
  */
@@ -42,7 +45,7 @@ enum {
     MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
 };
 
-/* Written by the one who comes, before anything else. */
+/* Written by the one who comes, before anything else; the first bell carries it (bell.h). */
 struct mdapl_shm_hello {
     uint32_t job;
     uint32_t rank;

@@ -67,6 +67,8 @@ static void keep_near(int fd)
 int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
                    bool barrier)
 {
+    int rc;
+
     seg->head = NULL;
     seg->cells = NULL;
     seg->fd = mdapl_seg_size_allowed(SEG_BYTES) ? mdapl_os_segment_make(SEG_BYTES, seg->ref)
@@ -74,6 +76,11 @@ int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uin
     if (seg->fd < 0)
         return seg->fd;
     keep_near(seg->fd);
+    rc = mdapl_os_segment_reserve(seg->fd, 0, DOORS_AT);
+    if (rc) {
+        mdapl_seg_close(seg);
+        return rc;
+    }
     seg->head = map(seg->fd, 0, MDAPL_SEG_HEAD_BYTES, PROT_READ | PROT_WRITE);
     seg->cells = map(seg->fd, CELLS_AT, CELLS_BYTES, PROT_READ | PROT_WRITE);
     if (!seg->head || !seg->cells) {
@@ -125,10 +132,11 @@ struct mdapl_seg_head *mdapl_seg_map_head(int fd)
 
 struct mdapl_door *mdapl_seg_map_door(int fd, uint32_t index)
 {
-    if (index >= MDAPL_DOORS)
+    size_t at = DOORS_AT + (size_t)index * MDAPL_DOOR_BYTES;
+
+    if (index >= MDAPL_DOORS || mdapl_os_segment_reserve(fd, at, MDAPL_DOOR_BYTES))
         return NULL;
-    return map(fd, DOORS_AT + (size_t)index * MDAPL_DOOR_BYTES, MDAPL_DOOR_BYTES,
-               PROT_READ | PROT_WRITE);
+    return map(fd, at, MDAPL_DOOR_BYTES, PROT_READ | PROT_WRITE);
 }
 
 const uint8_t *mdapl_seg_map_cells(int fd)

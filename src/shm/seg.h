@@ -33,6 +33,8 @@ enum {
     MDAPL_SEG_HEAD_BYTES = 65536,    /* of the file: whole pages everywhere */
 };
 
+/* The first fields never change once the card is out; the launcher's exchange of cards publishes
+ * them. All others are atomic (bell.h). */
 struct mdapl_seg_head {
     uint32_t magic, version;
     uint64_t token;

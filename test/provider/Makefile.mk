@@ -1,6 +1,7 @@
 ## SPDX-License-Identifier: MIT
 ## The software provider through libdat2.
 if HAVE_CMOCKA
+if HAVE_DAT
 provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h
 provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat \
     $(DAT_CPPFLAGS)
@@ -20,4 +21,5 @@ test_provider_laboratory_LDADD = $(provider_test_libs)
 test_provider_robust_SOURCES = test/provider/robust.c $(provider_test)
 test_provider_robust_CPPFLAGS = $(provider_test_cppflags)
 test_provider_robust_LDADD = $(provider_test_libs)
+endif
 endif

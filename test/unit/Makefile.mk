@@ -1,56 +1,67 @@
 ## SPDX-License-Identifier: MIT
 ## Parts of src/util, src/dapl and src/shm by themselves.
 if HAVE_CMOCKA
-unit_programs = test/unit/test_util test/unit/test_cfg test/unit/test_wire test/unit/test_fsm \
-    test/unit/test_memwatch test/unit/test_regcache test/unit/test_remap test/unit/test_mix \
-    test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_linux test/unit/test_place \
-    test/unit/test_shm_share
-check_PROGRAMS += $(unit_programs)
-unit_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit
-unit_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
+util_test_cppflags = $(util_cppflags) -I$(srcdir)/test/unit
+shm_test_cppflags = $(shm_cppflags) -I$(srcdir)/test/unit
+shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
+check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_shm_ring \
+    test/unit/test_shm_pair test/unit/test_shm_threads test/unit/test_shm_share \
+    test/unit/test_shm_linux
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
-test_unit_test_util_CPPFLAGS = $(unit_cppflags)
-test_unit_test_util_LDADD = $(unit_ldadd)
+test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
+test_unit_test_util_LDADD = libutil.la -lcmocka
 test_unit_test_cfg_SOURCES = test/unit/test_cfg.c test/unit/unit.h
-test_unit_test_cfg_CPPFLAGS = $(unit_cppflags)
-test_unit_test_cfg_LDADD = $(unit_ldadd)
-test_unit_test_wire_SOURCES = test/unit/test_wire.c test/unit/unit.h
-test_unit_test_wire_CPPFLAGS = $(unit_cppflags)
-test_unit_test_wire_LDADD = $(unit_ldadd)
-test_unit_test_fsm_SOURCES = test/unit/test_fsm.c test/unit/unit.h
-test_unit_test_fsm_CPPFLAGS = $(unit_cppflags)
-test_unit_test_fsm_LDADD = $(unit_ldadd)
+test_unit_test_cfg_CPPFLAGS = $(util_test_cppflags)
+test_unit_test_cfg_LDADD = libutil.la -lcmocka
 test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
-test_unit_test_shm_ring_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
-test_unit_test_shm_ring_LDADD = libshm.la libutil.la -lcmocka -lpthread
+test_unit_test_shm_ring_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_ring_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
-test_unit_test_shm_pair_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
-test_unit_test_shm_pair_LDADD = libshm.la libutil.la -lcmocka -lpthread
-test_unit_test_shm_linux_SOURCES = test/unit/test_shm_linux.c test/unit/unit.h
-test_unit_test_shm_linux_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
-test_unit_test_shm_linux_LDADD = libshm.la libutil.la -lcmocka -lpthread
-test_unit_test_place_SOURCES = test/unit/test_place.c test/unit/unit.h
-test_unit_test_place_CPPFLAGS = $(unit_cppflags) \
-    -DTWO_PACKAGES=\"$(abs_srcdir)/test/unit/two_packages.xml\"
-test_unit_test_place_LDADD = $(unit_ldadd)
+test_unit_test_shm_pair_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_pair_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_threads_SOURCES = test/unit/test_shm_threads.c test/unit/one_space.c \
+    test/unit/unit.h
+test_unit_test_shm_threads_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_threads_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_share_SOURCES = test/unit/test_shm_share.c test/unit/unit.h
-test_unit_test_shm_share_CPPFLAGS = $(shm_cppflags) -I$(srcdir)/test/unit
-test_unit_test_shm_share_LDADD = libshm.la libutil.la -lcmocka -lpthread
+test_unit_test_shm_share_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_share_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_linux_SOURCES = test/unit/test_shm_linux.c test/unit/unit.h
+test_unit_test_shm_linux_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_linux_LDADD = $(shm_test_ldadd)
+
+if HAVE_DAT
+dapl_test_cppflags = $(util_test_cppflags) -I$(srcdir)/src/dapl
+dapl_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
+
+check_PROGRAMS += test/unit/test_wire test/unit/test_fsm test/unit/test_memwatch \
+    test/unit/test_regcache test/unit/test_remap test/unit/test_mix test/unit/test_place
+test_unit_test_wire_SOURCES = test/unit/test_wire.c test/unit/unit.h
+test_unit_test_wire_CPPFLAGS = $(dapl_test_cppflags)
+test_unit_test_wire_LDADD = $(dapl_test_ldadd)
+test_unit_test_fsm_SOURCES = test/unit/test_fsm.c test/unit/unit.h
+test_unit_test_fsm_CPPFLAGS = $(dapl_test_cppflags)
+test_unit_test_fsm_LDADD = $(dapl_test_ldadd)
+test_unit_test_place_SOURCES = test/unit/test_place.c test/unit/unit.h
+test_unit_test_place_CPPFLAGS = $(dapl_test_cppflags) \
+    -DTWO_PACKAGES=\"$(abs_srcdir)/test/unit/two_packages.xml\"
+test_unit_test_place_LDADD = $(dapl_test_ldadd)
 test_unit_test_memwatch_SOURCES = test/unit/test_memwatch.c test/unit/unit.h
-test_unit_test_memwatch_CPPFLAGS = $(unit_cppflags)
-test_unit_test_memwatch_LDADD = $(unit_ldadd)
+test_unit_test_memwatch_CPPFLAGS = $(dapl_test_cppflags)
+test_unit_test_memwatch_LDADD = $(dapl_test_ldadd)
 
 ## the registration cache, on an adapter that pins memory
 regs_sources = test/unit/regs.c test/unit/regs.h test/unit/pinner.c test/unit/pinner.h \
     test/unit/unit.h
 test_unit_test_regcache_SOURCES = test/unit/test_regcache.c $(regs_sources)
-test_unit_test_regcache_CPPFLAGS = $(unit_cppflags) $(DAT_CPPFLAGS)
-test_unit_test_regcache_LDADD = $(unit_ldadd)
+test_unit_test_regcache_CPPFLAGS = $(dapl_test_cppflags) $(DAT_CPPFLAGS)
+test_unit_test_regcache_LDADD = $(dapl_test_ldadd)
 test_unit_test_remap_SOURCES = test/unit/test_remap.c $(regs_sources)
-test_unit_test_remap_CPPFLAGS = $(unit_cppflags) $(DAT_CPPFLAGS)
-test_unit_test_remap_LDADD = $(unit_ldadd)
+test_unit_test_remap_CPPFLAGS = $(dapl_test_cppflags) $(DAT_CPPFLAGS)
+test_unit_test_remap_LDADD = $(dapl_test_ldadd)
 test_unit_test_mix_SOURCES = test/unit/test_mix.c $(regs_sources)
-test_unit_test_mix_CPPFLAGS = $(unit_cppflags) $(DAT_CPPFLAGS)
-test_unit_test_mix_LDADD = $(unit_ldadd)
+test_unit_test_mix_CPPFLAGS = $(dapl_test_cppflags) $(DAT_CPPFLAGS)
+test_unit_test_mix_LDADD = $(dapl_test_ldadd)
+endif
 endif

@@ -58,10 +58,10 @@ void regs_start(uint64_t limit)
     struct mdapl_memwatch *watch;
 
     if (mdapl_memwatch_open(&watch))
-        skip();
+        SKIP_TEST("this system cannot watch memory");
     if (!pinner_open()) {
         mdapl_memwatch_close(watch);
-        skip();
+        SKIP_TEST("this system cannot pin memory");
     }
     regs.page = (size_t)getpagesize();
     await_thread(watch);

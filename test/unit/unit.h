@@ -6,9 +6,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
+
+/* Leaves a test that cannot be done here; tools/tap-programs tells why. */
+#define SKIP_TEST(why)                 \
+    do {                               \
+        printf("# SKIP %s\n", why);    \
+        skip();                        \
+    } while (0)
 
 #endif
