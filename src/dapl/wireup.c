@@ -89,23 +89,13 @@ static int (*const way[])(struct mdapl_dapl *) = {
     [MDAPL_WIRING_THREAD] = mdapl_wire_thread_run,
 };
 
-static enum mdapl_wiring chosen(const struct mdapl_dapl *d)
-{
-    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-
-    if (cfg->wiring != MDAPL_WIRING_AUTO)
-        return (enum mdapl_wiring)cfg->wiring;
-    return mdapl_ctx_job(d->ctx)->size <= cfg->wiring_max_ring ? MDAPL_WIRING_RING
-                                                               : MDAPL_WIRING_ONDEMAND;
-}
-
 int mdapl_wireup_run(struct mdapl_dapl *d)
 {
     int rc;
 
     if (d->wire_began == 0)
         d->wire_began = mdapl_ctx_now(d->ctx);
-    rc = way[chosen(d)](d);
+    rc = way[mdapl_cfg_wiring(mdapl_ctx_cfg(d->ctx), mdapl_ctx_job(d->ctx)->size)](d);
     d->wiring = rc == 0;
     if (rc == MDAPL_DONE)
         mdapl_ctx_stats(d->ctx)->wire_us = (mdapl_ctx_now(d->ctx) - d->wire_began) / 1000;

@@ -24,27 +24,20 @@ static struct mdapl_shm_hello hello_for(const struct mdapl_speer *peer)
 int mdapl_bell_come(struct mdapl_speer *peer)
 {
     struct mdapl_shm *s = peer->s;
-    int fd = mdapl_seg_open(peer->card.ref, peer->card.token, peer->base.rank, NULL);
+    struct mdapl_door *door = mdapl_seg_take_door(&peer->far, &peer->far_door);
 
-    if (fd < 0)
-        return fd;
-    peer->far = mdapl_seg_map_head(fd);
-    if (peer->far) {
-        peer->far_door = atomic_fetch_add(&peer->far->n_doors, 1);
-        peer->tx.door = mdapl_seg_map_door(fd, peer->far_door);
-    }
-    close(fd);
-    if (!peer->tx.door)
+    if (!door)
         return -ENOMEM;
-    peer->fence = !s->barrier || !peer->far->barrier;
-    peer->tx.door->hello = hello_for(peer);      /* the bell of the first message publishes it */
+    peer->fence = !s->barrier || !peer->far.head->barrier;
+    door->hello = hello_for(peer);       /* the bell of the first message publishes it */
+    peer->tx.door = door;
     s->n_doors++;
     return 0;
 }
 
 void mdapl_bell_ring(struct mdapl_speer *peer)
 {
-    struct mdapl_seg_head *far = peer->far;
+    struct mdapl_seg_head *far = peer->far.head;
     uint32_t word = peer->far_door / 64;
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
 
@@ -98,7 +91,6 @@ static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
                   "refused shared memory to one that calls itself rank %u", hello.rank);
         atomic_store(&door->refused, 1);
-        mdapl_seg_unmap_door(door);
         return NULL;
     }
     mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, door %u",

@@ -81,7 +81,7 @@ void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t le
     unsigned last = (peer->fly_first + peer->fly_n++) % MDAPL_FLY;
     uint8_t cell = s->free_cell[--s->n_free_cells];
 
-    mdapl_iov_gather(from, s->seg.cells + (size_t)cell * MDAPL_CELL_BYTES, len);
+    mdapl_iov_gather(from, mdapl_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len);
     data->cell = cell;
     data->len = (uint32_t)len;
     mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data));
@@ -92,22 +92,9 @@ void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t le
     mdapl_ctx_stats(s->ctx)->shm_cells++;
 }
 
-/* The sender's cells, mapped at the first need. */
-static void map_cells(struct mdapl_speer *peer)
+const uint8_t *mdapl_cell_of(const struct mdapl_speer *peer, const struct mdapl_shm_data *data)
 {
-    int fd = mdapl_seg_open(peer->card.ref, peer->card.token, peer->base.rank, NULL);
-
-    if (fd < 0)
-        return;
-    peer->cells = mdapl_seg_map_cells(fd);
-    close(fd);
-}
-
-const uint8_t *mdapl_cell_of(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
-{
-    if (!peer->cells)
-        map_cells(peer);
-    if (!peer->cells || data->cell >= MDAPL_CELLS || data->len > MDAPL_CELL_BYTES)
+    if (data->cell >= MDAPL_CELLS || data->len > MDAPL_CELL_BYTES)
         return NULL;
-    return peer->cells + (size_t)data->cell * MDAPL_CELL_BYTES;
+    return mdapl_seg_cells(&peer->far) + (size_t)data->cell * MDAPL_CELL_BYTES;
 }

@@ -28,7 +28,7 @@ void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t le
                      struct mdapl_shm_data *data);
 /* Cells come back as the peer takes the messages that tell of them. */
 void mdapl_cells_reclaim(struct mdapl_speer *peer);
-/* The bytes of a cell of the peer's; NULL: it is none, or its segment cannot be mapped. */
-const uint8_t *mdapl_cell_of(struct mdapl_speer *peer, const struct mdapl_shm_data *data);
+/* The bytes of a cell of the peer's; NULL: it is none. */
+const uint8_t *mdapl_cell_of(const struct mdapl_speer *peer, const struct mdapl_shm_data *data);
 
 #endif

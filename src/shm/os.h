@@ -33,7 +33,7 @@ int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX]);
 int mdapl_os_segment_open(const char *ref, size_t bytes);
 /* Sees to it that these bytes are there when they are written: where memory for segments is
  * limited, a write without any left would end the process. 0 or -errno. */
-int mdapl_os_segment_reserve(int fd, size_t at, size_t bytes);
+int mdapl_os_segment_reserve(const char *ref, size_t at, size_t bytes);
 /* The owner is at the end. */
 void mdapl_os_segment_remove(const char *ref);
 /* Bytes of memory that can be had now; SIZE_MAX when the system does not tell. */

@@ -101,9 +101,9 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
-int mdapl_os_segment_reserve(int fd, size_t at, size_t bytes)
+int mdapl_os_segment_reserve(const char *ref, size_t at, size_t bytes)
 {
-    (void)fd, (void)at, (void)bytes;
+    (void)ref, (void)at, (void)bytes;
     return 0;                /* memory like any other */
 }
 

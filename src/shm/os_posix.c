@@ -58,13 +58,16 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
-int mdapl_os_segment_reserve(int fd, size_t at, size_t bytes)
+int mdapl_os_segment_reserve(const char *ref, size_t at, size_t bytes)
 {
-    int rc;
+    int fd = shm_open(ref, O_RDWR, 0), rc;
 
+    if (fd < 0)
+        return -errno;
     do
         rc = posix_fallocate(fd, (off_t)at, (off_t)bytes);
     while (rc == EINTR);
+    close(fd);
     /* Where it is not known for segments, their memory is not limited in this way either. */
     return rc == EINVAL || rc == EOPNOTSUPP || rc == ENODEV ? 0 : -rc;
 }

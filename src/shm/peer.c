@@ -18,34 +18,29 @@
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
-/* Proven by touching: what the card names opens, and has the card's token in it. */
-static int prove(const struct mdapl_shm *s, const struct mdapl_card *card, int rank, pid_t *pid_p)
-{
-    int fd = card->node == s->node ? mdapl_seg_open(card->ref, card->token, rank, pid_p)
-                                   : -EHOSTUNREACH;
-
-    if (fd < 0)
-        return fd;
-    close(fd);
-    return 0;
-}
-
 int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mdapl_speer **p)
 {
     struct mdapl_card card;
     struct mdapl_speer *peer;
-    pid_t pid;
-    int rc = mdapl_card_read(&card, text) ? prove(s, &card, rank, &pid) : -EHOSTUNREACH;
+    struct mdapl_seg far;
+    int rc;
 
+    if (!mdapl_card_read(&card, text) || card.node != s->node)
+        return -EHOSTUNREACH;
+    /* Proven by touching: what the card names opens, and has the card's token in it. */
+    rc = mdapl_seg_open(&far, mdapl_ctx_job(s->ctx), card.ref, card.token, rank);
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
-    if (!peer)
+    if (!peer) {
+        mdapl_seg_close(&far);
         return -ENOMEM;
+    }
     peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, rank, NULL };
     peer->s = s;
     peer->card = card;
-    peer->pid = pid;
+    peer->far = far;
+    peer->pid = far.head->pid;
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
@@ -77,10 +72,7 @@ void mdapl_speer_free(struct mdapl_speer *peer)
     mdapl_long_free(peer);
     mdapl_push_free(peer);
     mdapl_list_remove(&peer->work);
-    mdapl_seg_unmap_door(peer->tx.door);
-    mdapl_seg_unmap_door(peer->rx.door);
-    mdapl_seg_unmap_head(peer->far);
-    mdapl_seg_unmap_cells(peer->cells);
+    mdapl_seg_close(&peer->far);
     peer->s->peers[peer->base.rank] = NULL;
     free(peer);
 }

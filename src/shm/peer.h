@@ -103,16 +103,16 @@ struct mdapl_shm {
     int64_t single_from;         /* bytes from which one copy is better; -1: not measured yet */
     unsigned rounds;
     uint64_t checked;            /* when the peers were last looked at, ns */
-    bool draining;
+    bool draining, wired;
 };
 
 /* Another rank of this node. */
 struct mdapl_speer {
     struct mdapl_peer base;
     struct mdapl_shm *s;
+    struct mdapl_seg far;        /* its segment */
     /* out: all of it NULL and 0 until the first message */
     struct mdapl_spsc_tx tx;
-    struct mdapl_seg_head *far;  /* the head of its segment */
     uint32_t far_door;
     bool fence;                  /* one of the two has no barrier (os.h) */
     struct mdapl_list ctl;       /* items that go first: CTS, FIN */
@@ -135,7 +135,6 @@ struct mdapl_speer {
     struct mdapl_list pushed;    /* bodies of middle length that the owner has not finished */
     struct pushed *coming;       /* the one whose cells are coming; NULL if the owner dropped it */
     size_t coming_left;          /* ... then: its bytes that will still come */
-    const uint8_t *cells;        /* of its segment; NULL until first needed */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
 
     struct mdapl_list work;      /* on s->work */

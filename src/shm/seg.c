@@ -12,20 +12,32 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 1,
+    LAYOUT = 2,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
-    CELLS_BYTES = MDAPL_CELLS * MDAPL_CELL_BYTES,
-    DOORS_AT = CELLS_AT + CELLS_BYTES,
-    SEG_BYTES = DOORS_AT + MDAPL_DOORS * MDAPL_DOOR_BYTES,
+    DOORS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
 };
 
 _Static_assert(sizeof(struct mdapl_seg_head) <= MDAPL_SEG_HEAD_BYTES, "the head has its place");
 
-static void *map(int fd, size_t at, size_t len, int prot)
+static size_t door_at(uint32_t index)
 {
-    void *p = mmap(NULL, len, prot, MAP_SHARED, fd, (off_t)at);
+    return DOORS_AT + (size_t)index * MDAPL_DOOR_BYTES;
+}
 
-    return p == MAP_FAILED ? NULL : p;
+/* The same in all ranks of the job. */
+static size_t seg_bytes(const struct mdapl_job *job)
+{
+    return door_at(job->size < MDAPL_DOORS ? (uint32_t)job->size : MDAPL_DOORS);
+}
+
+static int map(struct mdapl_seg *seg, int fd)
+{
+    void *p = mmap(NULL, seg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (p == MAP_FAILED)
+        return -ENOMEM;
+    seg->head = p;
+    return 0;
 }
 
 /* -- mine ------------------------------------------------------------------------------------- */
@@ -52,41 +64,26 @@ static void fill_head(struct mdapl_seg_head *head, const struct mdapl_job *job,
     head->word = *word;
 }
 
-/* The one who reads polls: what others write for me lies near my core. The wish stays with the
- * segment, in whichever process a page is first touched. */
-static void keep_near(int fd)
-{
-    void *all = map(fd, 0, SEG_BYTES, PROT_READ | PROT_WRITE);
-
-    if (!all)
-        return;
-    mdapl_os_near(all, SEG_BYTES);
-    munmap(all, SEG_BYTES);
-}
-
 int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
                    bool barrier)
 {
     int rc;
 
-    seg->head = NULL;
-    seg->cells = NULL;
-    seg->fd = mdapl_seg_size_allowed(SEG_BYTES) ? mdapl_os_segment_make(SEG_BYTES, seg->ref)
-                                                : -EFBIG;
+    *seg = (struct mdapl_seg){ .bytes = seg_bytes(job) };
+    seg->fd = mdapl_seg_size_allowed(seg->bytes) ? mdapl_os_segment_make(seg->bytes, seg->ref)
+                                                 : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
-    keep_near(seg->fd);
-    rc = mdapl_os_segment_reserve(seg->fd, 0, DOORS_AT);
+    rc = mdapl_os_segment_reserve(seg->ref, 0, DOORS_AT);
+    if (!rc)
+        rc = map(seg, seg->fd);
     if (rc) {
         mdapl_seg_close(seg);
         return rc;
     }
-    seg->head = map(seg->fd, 0, MDAPL_SEG_HEAD_BYTES, PROT_READ | PROT_WRITE);
-    seg->cells = map(seg->fd, CELLS_AT, CELLS_BYTES, PROT_READ | PROT_WRITE);
-    if (!seg->head || !seg->cells) {
-        mdapl_seg_close(seg);
-        return -ENOMEM;
-    }
+    /* The one who reads polls: what others write for me lies near my core. The wish stays with the
+     * segment, in whichever process a page is first touched. */
+    mdapl_os_near(seg->head, seg->bytes);
     fill_head(seg->head, job, word, barrier);
     return 0;
 }
@@ -94,72 +91,62 @@ int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uin
 void mdapl_seg_close(struct mdapl_seg *seg)
 {
     if (seg->head)
-        munmap(seg->head, MDAPL_SEG_HEAD_BYTES);
-    if (seg->cells)
-        munmap(seg->cells, CELLS_BYTES);
+        munmap(seg->head, seg->bytes);
+    seg->head = NULL;
+    if (seg->fd < 0)
+        return;
     mdapl_os_segment_remove(seg->ref);
     close(seg->fd);
 }
 
-struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index)
-{
-    return index < atomic_load(&seg->head->n_doors) ? mdapl_seg_map_door(seg->fd, index) : NULL;
-}
-
 /* -- another's -------------------------------------------------------------------------------- */
 
-int mdapl_seg_open(const char *ref, uint64_t token, int rank, pid_t *pid_p)
+int mdapl_seg_open(struct mdapl_seg *seg, const struct mdapl_job *job, const char *ref,
+                   uint64_t token, int rank)
 {
-    struct mdapl_seg_head head;
-    int fd = mdapl_os_segment_open(ref, SEG_BYTES);
+    size_t bytes = seg_bytes(job);
+    int fd = mdapl_os_segment_open(ref, bytes), rc;
 
+    *seg = (struct mdapl_seg){ .bytes = bytes, .fd = -1 };
     if (fd < 0)
         return -EHOSTUNREACH;
-    if (pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) && head.magic == MAGIC
-        && head.version == LAYOUT && head.token == token && head.rank == rank) {
-        if (pid_p)
-            *pid_p = head.pid;
-        return fd;
-    }
+    memcpy(seg->ref, ref, strlen(ref));
+    rc = map(seg, fd);
     close(fd);
+    if (rc || (seg->head->magic == MAGIC && seg->head->version == LAYOUT
+               && seg->head->token == token && seg->head->rank == rank))
+        return rc;
+    mdapl_seg_close(seg);
     return -EHOSTUNREACH;
 }
 
-struct mdapl_seg_head *mdapl_seg_map_head(int fd)
+/* -- doors and cells -------------------------------------------------------------------------- */
+
+static struct mdapl_door *door(const struct mdapl_seg *seg, uint32_t index)
 {
-    return map(fd, 0, MDAPL_SEG_HEAD_BYTES, PROT_READ | PROT_WRITE);
+    return (struct mdapl_door *)(void *)((uint8_t *)seg->head + door_at(index));
 }
 
-struct mdapl_door *mdapl_seg_map_door(int fd, uint32_t index)
+struct mdapl_door *mdapl_seg_take_door(struct mdapl_seg *seg, uint32_t *index_p)
 {
-    size_t at = DOORS_AT + (size_t)index * MDAPL_DOOR_BYTES;
+    uint32_t index = atomic_fetch_add(&seg->head->n_doors, 1);
 
-    if (index >= MDAPL_DOORS || mdapl_os_segment_reserve(fd, at, MDAPL_DOOR_BYTES))
+    if (index >= MDAPL_DOORS || door_at(index) >= seg->bytes
+        || mdapl_os_segment_reserve(seg->ref, door_at(index), MDAPL_DOOR_BYTES))
         return NULL;
-    return map(fd, at, MDAPL_DOOR_BYTES, PROT_READ | PROT_WRITE);
+    *index_p = index;
+    return door(seg, index);
 }
 
-const uint8_t *mdapl_seg_map_cells(int fd)
+struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index)
 {
-    return map(fd, CELLS_AT, CELLS_BYTES, PROT_READ);
+    return index < atomic_load(&seg->head->n_doors) && door_at(index) < seg->bytes
+           ? door(seg, index) : NULL;
 }
 
-void mdapl_seg_unmap_head(struct mdapl_seg_head *head)
+uint8_t *mdapl_seg_cells(const struct mdapl_seg *seg)
 {
-    if (head)
-        munmap(head, MDAPL_SEG_HEAD_BYTES);
-}
-
-void mdapl_seg_unmap_door(struct mdapl_door *door)
-{
-    if (door)
-        munmap(door, MDAPL_DOOR_BYTES);
-}
-
-void mdapl_seg_unmap_cells(const uint8_t *cells)
-{
-    if (cells)
-        munmap((void *)(uintptr_t)cells, CELLS_BYTES);
+    return (uint8_t *)seg->head + CELLS_AT;
 }
 
 /* -- proof ------------------------------------------------------------------------------------ */

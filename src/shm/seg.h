@@ -27,7 +27,7 @@ struct mdapl_job;
 
 enum {
     MDAPL_BELL_WORDS = 64,
-    MDAPL_DOORS = 64 * MDAPL_BELL_WORDS,
+    MDAPL_DOORS = 64 * MDAPL_BELL_WORDS,     /* at most; there is one for each rank of the job */
     MDAPL_CELLS = 32,
     MDAPL_CELL_BYTES = 32768,
     MDAPL_SEG_HEAD_BYTES = 65536,    /* of the file: whole pages everywhere */
@@ -47,34 +47,32 @@ struct mdapl_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: wake me when you ring */
 };
 
-/* Mine. */
+/* A segment, mapped whole: address space costs nothing, calls to map its parts would. */
 struct mdapl_seg {
-    int fd;
+    struct mdapl_seg_head *head;     /* NULL: it is not mapped */
+    size_t bytes;
+    int fd;                  /* mine: through it the others open it. Others': -1 */
     char ref[MDAPL_SHM_REF_MAX];
-    struct mdapl_seg_head *head;
-    uint8_t *cells;          /* MDAPL_CELLS of MDAPL_CELL_BYTES */
 };
 
 /* Makes mine. word: some number in my memory that stays as it is. 0, or -errno: out of memory. */
 int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
                    bool barrier);
+/* Opens another's, of this rank of the job, and proves that it is what its card means. 0,
+ * -EHOSTUNREACH, or -ENOMEM. */
+int mdapl_seg_open(struct mdapl_seg *seg, const struct mdapl_job *job, const char *ref,
+                   uint64_t token, int rank);
 void mdapl_seg_close(struct mdapl_seg *seg);
 /* May this process make a segment of so many bytes? Its limit on the size of files counts for
  * segments as well, and answers with a signal. */
 bool mdapl_seg_size_allowed(size_t bytes);
-/* The door of mine that somebody has taken, mapped. NULL: it cannot be, or memory is out. */
-struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index);
 
-/* Opens another's and proves that it is what the card means. A descriptor or -EHOSTUNREACH; pid_p:
- * the owner's process, NULL if that does not matter. */
-int mdapl_seg_open(const char *ref, uint64_t token, int rank, pid_t *pid_p);
-/* Parts of another's: fd is an opened one. NULL: memory is out. */
-struct mdapl_seg_head *mdapl_seg_map_head(int fd);
-struct mdapl_door *mdapl_seg_map_door(int fd, uint32_t index);
-const uint8_t *mdapl_seg_map_cells(int fd);
-void mdapl_seg_unmap_head(struct mdapl_seg_head *head);
-void mdapl_seg_unmap_door(struct mdapl_door *door);
-void mdapl_seg_unmap_cells(const uint8_t *cells);
+/* Takes the next door of another's. NULL: there is none left, or memory is out. */
+struct mdapl_door *mdapl_seg_take_door(struct mdapl_seg *seg, uint32_t *index_p);
+/* A door that has been taken; NULL: it has not. */
+struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index);
+/* MDAPL_CELLS of MDAPL_CELL_BYTES: the owner writes them. */
+uint8_t *mdapl_seg_cells(const struct mdapl_seg *seg);
 
 /* The MAC of `from` at a door of the segment with this token, whose owner is `to`. */
 void mdapl_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,

@@ -36,7 +36,8 @@ static int unusable(struct mdapl_ctx *ctx, const char *why)
 static int make_segment(struct mdapl_shm *s)
 {
     const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
-    int rc, fd;
+    struct mdapl_seg again;
+    int rc;
 
     if (mdapl_node_here(&s->node))
         return unusable(s->ctx, "the system does not tell this node's identity (is /proc there?)");
@@ -46,9 +47,8 @@ static int make_segment(struct mdapl_shm *s)
     if (rc)
         return unusable(s->ctx, strerror(-rc));
     /* What I cannot open the way that others would, they cannot either. */
-    fd = mdapl_seg_open(s->seg.ref, s->seg.head->token, job->rank, NULL);
-    if (fd >= 0) {
-        close(fd);
+    if (mdapl_seg_open(&again, job, s->seg.ref, s->seg.head->token, job->rank) == 0) {
+        mdapl_seg_close(&again);
         return 0;
     }
     mdapl_seg_close(&s->seg);
@@ -124,10 +124,19 @@ static int reach(void *state, int rank, const char *text, struct mdapl_peer **pe
     return rc;
 }
 
-/* Nothing to connect: a ring begins with its first message. */
+/* A ring begins with its first message. What can be done before is to find out who is near and
+ * to map their segments; ranks that are not are another channel's matter. */
 static int wire(void *state)
 {
-    (void)state;
+    struct mdapl_shm *s = state;
+    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    struct mdapl_peer *peer;
+
+    if (!s->wired && mdapl_cfg_wiring(mdapl_ctx_cfg(s->ctx), job->size) != MDAPL_WIRING_ONDEMAND)
+        for (int i = 0; i < job->size; i++)
+            if (i != job->rank)
+                mdapl_peer_get(s->ctx, i, &peer);
+    s->wired = true;
     return MDAPL_DONE;
 }
 

@@ -16,7 +16,7 @@
 /* The kernel decides for each pair; a number that is known shows what it says. */
 static bool works(struct mdapl_speer *peer)
 {
-    struct mdapl_seg_head *far = peer->far;
+    const struct mdapl_seg_head *far = peer->far.head;
     uint64_t got = 0;
     struct iovec here = { &got, sizeof(got) };
     struct iovec there = { (void *)(uintptr_t)far->word_at, sizeof(got) };

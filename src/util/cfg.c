@@ -149,3 +149,10 @@ int mdapl_cfg_env(struct mdapl_cfg *cfg, struct mdapl_err *err)
     }
     return 0;
 }
+
+enum mdapl_wiring mdapl_cfg_wiring(const struct mdapl_cfg *cfg, int ranks)
+{
+    if (cfg->wiring != MDAPL_WIRING_AUTO)
+        return (enum mdapl_wiring)cfg->wiring;
+    return ranks <= cfg->wiring_max_ring ? MDAPL_WIRING_RING : MDAPL_WIRING_ONDEMAND;
+}

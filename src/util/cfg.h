@@ -39,5 +39,7 @@ int mdapl_cfg_set(struct mdapl_cfg *cfg, const char *name, const char *value,
                   struct mdapl_err *err);
 /* Defaults, then every MPIR_CVAR_DAPL_<NAME> of the environment. 0 or -EINVAL. */
 int mdapl_cfg_env(struct mdapl_cfg *cfg, struct mdapl_err *err);
+/* When a job of so many ranks connects: never auto. */
+enum mdapl_wiring mdapl_cfg_wiring(const struct mdapl_cfg *cfg, int ranks);
 
 #endif

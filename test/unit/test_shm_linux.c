@@ -19,24 +19,20 @@ enum { PORTABLE = 0 };
 static void near_its_owner(void **state)
 {
     static const struct mdapl_job job = { .rank = 0, .size = 2 };
-    struct mdapl_door *door;
-    struct mdapl_seg seg;
+    struct mdapl_seg seg, far;
     uint64_t word = 1;
-    int fd, mode = -1;
+    uint32_t index;
+    int mode = -1;
 
     (void)state;
     if (PORTABLE)
         SKIP_TEST("built without what only Linux has");
     assert_int_equal(mdapl_seg_make(&seg, &job, &word, false), 0);
-    fd = mdapl_seg_open(seg.ref, seg.head->token, 0, NULL);
-    assert_true(fd >= 0);
-    door = mdapl_seg_map_door(fd, MDAPL_DOORS - 1);
-    assert_non_null(door);
-    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, door, MPOL_F_ADDR))
+    assert_int_equal(mdapl_seg_open(&far, &job, seg.ref, seg.head->token, 0), 0);
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, mdapl_seg_take_door(&far, &index), MPOL_F_ADDR))
         SKIP_TEST("no memory policies here");
     assert_int_equal(mode, MPOL_PREFERRED);
-    mdapl_seg_unmap_door(door);
-    close(fd);
+    mdapl_seg_close(&far);
     mdapl_seg_close(&seg);
 }
 

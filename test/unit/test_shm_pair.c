@@ -597,12 +597,14 @@ static void more_than_are_watched(void **state)
 /* Names (os_posix.c) stay behind a killed process; a segment without one does not. */
 static void nothing_is_left(const char *text)
 {
+    static const struct mdapl_job job = { .size = 2 };
     struct mdapl_card card;
+    struct mdapl_seg gone;
 
     assert_true(mdapl_card_read(&card, text));
     if (card.ref[0] == '/')
         mdapl_os_segment_remove(card.ref);
-    assert_int_equal(mdapl_seg_open(card.ref, card.token, 1, NULL), -EHOSTUNREACH);
+    assert_int_equal(mdapl_seg_open(&gone, &job, card.ref, card.token, 1), -EHOSTUNREACH);
 }
 
 static void a_killed_process(void **state)
