@@ -2,6 +2,7 @@
 /* list, seq, window, iov, pool, idmap, tree, timer, clock: small things, at their edges. */
 #include "unit.h"
 
+#include "bytes.h"
 #include "clock.h"
 #include "idmap.h"
 #include "iov.h"
@@ -279,6 +280,28 @@ static void timers_fire_in_order(void **state)
     assert_int_equal(mdapl_timers_run(&s, 1000), 0);
 }
 
+/* Every length and alignment gives what memcpy() gives, and not a byte beside it. */
+static void bytes(void **state)
+{
+    enum { MOST = 600, ROOM = MOST + 160 };
+    static uint8_t from[ROOM], to[ROOM], want[ROOM];
+
+    (void)state;
+    for (size_t i = 0; i < ROOM; i++)
+        from[i] = (uint8_t)(i * 7 + i / 256);
+    for (size_t n = 0; n <= MOST; n++)
+        for (size_t at = 0; at < 64; at += 1 + n % 3) {
+            memset(to, 0xee, ROOM);
+            memset(want, 0xee, ROOM);
+            memcpy(want + at, from + n % 5, n);
+            mdapl_bytes_copy(to + at, from + n % 5, n);
+            assert_memory_equal(to, want, ROOM);
+            memset(to, 0xee, ROOM);
+            mdapl_bytes_between_cores(to + at, from + n % 5, n);
+            assert_memory_equal(to, want, ROOM);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +310,7 @@ int main(void)
         cmocka_unit_test(seq_widens_to_nearest),
         cmocka_unit_test(window_is_absolute),
         cmocka_unit_test(window_owes_from_half),
+        cmocka_unit_test(bytes),
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+#include "bytes.h"
+
+enum { LINE = 64 };
+
+/* Vectors of the compiler's, for any processor; not aligned, and of whatever the memory is. */
+typedef uint8_t vector __attribute__((vector_size(16), aligned(1), may_alias));
+
+static inline void line(char *to, const char *from)
+{
+    const vector *q = (const vector *)(const void *)from;
+    vector *p = (vector *)(void *)to, a = q[0], b = q[1], c = q[2], d = q[3];
+
+    p[0] = a;
+    p[1] = b;
+    p[2] = c;
+    p[3] = d;
+}
+
+void mdapl_bytes_between_cores(void *to, const void *from, size_t n)
+{
+    size_t first = -(uintptr_t)to % LINE;
+    const char *q = from;
+    char *p = to;
+
+    if (n >= 4 * LINE) {
+        /* Lines are written whole: what is written in two halves is fetched before. */
+        memcpy(p, q, first);
+        p += first, q += first, n -= first;
+        for (; n >= LINE; n -= LINE, p += LINE, q += LINE)
+            line(p, q);
+    }
+    memcpy(p, q, n);
+}
