@@ -9,8 +9,7 @@
  *      doors      the rings of those who send to it (ring.h), one for each, taken in turn
  *
  * It is made large and stays empty: memory is used only where somebody has written, so it grows
- * with the peers that talk. Others map the head, their door and, when a long body comes, the
- * cells.
+ * with the peers that talk.
  *
  * Proof. A card says how a segment is reached and the random token in its head. Whoever opens what
  * the card names and reads the token there shares memory with the card's owner. Whoever comes to a

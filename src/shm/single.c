@@ -104,8 +104,11 @@ static int64_t measure(const struct mdapl_shm *s)
     }
     free(t.from);
     free(t.to);
-    mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "single copies on this node from %lld bytes on",
-              (long long)from);
+    if (from == INT64_MAX)
+        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "two copies are faster than one on this node");
+    else
+        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "single copies on this node from %lld bytes on",
+                  (long long)from);
     return from;
 }
 
