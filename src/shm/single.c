@@ -40,7 +40,6 @@ enum {
 
 struct trial {
     char *from, *to;
-    const struct mdapl_shm *s;
 };
 
 static bool copy_by_kernel(const struct trial *t, size_t len)
@@ -94,7 +93,8 @@ static int64_t crossover(const struct trial *t)
 
 static int64_t measure(const struct mdapl_shm *s)
 {
-    struct trial t = { malloc(LARGE), malloc(LARGE), s };
+    struct mdapl_log *log = mdapl_ctx_log(s->ctx);
+    struct trial t = { malloc(LARGE), malloc(LARGE) };
     int64_t from = INT64_MAX;
 
     if (t.from && t.to) {
@@ -105,9 +105,9 @@ static int64_t measure(const struct mdapl_shm *s)
     free(t.from);
     free(t.to);
     if (from == INT64_MAX)
-        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "two copies are faster than one on this node");
+        mdapl_log(log, MDAPL_INFO, "two copies are faster than one here");
     else
-        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "single copies on this node from %lld bytes on",
+        mdapl_log(log, MDAPL_INFO, "one copy is faster than two here from %lld bytes on",
                   (long long)from);
     return from;
 }
