@@ -8,7 +8,6 @@
 #include "stats.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 /* -- coming to another's door ----------------------------------------------------------------- */
 
@@ -17,7 +16,7 @@ static struct mdapl_shm_hello hello_for(const struct mdapl_speer *peer)
     const struct mdapl_job *job = mdapl_ctx_job(peer->s->ctx);
     struct mdapl_shm_hello h = { .job = job->id, .rank = (uint32_t)job->rank };
 
-    mdapl_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->card.token, h.mac);
+    mdapl_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->token, h.mac);
     return h;
 }
 

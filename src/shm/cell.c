@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "cell.h"
 
+#include "least.h"
 #include "peer.h"
 #include "stats.h"
 #include "tx.h"
 
-#include <unistd.h>
 
 enum {
     LEAST = 8192,                /* bytes put into a cell at least, while there are so many */
@@ -25,7 +25,7 @@ size_t mdapl_cell_share(size_t body)
     size_t n = body / SHARE;
 
     n = n < LEAST ? LEAST : n;
-    return n < MDAPL_CELL_BYTES ? n : MDAPL_CELL_BYTES;
+    return mdapl_least(n, MDAPL_CELL_BYTES);
 }
 
 void mdapl_cells_reclaim(struct mdapl_speer *peer)

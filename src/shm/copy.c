@@ -3,6 +3,7 @@
 
 #include "cell.h"
 #include "cfg.h"
+#include "least.h"
 #include "peer.h"
 #include "single.h"
 #include "stats.h"
@@ -159,7 +160,7 @@ bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin
 static void fill_cell(struct mdapl_speer *peer, struct mdapl_long *send)
 {
     size_t share = mdapl_cell_share(send->asked.len), left = send->asked.len - send->sent;
-    size_t n = left < share ? left : share;
+    size_t n = mdapl_least(left, share);
     struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->asked.rx_id,
                                    .off = send->asked.off + send->sent };
 
@@ -236,7 +237,7 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
     struct mdapl_iov here = mdapl_iov_start(iov, n);
     struct mdapl_iov there = mdapl_iov_start(r->seg, (int)r->n_segs);
 
-    if (r->n_segs == 0 || !mdapl_shm_tx_open(r->peer) || !mdapl_single_pays(r->peer, want))
+    if (r->n_segs == 0 || !mdapl_single_pays(r->peer, want))
         return false;
     mdapl_iov_skip(&there, r->at);
     return mdapl_single_read(r->peer, &here, &there, want);
@@ -268,7 +269,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
 {
     struct long_rx *r = long_rx_of(rx);
     struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->s->ctx);
-    size_t room = mdapl_iov_len(iov, n), want = room < rx->left ? room : rx->left;
+    size_t room = mdapl_iov_len(iov, n), want = mdapl_least(room, rx->left);
     bool first = r->at == 0;
     int rc;
 
@@ -326,7 +327,7 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
     struct rts rts = { 0 };
     struct long_rx *r;
 
-    memcpy(&rts, body, len < sizeof(rts) ? len : sizeof(rts));
+    memcpy(&rts, body, mdapl_least(len, sizeof(rts)));
     if (!rts_right(&rts, len))
         return false;
     r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));

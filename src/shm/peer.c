@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
@@ -38,7 +37,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     }
     peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, rank, NULL };
     peer->s = s;
-    peer->card = card;
+    peer->token = card.token;
     peer->far = far;
     peer->pid = far.head->pid;
     mdapl_list_init(&peer->ctl);

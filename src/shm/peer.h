@@ -138,7 +138,7 @@ struct mdapl_speer {
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
 
     struct mdapl_list work;      /* on s->work */
-    struct mdapl_card card;
+    uint64_t token;              /* of its segment */
     pid_t pid;
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */

@@ -2,6 +2,7 @@
 #include "push.h"
 
 #include "cell.h"
+#include "least.h"
 #include "peer.h"
 #include "tx.h"
 
@@ -49,7 +50,7 @@ bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size
                                   sizeof(body)))
         return false;
     while (data.off < len) {
-        size_t n = len - data.off < share ? len - data.off : share;
+        size_t n = mdapl_least(len - data.off, share);
 
         mdapl_cell_send(peer, &cur, n, &data);
         data.off += n;
@@ -130,7 +131,7 @@ static int pushed_read(struct mdapl_rx *rx, const struct iovec *iov, int n, stru
 
     if (b->op)
         return -EBUSY;
-    b->want = room < rx->left ? room : rx->left;
+    b->want = mdapl_least(room, rx->left);
     if (b->want > b->came - b->at)
         return b->peer->dead ? b->peer->dead : read_on(b, iov, n, op);
     if (b->want > 0) {
@@ -156,7 +157,7 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
         mdapl_speer_broken(peer, "out of memory");
         return true;
     }
-    memcpy(&total, body, len < sizeof(total) ? len : sizeof(total));
+    memcpy(&total, body, mdapl_least(len, sizeof(total)));
     if (len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
         || peer->coming_left > 0) {
         free(b);
@@ -184,7 +185,7 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
 /* First to the read in progress; what it does not want is put aside for the next one. */
 static void take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
-    size_t wanted = b->op ? b->want - b->got : 0, now = n < wanted ? n : wanted;
+    size_t wanted = b->op ? b->want - b->got : 0, now = mdapl_least(n, wanted);
 
     if (now > 0)
         mdapl_iov_scatter(&b->cursor, bytes, now);

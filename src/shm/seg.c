@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "seg.h"
 
+#include "least.h"
 #include "siphash.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static size_t door_at(uint32_t index)
 /* The same in all ranks of the job. */
 static size_t seg_bytes(const struct mdapl_job *job)
 {
-    return door_at(job->size < MDAPL_DOORS ? (uint32_t)job->size : MDAPL_DOORS);
+    return door_at((uint32_t)mdapl_least((uint64_t)job->size, MDAPL_DOORS));
 }
 
 static int map(struct mdapl_seg *seg, int fd)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "share.h"
 
+#include "least.h"
 #include "seg.h"
 
 #include <errno.h>
@@ -152,7 +153,7 @@ int mdapl_share_open(const struct mdapl_share_offer *offer, struct mdapl_share *
 int mdapl_share_take(struct mdapl_share *share, size_t at, size_t len)
 {
     while (len > 0) {
-        size_t piece = len < PIECE_BYTES ? len : PIECE_BYTES;
+        size_t piece = mdapl_least(len, PIECE_BYTES);
         int rc = posix_fallocate(share->fd, (off_t)(HEAD_BYTES + at), (off_t)piece);
 
         if (rc == EINTR)

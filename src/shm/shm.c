@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     SELDOM = 64,                 /* rounds of progress between two looks at what is not urgent */

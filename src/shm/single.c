@@ -3,6 +3,7 @@
 
 #include "cfg.h"
 #include "clock.h"
+#include "least.h"
 #include "log.h"
 #include "os.h"
 #include "peer.h"
@@ -140,7 +141,7 @@ bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct 
             void *p;
             size_t most = mdapl_iov_piece(&ahead, len - sum, &p);
 
-            most = most < PIECE_BYTES ? most : PIECE_BYTES;
+            most = mdapl_least(most, PIECE_BYTES);
             to[n].iov_len = mdapl_iov_piece(here, most, &to[n].iov_base);
             from[n].iov_len = mdapl_iov_piece(there, to[n].iov_len, &from[n].iov_base);
             sum += from[n].iov_len;

@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "err.h"
 #include "iov.h"
+#include "least.h"
 #include "log.h"
 #include "stats.h"
 
@@ -264,7 +265,7 @@ bool mdapl_rx_skip(struct mdapl_rx *rx, size_t n)
 int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
     struct mdapl_iov cur = mdapl_iov_start(iov, n);
-    size_t room = mdapl_iov_len(iov, n), take = room < rx->here ? room : rx->here;
+    size_t room = mdapl_iov_len(iov, n), take = mdapl_least(room, rx->here);
 
     if (rx->here == 0)
         return rx->ops->read(rx, iov, n, op);
