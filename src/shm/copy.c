@@ -5,6 +5,7 @@
 #include "cfg.h"
 #include "least.h"
 #include "peer.h"
+#include "read.h"
 #include "single.h"
 #include "stats.h"
 #include "tx.h"
@@ -47,11 +48,7 @@ struct long_rx {
     struct mdapl_speer *peer;
     uint32_t tx_id, id;          /* the sender's, mine */
     size_t at;                   /* bytes of the body that have been read */
-    /* the read in progress, by cells */
-    struct mdapl_op *op;
-    size_t want, got;
-    struct iovec *dst;
-    struct mdapl_iov cursor;
+    struct mdapl_shm_read read;  /* by cells */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses of the sender's */
 };
@@ -194,7 +191,7 @@ static void rx_free(struct long_rx *r)
     if (r->id)
         mdapl_idmap_remove(&r->peer->s->rx_ids, r->id);
     mdapl_list_remove(&r->link);
-    free(r->dst);
+    mdapl_shm_read_end(&r->read);
     free(r);
 }
 
@@ -244,24 +241,19 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
 }
 
 /* Asks for the bytes in cells. */
-static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want)
+static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want,
+                      struct mdapl_op *op)
 {
     struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want };
 
     if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
         return -ENOMEM;
-    r->dst = malloc((size_t)n * sizeof(*r->dst));
-    if (!r->dst)
-        return -ENOMEM;
-    memcpy(r->dst, iov, (size_t)n * sizeof(*r->dst));
-    r->cursor = mdapl_iov_start(r->dst, n);
-    r->want = want;
-    r->got = 0;
     cts.rx_id = r->id;
+    if (mdapl_shm_read_begin(r->peer, &r->read, iov, n, want, op))
+        return -ENOMEM;
     if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
         return 0;
-    free(r->dst);
-    r->dst = NULL;
+    mdapl_shm_read_end(&r->read);
     return -ENOMEM;
 }
 
@@ -275,7 +267,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
 
     if (r->peer->dead)
         return r->peer->dead;
-    if (r->op)
+    if (r->read.op)
         return -EBUSY;
     if (want == 0)
         return MDAPL_DONE;
@@ -284,11 +276,10 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
         advance(r, want);
         return MDAPL_DONE;
     }
-    rc = read_twice(r, iov, n, want);
+    rc = read_twice(r, iov, n, want, op);
     if (rc)
         return rc;
     stats->shm_copies += first;
-    r->op = op;
     return 0;
 }
 
@@ -297,6 +288,17 @@ static const struct mdapl_rx_ops long_ops = {
 };
 
 /* -- receiving: messages ---------------------------------------------------------------------- */
+
+/* All that the owner asked for has landed, or will not (status). */
+static void read_over(struct mdapl_shm_read *read, int status)
+{
+    struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
+    struct mdapl_op *op = mdapl_shm_read_end(read);
+
+    if (status == 0)
+        advance(r, read->want);
+    op->done(op, status);
+}
 
 static bool rts_right(const struct rts *rts, size_t len)
 {
@@ -337,6 +339,7 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
     }
     *r = (struct long_rx){ .rx = { &long_ops, NULL, 0, rts.len }, .peer = peer,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
+    mdapl_shm_read_init(&r->read, read_over);
     mdapl_list_append(&peer->bodies, &r->link);
     if (!take_segs(r, (const char *)body + sizeof(rts))) {
         rx_free(r);
@@ -347,52 +350,25 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
     return true;
 }
 
-/* All that the owner asked for has landed, or will not (status). */
-static void read_over(struct long_rx *r, int status)
-{
-    struct mdapl_op *op = r->op;
-
-    r->op = NULL;
-    free(r->dst);
-    r->dst = NULL;
-    if (status == 0)
-        advance(r, r->want);
-    op->done(op, status);
-}
-
 bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
 {
     struct long_rx *r = mdapl_idmap_find(&peer->s->rx_ids, data->rx_id);
     const uint8_t *cell = mdapl_cell_of(peer, data);
 
-    if (!r || r->peer != peer || !r->op || r->tx_id != data->tx_id || data->off != r->at + r->got
-        || data->len > r->want - r->got || !cell)
+    if (!r || r->peer != peer || !r->read.op || r->tx_id != data->tx_id
+        || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got || !cell)
         return false;
-    mdapl_iov_scatter(&r->cursor, cell, data->len);
-    r->got += data->len;
-    if (r->got == r->want)
-        read_over(r, 0);
+    mdapl_shm_read_put(&r->read, cell, data->len);
+    if (r->read.got == r->read.want)
+        read_over(&r->read, 0);
     return true;
 }
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
-/* A body with a read under way: op->done may drop any of them. */
-static struct long_rx *being_read(struct mdapl_speer *peer)
-{
-    MDAPL_LIST_EACH(pos, &peer->bodies) {
-        struct long_rx *r = MDAPL_OF(pos, struct long_rx, link);
-
-        if (r->op)
-            return r;
-    }
-    return NULL;
-}
-
 void mdapl_long_fail(struct mdapl_speer *peer, int status)
 {
     struct mdapl_list *l;
-    struct long_rx *r;
 
     while ((l = mdapl_list_first(&peer->sends))) {
         struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, link);
@@ -401,8 +377,6 @@ void mdapl_long_fail(struct mdapl_speer *peer, int status)
         send_free(send);
         op->done(op, status);
     }
-    while ((r = being_read(peer)))
-        read_over(r, status);
     /* The cells that it will never take. */
     peer->tx.heard = peer->tx.next;
     mdapl_cells_reclaim(peer);

@@ -44,7 +44,7 @@ bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_shm_cts *cts
 bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data);
 bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin);
 
-/* The peer is lost: sends and reads fail. */
+/* The peer is lost: sends fail. */
 void mdapl_long_fail(struct mdapl_speer *peer, int status);
 /* Frees the bodies that the owner never finished. */
 void mdapl_long_free(struct mdapl_speer *peer);

@@ -6,6 +6,7 @@
 #include "err.h"
 #include "log.h"
 #include "push.h"
+#include "read.h"
 #include "rx.h"
 #include "shm.h"
 #include "tx.h"
@@ -46,6 +47,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     mdapl_list_init(&peer->sends);
     mdapl_list_init(&peer->bodies);
     mdapl_list_init(&peer->pushed);
+    mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
     mdapl_list_init(&peer->flying);
     mdapl_inbox_init(&peer->inbox, &s->inboxes, &peer->base);
@@ -61,7 +63,7 @@ static void end_all(struct mdapl_speer *peer, int status)
     mdapl_bell_forget(peer);
     mdapl_shm_tx_fail(peer, status);
     mdapl_long_fail(peer, status);
-    mdapl_push_fail(peer, status);
+    mdapl_shm_reads_fail(peer, status);
     mdapl_inbox_fail(&peer->inbox);
 }
 

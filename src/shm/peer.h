@@ -11,6 +11,7 @@
  *      rx.c       messages out of the ring; the owner is told (util/inbox)
  *      push.c     bodies of middle length: with their message, in cells
  *      copy.c     long bodies: asked for, in cells, or read out of the sender's memory (single.c)
+ *      read.c     the owner's reads of either, while their cells come
  *      cell.c     cells
  *
  * and below them seg (the segment), node (who is near), os (the operating system).
@@ -133,6 +134,7 @@ struct mdapl_speer {
     struct mdapl_inbox inbox;
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list pushed;    /* bodies of middle length that the owner has not finished */
+    struct mdapl_list reading;   /* reads of either in progress (read.h) */
     struct pushed *coming;       /* the one whose cells are coming; NULL if the owner dropped it */
     size_t coming_left;          /* ... then: its bytes that will still come */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;

@@ -4,6 +4,7 @@
 #include "cell.h"
 #include "least.h"
 #include "peer.h"
+#include "read.h"
 #include "tx.h"
 
 #include <errno.h>
@@ -17,11 +18,7 @@ struct pushed {
     struct mdapl_speer *peer;
     size_t len, came, at;        /* bytes of the body: all, here, read */
     uint8_t *aside;              /* len bytes; of them those from at (+ got) to came are in use */
-    /* the read in progress: it has had all that came */
-    struct mdapl_op *op;
-    size_t want, got;
-    struct iovec *dst;
-    struct mdapl_iov cursor;
+    struct mdapl_shm_read read;  /* what is in progress has had all that came */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -75,8 +72,8 @@ static void pushed_free(struct pushed *b)
         peer->coming_left = b->len - b->came;
     }
     mdapl_list_remove(&b->link);
+    mdapl_shm_read_end(&b->read);
     free(b->aside);
-    free(b->dst);
     free(b);
 }
 
@@ -94,49 +91,42 @@ static void advance(struct pushed *b, size_t n)
         pushed_free(b);
 }
 
-static void read_over(struct pushed *b, int status)
+static void read_over(struct mdapl_shm_read *read, int status)
 {
-    struct mdapl_op *op = b->op;
+    struct pushed *b = MDAPL_OF(read, struct pushed, read);
+    struct mdapl_op *op = mdapl_shm_read_end(read);
 
-    b->op = NULL;
-    free(b->dst);
-    b->dst = NULL;
     if (status == 0)
-        advance(b, b->want);
+        advance(b, read->want);
     op->done(op, status);
 }
 
 /* -- a read ----------------------------------------------------------------------------------- */
 
 /* The rest of it comes with the cells. */
-static int read_on(struct pushed *b, const struct iovec *iov, int n, struct mdapl_op *op)
+static int read_on(struct pushed *b, const struct iovec *iov, int n, size_t want,
+                   struct mdapl_op *op)
 {
-    b->dst = malloc((size_t)n * sizeof(*b->dst));
-    if (!b->dst)
+    if (mdapl_shm_read_begin(b->peer, &b->read, iov, n, want, op))
         return -ENOMEM;
-    memcpy(b->dst, iov, (size_t)n * sizeof(*b->dst));
-    b->cursor = mdapl_iov_start(b->dst, n);
-    b->got = b->came - b->at;
-    if (b->got > 0)
-        mdapl_iov_scatter(&b->cursor, b->aside + b->at, b->got);
-    b->op = op;
+    if (b->came > b->at)
+        mdapl_shm_read_put(&b->read, b->aside + b->at, b->came - b->at);
     return 0;
 }
 
 static int pushed_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
     struct pushed *b = pushed_of(rx);
-    size_t room = mdapl_iov_len(iov, n);
+    size_t want = mdapl_least(mdapl_iov_len(iov, n), rx->left);
     struct mdapl_iov cur = mdapl_iov_start(iov, n);
 
-    if (b->op)
+    if (b->read.op)
         return -EBUSY;
-    b->want = mdapl_least(room, rx->left);
-    if (b->want > b->came - b->at)
-        return b->peer->dead ? b->peer->dead : read_on(b, iov, n, op);
-    if (b->want > 0) {
-        mdapl_iov_scatter(&cur, b->aside + b->at, b->want);
-        advance(b, b->want);
+    if (want > b->came - b->at)
+        return b->peer->dead ? b->peer->dead : read_on(b, iov, n, want, op);
+    if (want > 0) {
+        mdapl_iov_scatter(&cur, b->aside + b->at, want);
+        advance(b, want);
     }
     return MDAPL_DONE;
 }
@@ -165,6 +155,7 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
     }
     b->rx = (struct mdapl_rx){ &pushed_ops, NULL, 0, total };
     b->peer = peer;
+    mdapl_shm_read_init(&b->read, read_over);
     b->len = total;
     peer->coming = b;
     mdapl_list_append(&peer->pushed, &b->link);
@@ -185,11 +176,11 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
 /* First to the read in progress; what it does not want is put aside for the next one. */
 static void take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
-    size_t wanted = b->op ? b->want - b->got : 0, now = mdapl_least(n, wanted);
+    struct mdapl_shm_read *read = &b->read;
+    size_t wanted = read->op ? read->want - read->got : 0, now = mdapl_least(n, wanted);
 
     if (now > 0)
-        mdapl_iov_scatter(&b->cursor, bytes, now);
-    b->got += now;
+        mdapl_shm_read_put(read, bytes, now);
     b->came += now;
     if (n > now && !put_aside(b, bytes + now, n - now)) {
         mdapl_speer_broken(b->peer, "out of memory for a message that waits");
@@ -198,8 +189,8 @@ static void take(struct pushed *b, const uint8_t *bytes, size_t n)
     b->came += n - now;
     if (b->came == b->len)
         b->peer->coming = NULL;
-    if (b->op && b->got == b->want)
-        read_over(b, 0);
+    if (read->op && read->got == read->want)
+        read_over(read, 0);
 }
 
 bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
@@ -219,27 +210,7 @@ bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *d
     return true;
 }
 
-/* -- a lost peer ------------------------------------------------------------------------------ */
-
-/* A body with a read under way: op->done may drop any of them. */
-static struct pushed *being_read(struct mdapl_speer *peer)
-{
-    MDAPL_LIST_EACH(pos, &peer->pushed) {
-        struct pushed *b = MDAPL_OF(pos, struct pushed, link);
-
-        if (b->op)
-            return b;
-    }
-    return NULL;
-}
-
-void mdapl_push_fail(struct mdapl_speer *peer, int status)
-{
-    struct pushed *b;
-
-    while ((b = being_read(peer)))
-        read_over(b, status);
-}
+/* -- closing ---------------------------------------------------------------------------------- */
 
 void mdapl_push_free(struct mdapl_speer *peer)
 {

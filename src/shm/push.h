@@ -23,8 +23,6 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
                         const void *body, size_t len);
 bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data);
 
-/* The peer is lost: reads fail. */
-void mdapl_push_fail(struct mdapl_speer *peer, int status);
 /* Frees the bodies that the owner never finished. */
 void mdapl_push_free(struct mdapl_speer *peer);
 

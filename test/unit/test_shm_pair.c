@@ -661,6 +661,45 @@ static void nonsense(void **state)
     assert_int_equal(send_now(b, 1, 8), -EPROTO);
 }
 
+static struct mdapl_op *in_vain;
+
+static enum mdapl_next read_in_vain(void *owner, struct mdapl_peer *peer, const void *hdr,
+                                    size_t hdr_len, struct mdapl_rx *rx)
+{
+    struct iovec v = { sink, LONG };
+
+    on_msg(owner, peer, hdr, hdr_len, rx);
+    assert_int_equal(mdapl_rx_read(rx, &v, 1, in_vain), 0);
+    return MDAPL_NEXT_GO;
+}
+
+/* Reads in progress, of a body that has been asked for and of one that is being pushed. */
+static void reads_of_a_lost_peer(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct mdapl_speer *to_b = mdapl_speer_of(a->other);
+    static struct sending s = { .op.done = send_done };      /* it ends with the channel */
+    struct sending r[2] = { { .op.done = send_done }, { .op.done = send_done } };
+    struct iovec v = { sink, LONG };
+
+    b->take = false;
+    assert_int_equal(send_op(a, 0, LONG, true, &s.op), 0);
+    rounds(b, 1);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, &v, 1, &r[0].op), 0);
+    assert_int_equal(send_now(a, 1, 40000), MDAPL_DONE);
+    /* The cells of the second body are lost on their way, behind its announcement. */
+    atomic_store(&to_b->tx.door->slot[2].word, (uint64_t)3 << 32 | 24 << 8 | 250);
+    on_message = read_in_vain;
+    in_vain = &r[1].op;
+    rounds(b, 1);
+    on_message = on_msg;
+    assert_non_null(strstr(b->fault, "none of this protocol"));
+    for (int i = 0; i < 2; i++)
+        assert_true(r[i].done == 1 && r[i].status == -EPROTO);
+    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->reading));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make, unmake)
 
 int main(void)
@@ -672,6 +711,7 @@ int main(void)
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, make_many, unmake),
         cmocka_unit_test(a_killed_process), TEST(nonsense),
+        TEST(reads_of_a_lost_peer),
     };
 
     return RUN(tests);

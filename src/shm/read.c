@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#include "read.h"
+
+#include "peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mdapl_shm_read_init(struct mdapl_shm_read *r,
+                         void (*over)(struct mdapl_shm_read *r, int status))
+{
+    *r = (struct mdapl_shm_read){ .over = over };
+    mdapl_list_init(&r->link);
+}
+
+int mdapl_shm_read_begin(struct mdapl_speer *peer, struct mdapl_shm_read *r,
+                         const struct iovec *iov, int n, size_t want, struct mdapl_op *op)
+{
+    r->dst = malloc((size_t)n * sizeof(*r->dst));
+    if (!r->dst)
+        return -ENOMEM;
+    memcpy(r->dst, iov, (size_t)n * sizeof(*r->dst));
+    r->cursor = mdapl_iov_start(r->dst, n);
+    r->want = want;
+    r->got = 0;
+    r->op = op;
+    mdapl_list_append(&peer->reading, &r->link);
+    return 0;
+}
+
+void mdapl_shm_read_put(struct mdapl_shm_read *r, const void *bytes, size_t n)
+{
+    mdapl_iov_scatter(&r->cursor, bytes, n);
+    r->got += n;
+}
+
+struct mdapl_op *mdapl_shm_read_end(struct mdapl_shm_read *r)
+{
+    struct mdapl_op *op = r->op;
+
+    mdapl_list_remove(&r->link);
+    free(r->dst);
+    r->dst = NULL;
+    r->op = NULL;
+    return op;
+}
+
+void mdapl_shm_reads_fail(struct mdapl_speer *peer, int status)
+{
+    struct mdapl_list *l;
+
+    /* One after the other: the owner may drop any of them when it hears of one. */
+    while ((l = mdapl_list_first(&peer->reading))) {
+        struct mdapl_shm_read *r = MDAPL_OF(l, struct mdapl_shm_read, link);
+
+        r->over(r, status);
+    }
+}
