@@ -77,12 +77,13 @@ need() {
 # A compiler cache shortens repeated builds; as a folder in PATH it leaves no trace in mpicc.
 if [ -d /usr/lib/ccache ]; then PATH=/usr/lib/ccache:$PATH; fi
 
-# configured DIR COMMAND...: runs configure in DIR unless it was run there with the same command,
-# the same configure script, and succeeded.
+# configured DIR FOUND COMMAND...: runs configure in DIR unless it was run there with the same
+# command and the same configure script, with FOUND as it is now, and succeeded. FOUND says in any
+# words what configure would find on this machine.
 configured() {
     local dir=$1 want
-    shift
-    want="$* $(cksum < "$1")"
+    want="${*:3} $(cksum < "$3")${2:+ $2}"
+    shift 2
     if [ "$(cat "$dir/.configured" 2>/dev/null)" = "$want" ]; then return; fi
     rm -rf "$dir"
     mkdir -p "$dir"
@@ -101,18 +102,27 @@ build_mpich() {
     else
         fortran=(--disable-fortran)
     fi
-    step "$name-configure" configured "$dir" "$(cat "$top/build/mpich.dir")/configure" \
+    step "$name-configure" configured "$dir" "" "$(cat "$top/build/mpich.dir")/configure" \
         --prefix="$prefix" --with-device="$device" --enable-shared --disable-static --disable-cxx \
         --disable-doc --without-yaksa --enable-fast=O3,ndebug "${fortran[@]}"
     step "$name-build" make -C "$dir" -j"$jobs" V=0
     step "$name-install" make -C "$dir" install
 }
 
+# headers NAME...: those that the compiler finds.
+headers() {
+    local h
+    for h in "$@"; do
+        if echo "#include <$h>" | cc -E - > /dev/null 2>&1; then echo "$h"; fi
+    done
+}
+
 # build_ours NAME [OPTION...]: configures and builds our own libraries in build/NAME.
 build_ours() {
     local dir=$top/build/$1
     shift
-    step "$(basename "$dir")-configure" configured "$dir" "$top/configure" "$@"
+    step "$(basename "$dir")-configure" configured "$dir" "$(headers cmocka.h hwloc.h)" \
+        "$top/configure" "$@"
     step "$(basename "$dir")-build" make -C "$dir" -j"$jobs"
 }
 
