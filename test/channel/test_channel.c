@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 6, MAX_KNOBS = 6, LIMIT_S = 120, WAIT_NS = 200 * 1000 };
+enum { MAX_RANKS = 6, MAX_KNOBS = 6, LIMIT_S = 600, WAIT_NS = 200 * 1000 };
 
 /* Where bodies lie. */
 enum place {
