@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Sourced by quickstart and check (bash): progress lines, one log per step, Debian packages, and
 # the builds that both need. The caller sets top.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 started=$SECONDS
 logs=$top/build/logs

@@ -4,7 +4,8 @@
 /*
  * A rail: one interface adapter, opened, with its protection zone, its four event dispatchers and
  * its listening point. dapl.c opens it; evd.c takes its events; ep.c, lmr.c and vbuf.c make
- * things on it. Only these files call the DAT API.
+ * things on it. Only ia.c, evd.c, ep.c and lmr.c call the DAT API, and cm.c its calls for
+ * connection requests; test/lint has this as a rule.
  */
 #include "dat.h"
 #include "list.h"

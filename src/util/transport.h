@@ -235,8 +235,6 @@ uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);  /* ns on the context's clo
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
 struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
-/* Another rank's business card, asked from the launcher. 0 or -errno. */
-int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
 /* The channel's upcalls go through these. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
                              struct mdapl_rx *rx);
