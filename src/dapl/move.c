@@ -74,8 +74,8 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
         mdapl_dpeer_broken(peer, way[m->kind].failed);
     else if (m->under_way == 0 && (m->stopped || m->issued == m->len))
         m->over(m);
-    if (!mdapl_list_empty(&peer->moving))
-        mdapl_dpeer_wake(peer);
+    /* The request slot may be what the next transfer, a frame or an acknowledgement waits for. */
+    mdapl_dpeer_stir(peer);
 }
 
 /* Posts its next transfer. False: no room, or the connection is gone. */

@@ -16,26 +16,25 @@
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
-struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer)
-{
-    for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
-            return &peer->stream[i];
-    return NULL;
-}
-
-bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
+bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
 
-    if (mdapl_rx_owing_stream(peer)
-        || (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
-                                                    + MDAPL_US(cfg->ack_idle_us))))
+    if (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
+                                                   + MDAPL_US(cfg->ack_idle_us)))
         return true;
     return cfg->retain == MDAPL_RETAIN_ON
            && (frames >= (uint64_t)cfg->ack_frames
                || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes);
+}
+
+bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+            return true;
+    return mdapl_rx_psn_ack_due(peer);
 }
 
 void mdapl_rx_told(struct mdapl_dpeer *peer)

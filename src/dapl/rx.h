@@ -15,9 +15,9 @@ struct mdapl_stream;
 
 /* A frame of len bytes has arrived on a connection of the peer's. */
 void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len);
-/* The stream whose window the peer must hear of; NULL: none. */
-struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer);
-/* Is an acknowledgement due that no other frame has carried? */
+/* Is an acknowledgement of psns due that no other frame has carried? */
+bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer);
+/* The same, or the window update of a stream (mdapl_rxwin_owes()). */
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer);
 /* A frame that leaves has told the peer all that we have received. */
 void mdapl_rx_told(struct mdapl_dpeer *peer);

@@ -384,25 +384,41 @@ static bool send_next(struct mdapl_dpeer *peer)
     return true;
 }
 
-/* An acknowledgement of its own: in the window, or in the reserve when the window must move. */
-static bool send_ack(struct mdapl_dpeer *peer)
+/*
+ * An acknowledgement in a frame of its own; it may use `reserve` slots beyond the stream's window.
+ * False: it cannot be transmitted now.
+ */
+static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
-    struct mdapl_stream *st = mdapl_rx_owing_stream(peer);
-    bool essential = st != NULL;
     struct mdapl_vbuf *b;
 
-    if (!st)
-        st = mdapl_dpeer_main(peer);
-    if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
-        || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
+    if (!mdapl_stream_up(st) || st->peer->broken || !mdapl_ep_has_slot(st->cm.ep)
+        || !mdapl_txwin_open(&st->txwin, reserve))
         return false;
-    b = frame_buffer(peer, MDAPL_FRAME_ACK);
+    b = frame_buffer(st->peer, MDAPL_FRAME_ACK);
     if (!b)
         return false;
-    mdapl_ctx_stats(peer->d->ctx)->tx_acks++;
+    mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
     leave(st, MDAPL_LANE_SR, b, &f);
     return true;
+}
+
+/*
+ * One for each stream whose window update is due (PROTOCOL, "No deadlock"). A stream that cannot
+ * transmit does not hold up the others. It is tried again when a request of its EP completes, when a
+ * frame of the peer raises its limit, or when a frame buffer is free: each of them wakes the peer.
+ */
+static int send_acks(struct mdapl_dpeer *peer)
+{
+    int n = 0;
+
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+            n += send_ack(&peer->stream[i], MDAPL_SR_RESERVE);
+    if (mdapl_rx_psn_ack_due(peer))
+        n += send_ack(mdapl_dpeer_main(peer), 0);
+    return n;
 }
 
 int mdapl_tx_flush(struct mdapl_dpeer *peer)
@@ -411,9 +427,7 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
 
     while (send_next(peer))
         n++;
-    if (send_ack(peer))
-        n++;
-    return n;
+    return n + send_acks(peer);
 }
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
