@@ -28,8 +28,8 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
     struct mdapl_stream *st = ep->owner;
 
     if (st && status == DAT_DTO_SUCCESS) {
-        mdapl_rx_frame(st, b->data, len);
-        st->rxwin.freed++;
+        if (mdapl_rx_frame(st, &st->rxwin.freed, b->data, len))
+            st->rxwin.freed++;
         mdapl_dpeer_stir(st->peer);
         /* The frame may have been its last one: the EP has no owner then. */
         if (ep->owner && post(ep, b) == 0)

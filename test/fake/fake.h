@@ -43,6 +43,10 @@ uint64_t fake_random(uint64_t n);
 bool fake_stranger(int nth_psp, const void *priv, size_t len);
 /* How many requests strangers have had rejected. */
 int fake_strangers_rejected(void);
+/* How often a send found no receive posted at the peer. */
+uint64_t fake_not_ready(void);
+/* Requests of the nth EP (in the order of their creation) are not executed; -1: of none. */
+void fake_hold(int nth_ep);
 /* Overwrites the payload of the next executed send with these bytes. */
 void fake_forge(const void *bytes, size_t len);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Flow control: windows and acknowledgements of one and of several streams. test_flow [SEED] runs
- * that one seed with the frames shown.
+ * Flow control: windows and acknowledgements of one and of several streams. test_flow [SEED [TEST]]
+ * runs that one seed with the frames shown; SEED 0: all, TEST alone.
  */
 #include "unit.h"
 
@@ -88,14 +88,76 @@ static void four_rails_without_reads(void **state)
     assert_true(written > 100);
 }
 
+/* -- frames that have overtaken others --------------------------------------------------------- */
+
+/*
+ * One connection stands still with a WRITTEN frame on it, another carries a flood of messages behind
+ * it. What overtakes is bounded by the windows, and nothing is lost.
+ */
+static void one_stream_stands_still(void **state)
+{
+    uint64_t most = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(12); i++) {
+        start(&s, i, 2, NULL, NULL);
+        sim_open_all(&s, "streams=3 rndv=rput stripe_bytes=100000 ring=on ring_after=1");
+        fake_hold((int)(i % 6));
+        for (int k = 0; k < 3; k++)
+            sim_send(&s, 0, 1, 20000, false);
+        sim_rounds(&s, 2000);
+        for (int k = 0; k < 6000; k++)
+            sim_send(&s, 0, 1, 40, false);
+        sim_rounds(&s, 80000);
+        fake_hold(-1);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_SUM(&s, early_max) <= 3 * 16 + 32);
+        if (most < SIM_SUM(&s, early_max))
+            most = SIM_SUM(&s, early_max);
+        sim_end(&s);
+    }
+    assert_true(most >= 16);     /* it was tried */
+}
+
+/* As many frames under way as the knobs allow, the receiver now and then absent. */
+static void largest_windows(void **state)
+{
+    static const struct fake_limits large = { .dtos = 16384, .reads = 4, .priv = 56,
+                                              .rdma = 1 << 20 };
+    uint64_t early = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(3); i++) {
+        start(&s, i, 2, NULL, &large);
+        sim_open_all(&s, "sr_window=4096 ring_slots=4096 ep_requests=16384 vbuf_size=512 ring=on "
+                         "ring_slot_bytes=128 ring_after=1");
+        s.lazy = 1000;
+        for (int k = 0; k < 30000; k++) {
+            sim_send(&s, 0, 1, (uint32_t)fake_random(60), false);
+            for (uint64_t n = fake_random(6); n > 0; n--)
+                sim_round(&s);
+        }
+        sim_run(&s);
+        early += SIM_SUM(&s, early);
+        sim_end(&s);
+    }
+    assert_true(only_seed || early > 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_on_many_streams),
         cmocka_unit_test(four_rails_without_reads),
+        cmocka_unit_test(one_stream_stands_still),
+        cmocka_unit_test(largest_windows),
     };
 
     if (argc > 1)
         only_seed = strtoull(argv[1], NULL, 0);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     return RUN(tests);
 }
