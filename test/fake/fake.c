@@ -97,7 +97,7 @@ static struct {
     struct cr *crs;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, executed;
+    unsigned lmrs, calls, executed, reads;
     int strangers_rejected, held;
     uint64_t not_ready;
     uint8_t forged[64];
@@ -822,6 +822,22 @@ static bool execute(struct ep *ep, struct dto *d)
     return true;
 }
 
+/* The read fails at the peer, and its connection with it. */
+static bool read_fails(struct ep *ep, const struct dto *d)
+{
+    if (d->op != DAT_DTO_RDMA_READ || !f.faults.fail_read || ++f.reads != f.faults.fail_read)
+        return false;
+    while (ep->req.first != d) {
+        complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS,
+                 ep->req.first->seg.segment_length);
+        pop(&ep->req);
+    }
+    complete(ep, ep->req_evd, d, DAT_DTO_ERR_REMOTE_ACCESS, 0);
+    pop(&ep->req);
+    end(ep, DAT_CONNECTION_EVENT_BROKEN);
+    return true;
+}
+
 /* The oldest request that has not been executed. */
 static struct dto *to_execute(struct ep *ep)
 {
@@ -841,6 +857,8 @@ static bool move_ep(struct ep *ep)
 
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
         return false;
+    if (d && read_fails(ep, d))
+        return true;
     if (d && (!can_complete || fake_random(2)) && execute(ep, d)) {
         d->executed = true;
         if (f.faults.break_after && ++f.executed == f.faults.break_after)

@@ -19,6 +19,7 @@ struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
+    unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
 };
 

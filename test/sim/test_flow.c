@@ -91,8 +91,8 @@ static void four_rails_without_reads(void **state)
 /* -- frames that have overtaken others --------------------------------------------------------- */
 
 /*
- * One connection stands still with a WRITTEN frame on it, another carries a flood of messages behind
- * it. What overtakes is bounded by the windows, and nothing is lost.
+ * One connection stands still with a WRITTEN frame on it, another carries a flood of messages
+ * behind it. What overtakes is bounded by the windows, and nothing is lost.
  */
 static void one_stream_stands_still(void **state)
 {
