@@ -8,6 +8,7 @@
 #include "stats.h"
 #include "tx.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,7 @@ int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
         .segment_length = len, .rmr_context = out->at.key,
     };
 
+    assert(out->win.sent <= out->win.limit && len <= out->at.slot_bytes);
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
     return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto);

@@ -9,6 +9,7 @@
 #include "rndv_fsm.h"
 #include "tx.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +60,13 @@ static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct mdap
     return tx;
 }
 
+/* An event of ours, or one of the wire that has been found possible before. */
 static void tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
 {
-    tx->state = (enum mdapl_rtx_state)mdapl_rtx_step(tx->state, event);
+    int next = mdapl_rtx_step(tx->state, event);
+
+    assert(next >= 0);
+    tx->state = (enum mdapl_rtx_state)next;
 }
 
 /* It is over; the owner hears. */

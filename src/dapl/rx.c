@@ -123,8 +123,8 @@ static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
 /* -- the reorder queue ------------------------------------------------------------------------- */
 
 /*
- * A frame that waits for those before it: frames take several connections. It keeps its credit until
- * its turn, so all that wait are never more than the peer was given credits for.
+ * A frame that waits for those before it: frames take several connections. It keeps its credit
+ * until its turn, so all that wait are never more than the peer was given credits for.
  */
 struct early {
     struct mdapl_list link;

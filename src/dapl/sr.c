@@ -6,6 +6,7 @@
 #include "rx.h"
 #include "stats.h"
 
+#include <assert.h>
 #include <errno.h>
 
 static struct mdapl_vbuf *vbuf_of(struct mdapl_dto *dto)
@@ -69,6 +70,7 @@ int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
+    assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
     st->txwin.sent++;
     return mdapl_ep_post_send(st->cm.ep, &seg, &b->dto);
 }
