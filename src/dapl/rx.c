@@ -24,7 +24,7 @@ bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
     if (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
                                                    + MDAPL_US(cfg->ack_idle_us)))
         return true;
-    return cfg->retain == MDAPL_RETAIN_ON
+    return peer->retains
            && (frames >= (uint64_t)cfg->ack_frames
                || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes);
 }

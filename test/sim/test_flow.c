@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include "err.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -146,6 +147,61 @@ static void largest_windows(void **state)
     assert_true(only_seed || early > 0);
 }
 
+/* -- ends that differ -------------------------------------------------------------------------- */
+
+/* Frame buffers and windows of different sizes, and one end that keeps no frames: every size of
+ * message gets through, also when it was queued before the peer's offer was known. */
+static void unlike_knobs(void **state)
+{
+    static const char *const vbuf[] = { "512", "1000", "8192", "65536" };
+    static const char *const window[] = { "2", "5", "16", "100" };
+    static const char *const rndv[] = { "rget", "rput", "copy" };
+    char knobs[256];
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(200); i++) {
+        start(&s, i, 2, NULL, NULL);
+        for (int r = 0; r < 2; r++) {
+            snprintf(knobs, sizeof(knobs), "vbuf_size=%s sr_window=%s rndv=%s retain=%s ring=%s "
+                     "ring_after=1 ring_slot_bytes=%s streams=%d wiring=%s",
+                     vbuf[fake_random(4)], window[fake_random(4)], rndv[fake_random(3)],
+                     fake_random(2) ? "on" : "off", fake_random(2) ? "on" : "off",
+                     fake_random(2) ? "128" : "65536", 1 + (int)fake_random(3),
+                     i % 2 ? "ring" : "ondemand");
+            SIM_CHECK(&s, sim_open(&s, r, knobs, &err) == 0);
+        }
+        sim_connect(&s);
+        bursts(&s, 3, 40, 70000);
+        sim_end(&s);
+    }
+}
+
+/* A frame of one end's size is not sent to an end with smaller buffers: as a rendezvous. */
+static void queued_before_the_offer(void **state)
+{
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        start(&s, i, 2, NULL, NULL);
+        SIM_CHECK(&s, sim_open(&s, 0, "wiring=ondemand vbuf_size=8192", &err) == 0);
+        SIM_CHECK(&s, sim_open(&s, 1, "wiring=ondemand vbuf_size=1024", &err) == 0);
+        for (uint32_t k = 0; k < 20; k++)
+            sim_send(&s, 0, 1, 100 * k, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 10);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_rndv) == 10);
+        sim_send(&s, 0, 1, 1024 - 24 - 12, false);       /* fits: 24 of the header, 12 of ours */
+        sim_send(&s, 0, 1, 1024 - 24 - 12 + 1, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 11 && SIM_STAT(&s, 0, tx_rndv) == 11);
+        sim_end(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +209,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(four_rails_without_reads),
         cmocka_unit_test(one_stream_stands_still),
         cmocka_unit_test(largest_windows),
+        cmocka_unit_test(unlike_knobs),
+        cmocka_unit_test(queued_before_the_offer),
     };
 
     if (argc > 1)
