@@ -3,6 +3,7 @@
 
 #include "least.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,7 @@ DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off
 
     while (off >= b->v[i].iov_len)
         off -= b->v[i++].iov_len;
+    assert(i < b->n);
     *rest_p = b->v[i].iov_len - off;
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->v[i].iov_base + off,
                               .lmr_context = b->reg[i]->lmr.on[rail].local };
@@ -101,6 +103,7 @@ DAT_RMR_TRIPLET mdapl_segs_at(const struct mdapl_segs *segs, int rail, uint64_t 
 
     while (off >= segs->seg[i].len)
         off -= segs->seg[i++].len;
+    assert(i < segs->n);
     *rest_p = segs->seg[i].len - off;
     return (DAT_RMR_TRIPLET){ .virtual_address = segs->seg[i].addr + off,
                               .rmr_context = segs->seg[i].key[rail] };

@@ -20,6 +20,7 @@ enum { PAUSE_DOUBLINGS = 5 };    /* the pause between tries grows 32 times at mo
 /* What a step of the table acts on besides the peer. */
 struct step {
     DAT_CR_HANDLE cr;            /* the request to answer or to refuse */
+    const struct mdapl_hello *hello;     /* its hello */
     const char *why;             /* the event in words */
 };
 
@@ -45,6 +46,9 @@ static void put_hello(const struct mdapl_stream *st, uint8_t flags,
         .flags = flags, .stream = (uint8_t)st->index, .job = job->id, .src = (uint32_t)job->rank,
         .dst = (uint32_t)st->peer->base.rank, .epoch = st->cm.epoch,
         .incarnation = st->peer->d->incarnation, .rx_next = st->peer->rx_next,
+        .frame_bytes = (uint32_t)st->peer->d->frame_room + MDAPL_FRAME_HDR_BYTES,
+        .sr_window = (uint16_t)st->peer->d->sr_window,
+        .offers = cfg_of(st)->retain == MDAPL_RETAIN_ON ? MDAPL_HELLO_RETAINS : 0,
     };
 
     mdapl_hello_put(&h, job->key, out);
@@ -82,7 +86,7 @@ static int fresh_ep(struct mdapl_stream *st)
     if (rc)
         return rc;
     st->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
-    st->txwin = (struct mdapl_txwin){ .sent = 0, .limit = d->sr_window };
+    st->txwin = (struct mdapl_txwin){ .sent = 0 };   /* until the peer's hello opens it */
     rc = mdapl_sr_arm(st, st->cm.ep);
     if (rc)
         mdapl_err_set(mdapl_ctx_err(d->ctx), rc, "IA %s has no memory for the receives of one "
@@ -117,6 +121,7 @@ static void do_answer(struct mdapl_stream *st, const struct step *s)
     int rc = fresh_ep(st);
 
     put_hello(st, MDAPL_HELLO_ANSWER, hello);
+    mdapl_dpeer_offered(st, s->hello);
     if (rc)
         refuse(st->peer->d, s->cr);
     else
@@ -275,7 +280,7 @@ static void on_cr(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr)
     }
     run(&mdapl_dpeer_of(base)->stream[h.stream],
         (int)h.src < mdapl_ctx_job(d->ctx)->rank ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
-        &(struct step){ .cr = cr });
+        &(struct step){ .cr = cr, .hello = &h });
 }
 
 /* -- connection events ------------------------------------------------------------------------ */
@@ -295,13 +300,16 @@ static const struct {
     { DAT_CONNECTION_EVENT_BROKEN, MDAPL_CM_LOST, "the connection broke" },
 };
 
-/* The caller checks who has answered. */
+/* The caller checks who has answered, and takes the offer. */
 static bool answer_is_good(struct mdapl_stream *st, const void *priv, size_t len)
 {
     struct mdapl_hello h;
 
-    return get_hello(st->peer->d, priv, len, &h) == MDAPL_HELLO_OK && h.flags & MDAPL_HELLO_ANSWER
-           && (int)h.src == st->peer->base.rank && h.stream == st->index;
+    if (get_hello(st->peer->d, priv, len, &h) != MDAPL_HELLO_OK || !(h.flags & MDAPL_HELLO_ANSWER)
+        || (int)h.src != st->peer->base.rank || h.stream != st->index)
+        return false;
+    mdapl_dpeer_offered(st, &h);
+    return true;
 }
 
 static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, const void *priv,

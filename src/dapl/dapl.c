@@ -68,7 +68,7 @@ static int fit_limits(struct mdapl_dapl *d)
                              "IA %s carries only %u bytes of private data with a connection "
                              "request; %d are needed. Use another IA", name, max.priv,
                              MDAPL_HELLO_BYTES);
-    if (d->sr_window < 2 || d->ep_requests < 4 || d->frame_room < 512)
+    if (d->sr_window < MDAPL_WINDOW_MIN || d->ep_requests < 4 || d->frame_room < MDAPL_FRAME_MIN)
         return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
                              "IA %s is too small: it allows %u transfers per endpoint and messages "
                              "of %llu bytes; 6 and 512 are needed. Use another IA", name, max.dtos,

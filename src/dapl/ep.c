@@ -6,6 +6,7 @@
 #include "seq.h"
 #include "vbuf.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -259,6 +260,7 @@ static void request_over(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status
 {
     struct mdapl_ep *ep = dto->ep;
 
+    assert(ep->req_posted > 0);
     ep->req_posted--;
     ep->reads -= dto->kind == MDAPL_DTO_READ;
     ep->bytes -= dto->bytes;
@@ -278,6 +280,7 @@ void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
 
     ep->quiet = 0;
     if (dto->kind == MDAPL_DTO_RECV) {
+        assert(ep->recv_posted > 0);
         ep->recv_posted--;
         dto->done(dto, status, len);
         return;

@@ -8,6 +8,8 @@
 #include "stats.h"
 #include "stream.h"
 
+#include <assert.h>
+
 /* One posted transfer. */
 struct transfer {
     struct mdapl_dto dto;
@@ -69,13 +71,18 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
     (void)len;
     mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += status == DAT_DTO_SUCCESS ? dto->bytes : 0;
     mdapl_pool_give(&peer->d->transfers, t);
+    assert(m->under_way > 0);
     m->under_way--;
-    if (!m->stopped && status != DAT_DTO_SUCCESS)
-        mdapl_dpeer_broken(peer, way[m->kind].failed);
-    else if (m->under_way == 0 && (m->stopped || m->issued == m->len))
+    if (status != DAT_DTO_SUCCESS) {
+        m->failed = true;
+        if (!m->stopped)
+            mdapl_dpeer_broken(peer, way[m->kind].failed);
+    }
+    /* With a failed piece it is not over until it is stopped, with its peer. */
+    if (m->under_way == 0 && (m->stopped || (!m->failed && m->issued == m->len)))
         m->over(m);
-    if (!mdapl_list_empty(&peer->moving))
-        mdapl_dpeer_wake(peer);
+    /* The request slot may be what the next transfer, a frame or an acknowledgement waits for. */
+    mdapl_dpeer_stir(peer);
 }
 
 /* Posts its next transfer. False: no room, or the connection is gone. */

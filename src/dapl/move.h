@@ -27,7 +27,8 @@ struct mdapl_move {
     uint64_t len;
     /* The last transfer has been posted: what follows on the same streams comes after it. */
     void (*all_posted)(struct mdapl_move *m);
-    /* Nothing is under way any more, and nothing will be: all is moved, or it was stopped. */
+    /* Nothing is under way any more, and nothing will be: all is moved, or it was stopped. Without
+     * stop: every piece has succeeded. */
     void (*over)(struct mdapl_move *m);
 
     struct mdapl_list link;          /* on peer->moving while there is something to post */
@@ -35,7 +36,7 @@ struct mdapl_move {
     uint64_t issued;                 /* bytes posted, and on which stream how many */
     uint64_t on_stream[MDAPL_MAX_STREAMS];
     uint32_t under_way;              /* transfers */
-    bool stopped;
+    bool stopped, failed;            /* failed: one piece of it did */
 };
 
 void mdapl_move_init(struct mdapl_dapl *d);

@@ -6,6 +6,7 @@
 #include "ep.h"
 #include "err.h"
 #include "ia.h"
+#include "least.h"
 #include "log.h"
 #include "move.h"
 #include "rndv.h"
@@ -153,6 +154,7 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     if (!peer)
         return -ENOMEM;
     peer->d = d;
+    peer->frame_room = d->frame_room;    /* until its hello says less */
     rc = card_get(text, &card) ? make_streams(peer, &card) : -EHOSTUNREACH;
     if (rc) {
         free(peer);
@@ -166,6 +168,16 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     d->peers[rank] = peer;
     *p = peer;
     return 0;
+}
+
+void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h)
+{
+    struct mdapl_dpeer *peer = st->peer;
+
+    /* A frame may have arrived before the event with the hello, and its limit is higher. */
+    mdapl_txwin_hear(&st->txwin, h->sr_window);
+    peer->frame_room = mdapl_least(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
+    peer->retains = h->offers & MDAPL_HELLO_RETAINS;
 }
 
 void mdapl_dpeer_free(struct mdapl_dpeer *peer)

@@ -28,6 +28,7 @@
 #include "transport.h"
 #include "vbuf.h"
 #include "window.h"
+#include "wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,7 +48,7 @@ struct mdapl_dapl {
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
-    size_t frame_room;           /* bytes of envelope and body that one frame carries */
+    size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
 
     struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
@@ -113,6 +114,8 @@ struct mdapl_dpeer {
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
     struct mdapl_list starved;   /* on d->starved: whoever gives a buffer back is another peer */
+    size_t frame_room;           /* bytes of envelope and body that a frame to it carries */
+    bool retains;                /* it keeps its frames until they are acknowledged */
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault noticed inside a verb: progress acts on it */
 
@@ -166,6 +169,8 @@ static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
 
 /* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
 int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p);
+/* What it offers in its hello on a stream: frames no longer and no more than it takes. */
+void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h);
 /* Frees it: its connection is closed already. */
 void mdapl_dpeer_free(struct mdapl_dpeer *peer);
 /* The peer may have something to do: look at it in this or the next round of progress. */

@@ -4,6 +4,7 @@
 #include "least.h"
 #include "stats.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -40,6 +41,7 @@ static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r
 
 static void reg_release(struct mdapl_regcache *c, struct mdapl_reg *reg)
 {
+    assert(reg->users == 0);
     mdapl_list_remove(&reg->link);
     mdapl_lmr_release(&reg->lmr);
     c->bytes -= length(reg->range);
@@ -274,6 +276,7 @@ int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use
 
 void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg)
 {
+    assert(reg->users > 0);
     if (--reg->users > 0)
         return;
     if (!reg->kept) {

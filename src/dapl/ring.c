@@ -8,6 +8,7 @@
 #include "stats.h"
 #include "tx.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given
 
 uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer)
 {
-    return peer->ring_in.slots ? (uint32_t)(peer->ring_in.taken + peer->d->ring_slots) : 0;
+    return peer->ring_in.slots ? (uint32_t)(peer->ring_in.freed + peer->d->ring_slots) : 0;
 }
 
 /* -- writing ---------------------------------------------------------------------------------- */
@@ -163,6 +164,7 @@ int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
         .segment_length = len, .rmr_context = out->at.key,
     };
 
+    assert(out->win.sent <= out->win.limit && len <= out->at.slot_bytes);
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
     return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto);
@@ -187,19 +189,21 @@ static const uint8_t *next_frame(const struct mdapl_dpeer *peer, size_t *len_p)
 
 int mdapl_ring_poll_peer(struct mdapl_dpeer *peer)
 {
+    struct mdapl_ring_in *in = &peer->ring_in;
     const uint8_t *frame;
     size_t len;
     int n = 0;
 
-    if (!peer->ring_in.slots || peer->ring_in.busy)
+    if (!in->slots || in->busy)
         return 0;
-    peer->ring_in.busy = true;
+    in->busy = true;
     while (n < (int)peer->d->ring_slots && !peer->dead && (frame = next_frame(peer, &len))) {
-        mdapl_rx_frame(mdapl_dpeer_main(peer), frame, len);
-        peer->ring_in.taken++;
+        if (mdapl_rx_frame(mdapl_dpeer_main(peer), &in->freed, frame, len))
+            in->freed++;
+        in->taken++;
         n++;
     }
-    peer->ring_in.busy = false;
+    in->busy = false;
     if (n > 0)
         mdapl_dpeer_stir(peer);
     return n;

@@ -33,7 +33,8 @@ enum { MDAPL_RING_TRAILER = 8 };
 struct mdapl_ring_in {
     struct mdapl_list link;      /* on d->rings */
     uint8_t *slots;              /* NULL: it has none */
-    uint64_t taken;              /* frames taken out, ever */
+    uint64_t taken;              /* frames taken out, ever: the next one's slot */
+    uint64_t freed;              /* of them, those whose credit has been given back */
     bool busy;                   /* they are being taken out */
 };
 
@@ -50,7 +51,7 @@ void mdapl_ring_fini(struct mdapl_dapl *d);
 void mdapl_ring_consider(struct mdapl_dpeer *peer);
 /* The peer has given us slots. False: impossible ones. */
 bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given);
-/* The limit that we tell the peer, 0 while it has no slots. */
+/* The limit to advertise to the peer, 0 while it has no slots. */
 uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer);
 /* Would a frame of len bytes go now? */
 bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len);

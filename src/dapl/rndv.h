@@ -21,6 +21,7 @@
 
 struct mdapl_dapl;
 struct mdapl_dpeer;
+struct mdapl_item;
 struct mdapl_rndv_tx;
 
 /* -- the sending end -------------------------------------------------------------------------- */
@@ -28,6 +29,10 @@ struct mdapl_rndv_tx;
 /* Starts a rendezvous; op->done when the receiver has read or dropped the body. 0 or -ENOMEM. */
 int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
                     struct mdapl_op *op);
+/* Makes an item, whose envelope is in it, the RTS of a rendezvous of the first len bytes at v. False:
+ * out of memory, and the item is as it was. */
+bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
+                         int n, size_t len, struct mdapl_op *op);
 /* Fills an RTS, or the next DATA frame of at most room bytes; bytes written. */
 size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out);
 size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p);

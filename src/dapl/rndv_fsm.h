@@ -2,8 +2,9 @@
 #ifndef MDAPL_RNDV_FSM_H
 #define MDAPL_RNDV_FSM_H
 /*
- * The two ends of a rendezvous, as tables. rndv.c carries out; what is not in a table is a bad
- * frame (an event of the wire) or a bug of ours (an event of our own).
+ * The two ends of a rendezvous, as tables; rndv_tx.c and rndv_rx.c act on them. What is not in a
+ * table is a bad frame when the event is of the wire (it is looked up before it is acted on) and a
+ * bug of ours when it is our own (asserted).
  *
  *      sender      ANNOUNCED --CTS--> SENDING --SENT--> ANNOUNCED        --FIN--> OVER
  *                  ANNOUNCED --FIN_BUSY--> ENDING --FLUSHED--> OVER

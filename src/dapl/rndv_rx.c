@@ -11,6 +11,7 @@
 #include "stats.h"
 #include "tx.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -40,9 +41,13 @@ static void rx_free(struct rndv_rx *r)
     free(r);
 }
 
+/* An event of ours, or one of the wire that has been found possible before. */
 static void rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
 {
-    r->state = (enum mdapl_rrx_state)mdapl_rrx_step(r->state, event);
+    int next = mdapl_rrx_step(r->state, event);
+
+    assert(next >= 0);
+    r->state = (enum mdapl_rrx_state)next;
 }
 
 static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)

@@ -9,6 +9,7 @@
 #include "rndv_fsm.h"
 #include "tx.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +40,13 @@ struct write {
 
 /* -- from the announcement to the end --------------------------------------------------------- */
 
-static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct mdapl_msg *msg,
+static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct iovec *v, int n,
                                      size_t len, struct mdapl_op *op)
 {
     struct mdapl_dapl *d = peer->d;
     struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
 
-    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, msg->body, msg->n_body, len)
+    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, v, n, len)
         || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
         if (tx)
             mdapl_body_free(&tx->body);
@@ -59,9 +60,13 @@ static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct mdap
     return tx;
 }
 
+/* An event of ours, or one of the wire that has been found possible before. */
 static void tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
 {
-    tx->state = (enum mdapl_rtx_state)mdapl_rtx_step(tx->state, event);
+    int next = mdapl_rtx_step(tx->state, event);
+
+    assert(next >= 0);
+    tx->state = (enum mdapl_rtx_state)next;
 }
 
 /* It is over; the owner hears. */
@@ -77,22 +82,32 @@ static void tx_end(struct mdapl_rndv_tx *tx)
     op->done(op, status);
 }
 
+bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
+                         int n, size_t len, struct mdapl_op *op)
+{
+    struct mdapl_rndv_tx *tx = tx_make(peer, v, n, len, op);
+
+    if (!tx)
+        return false;
+    if (mdapl_ctx_cfg(peer->d->ctx)->rndv != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
+        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
+    it->type = MDAPL_FRAME_RTS;
+    it->u.rndv = tx;
+    return true;
+}
+
 int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
                     struct mdapl_op *op)
 {
     struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_RTS);
-    struct mdapl_rndv_tx *tx = it ? tx_make(peer, msg, len, op) : NULL;
 
-    if (!tx) {
+    if (!it || !mdapl_rndv_announce(peer, it, msg->body, msg->n_body, len, op)) {
         if (it)
             mdapl_pool_give(&peer->d->items, it);
         return -ENOMEM;
     }
-    if (mdapl_ctx_cfg(peer->d->ctx)->rndv != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
-        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
-    it->u.rndv = tx;
     mdapl_item_queue(peer, it);
     return 0;
 }

@@ -16,26 +16,25 @@
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
-struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer)
-{
-    for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
-            return &peer->stream[i];
-    return NULL;
-}
-
-bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
+bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
 
-    if (mdapl_rx_owing_stream(peer)
-        || (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
-                                                    + MDAPL_US(cfg->ack_idle_us))))
+    if (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
+                                                   + MDAPL_US(cfg->ack_idle_us)))
         return true;
-    return cfg->retain == MDAPL_RETAIN_ON
+    return peer->retains
            && (frames >= (uint64_t)cfg->ack_frames
                || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes);
+}
+
+bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+            return true;
+    return mdapl_rx_psn_ack_due(peer);
 }
 
 void mdapl_rx_told(struct mdapl_dpeer *peer)
@@ -121,14 +120,16 @@ static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
                      peer->base.rank, peer->host, len, what);
 }
 
-/* -- frames that have overtaken others --------------------------------------------------------- */
+/* -- the reorder queue ------------------------------------------------------------------------- */
 
-enum { MOST_EARLY = 4096 };      /* frames that may have overtaken one */
-
-/* One that waits for those before it: frames come over several connections. */
+/*
+ * A frame that waits for those before it: frames take several connections. It keeps its credit
+ * until its turn, so all that wait are never more than the peer was given credits for.
+ */
 struct early {
     struct mdapl_list link;
     uint64_t psn;
+    uint64_t *credit;
     size_t len;
     uint8_t frame[];
 };
@@ -138,8 +139,16 @@ static struct early *early_of(struct mdapl_list *l)
     return MDAPL_OF(l, struct early, link);
 }
 
-/* Keeps a copy, in order; false: it is there already. */
-static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, const void *frame, size_t len)
+/* How many frames the peer can have in flight: each one not yet delivered holds a credit. */
+static uint64_t max_in_flight(const struct mdapl_dpeer *peer)
+{
+    return (uint64_t)peer->n_streams * peer->d->sr_window
+           + (peer->ring_in.slots ? peer->d->ring_slots : 0);
+}
+
+/* Queues a copy, in order; false: it is there already. */
+static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit, const void *frame,
+                       size_t len)
 {
     struct mdapl_list *at = peer->early.prev;
     struct early *e;
@@ -154,6 +163,7 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, const void *frame
         return true;
     }
     e->psn = psn;
+    e->credit = credit;
     e->len = len;
     memcpy(e->frame, frame, len);
     mdapl_list_before(at->next, &e->link);
@@ -195,17 +205,22 @@ static void take_early(struct mdapl_dpeer *peer)
         peer->n_early--;
         mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
         take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
+        ++*e->credit;
         free(e);
     }
 }
 
-/* An older one has been taken already (it was replayed); a later one waits. */
-static void out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, const void *frame, size_t len)
+/* A later one waits, with its credit; the number of an older one has been delivered already. */
+static bool out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
+                        const void *frame, size_t len)
 {
-    if (psn >= peer->rx_next + MOST_EARLY)
+    if (psn >= peer->rx_next + max_in_flight(peer))
         bad_frame(peer, "more frames before it are missing than can be under way", len);
-    else if (psn < peer->rx_next || !keep_early(peer, psn, frame, len))
+    else if (psn > peer->rx_next && keep_early(peer, psn, credit, frame, len))
+        return false;
+    else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
+    return true;
 }
 
 static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
@@ -215,7 +230,7 @@ static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const
     return mdapl_ring_get(&given, p, f->len) && mdapl_ring_on_given(peer, &given);
 }
 
-void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
+bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame, size_t len)
 {
     struct mdapl_dpeer *peer = st->peer;
     const uint8_t *p = frame;
@@ -225,13 +240,13 @@ void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
     mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
     if (!mdapl_frame_get(&f, p, len)) {
         bad_frame(peer, "its header is wrong", len);
-        return;
+        return true;
     }
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "<- rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f.type, f.psn, f.ack, f.len);
     if (!mdapl_tx_acked(peer, f.ack)) {
         bad_frame(peer, "it acknowledges what was never sent", len);
-        return;
+        return true;
     }
     mdapl_txwin_hear(&st->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
@@ -239,20 +254,19 @@ void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len)
     if (!mdapl_frame_sequenced(f.type)) {
         if (f.type == MDAPL_FRAME_RING && !on_ring(peer, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(peer, "its content is wrong", len);
-        return;
+        return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
     /* What was written into the ring before it was sent has landed before it came. */
     if (psn > peer->rx_next)
         mdapl_ring_poll_peer(peer);
-    if (psn != peer->rx_next) {
-        out_of_turn(peer, psn, frame, len);
-        return;
-    }
+    if (psn != peer->rx_next)
+        return out_of_turn(peer, psn, credit, frame, len);
     take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
     if (!mdapl_list_empty(&peer->early))
         take_early(peer);
     mdapl_ring_consider(peer);
+    return true;
 }
 
 void mdapl_rx_fail(struct mdapl_dpeer *peer)

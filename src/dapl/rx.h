@@ -13,11 +13,15 @@
 struct mdapl_dpeer;
 struct mdapl_stream;
 
-/* A frame of len bytes has arrived on a connection of the peer's. */
-void mdapl_rx_frame(struct mdapl_stream *st, const void *frame, size_t len);
-/* The stream whose window the peer must hear of; NULL: none. */
-struct mdapl_stream *mdapl_rx_owing_stream(const struct mdapl_dpeer *peer);
-/* Is an acknowledgement due that no other frame has carried? */
+/*
+ * A frame of len bytes has arrived on a connection of the peer's. True: it has been dealt with and
+ * the caller gives its credit back. False: frames before it are missing, it was copied to the
+ * reorder queue, and *credit (the count of credits given back of its lane) is raised in its turn.
+ */
+bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame, size_t len);
+/* Is an acknowledgement of psns due that no other frame has carried? */
+bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer);
+/* The same, or the window update of a stream (mdapl_rxwin_owes()). */
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer);
 /* A frame that leaves has told the peer all that we have received. */
 void mdapl_rx_told(struct mdapl_dpeer *peer);

@@ -6,6 +6,7 @@
 #include "rx.h"
 #include "stats.h"
 
+#include <assert.h>
 #include <errno.h>
 
 static struct mdapl_vbuf *vbuf_of(struct mdapl_dto *dto)
@@ -28,8 +29,8 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
     struct mdapl_stream *st = ep->owner;
 
     if (st && status == DAT_DTO_SUCCESS) {
-        mdapl_rx_frame(st, b->data, len);
-        st->rxwin.freed++;
+        if (mdapl_rx_frame(st, &st->rxwin.freed, b->data, len))
+            st->rxwin.freed++;
         mdapl_dpeer_stir(st->peer);
         /* The frame may have been its last one: the EP has no owner then. */
         if (ep->owner && post(ep, b) == 0)
@@ -69,6 +70,7 @@ int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
+    assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
     st->txwin.sent++;
     return mdapl_ep_post_send(st->cm.ep, &seg, &b->dto);
 }

@@ -172,7 +172,7 @@ static bool fill_data(struct mdapl_dpeer *peer, struct mdapl_item *it, struct md
     bool last;
 
     f->len = (uint32_t)mdapl_rndv_put_data(it->u.rndv, b->data + MDAPL_FRAME_HDR_BYTES,
-                                           peer->d->frame_room, &last);
+                                           peer->frame_room, &last);
     return last;
 }
 
@@ -225,7 +225,7 @@ static size_t longest(const struct mdapl_dpeer *peer, const struct mdapl_item *i
     size_t len = it->type == MDAPL_FRAME_MSG ? it->u.msg.len : fixed[it->type];
 
     if (it->type == MDAPL_FRAME_DATA)
-        len = peer->d->frame_room;
+        len = peer->frame_room;
     return MDAPL_FRAME_HDR_BYTES + it->hdr_len + len;
 }
 
@@ -336,7 +336,7 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 {
     struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
-    bool eager = msg->hdr_len + len <= peer->d->frame_room && !(msg->synchronous && len > 0);
+    bool eager = msg->hdr_len + len <= peer->frame_room && !(msg->synchronous && len > 0);
     int rc;
 
     if (peer->dead)
@@ -356,6 +356,29 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
     return rc;
 }
 
+/*
+ * A message that was queued before the peer's hello said what it takes, and is too long for that,
+ * becomes a rendezvous in its place. False: out of memory.
+ */
+static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+    struct iovec *v = it->u.msg.v == it->u.msg.own ? NULL : it->u.msg.v;
+    size_t len = it->u.msg.len;
+
+    if (!mdapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
+        mdapl_dpeer_broken(peer, "out of memory");
+        return false;
+    }
+    free(v);
+    it->op = NULL;
+    stats->tx_eager--;
+    stats->tx_rndv++;
+    stats->tx_eager_bytes -= len;
+    stats->tx_rndv_bytes += len;
+    return true;
+}
+
 /* One frame of the first item, if there is one and it may leave. */
 static bool send_next(struct mdapl_dpeer *peer)
 {
@@ -368,6 +391,8 @@ static bool send_next(struct mdapl_dpeer *peer)
 
     if (lane == MDAPL_LANE_NONE)
         return false;
+    if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->u.msg.len > peer->frame_room)
+        return rendezvous_instead(peer, it);
     b = frame_buffer(peer, it->type);
     if (!b)
         return false;
@@ -384,25 +409,42 @@ static bool send_next(struct mdapl_dpeer *peer)
     return true;
 }
 
-/* An acknowledgement of its own: in the window, or in the reserve when the window must move. */
-static bool send_ack(struct mdapl_dpeer *peer)
+/*
+ * An acknowledgement in a frame of its own; it may use `reserve` slots beyond the stream's window.
+ * False: it cannot be transmitted now.
+ */
+static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
-    struct mdapl_stream *st = mdapl_rx_owing_stream(peer);
-    bool essential = st != NULL;
     struct mdapl_vbuf *b;
 
-    if (!st)
-        st = mdapl_dpeer_main(peer);
-    if (!mdapl_stream_up(st) || !mdapl_rx_ack_due(peer) || !mdapl_ep_has_slot(st->cm.ep)
-        || !mdapl_txwin_open(&st->txwin, essential ? MDAPL_SR_RESERVE : 0))
+    if (!mdapl_stream_up(st) || st->peer->broken || !mdapl_ep_has_slot(st->cm.ep)
+        || !mdapl_txwin_open(&st->txwin, reserve))
         return false;
-    b = frame_buffer(peer, MDAPL_FRAME_ACK);
+    b = frame_buffer(st->peer, MDAPL_FRAME_ACK);
     if (!b)
         return false;
-    mdapl_ctx_stats(peer->d->ctx)->tx_acks++;
+    mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
     leave(st, MDAPL_LANE_SR, b, &f);
     return true;
+}
+
+/*
+ * One for each stream whose window update is due (PROTOCOL, "No deadlock"). A stream that cannot
+ * transmit does not hold up the others. It is tried again when a request of its EP completes, when
+ * a frame of the peer raises its limit, or when a frame buffer is free: each of them wakes the
+ * peer.
+ */
+static int send_acks(struct mdapl_dpeer *peer)
+{
+    int n = 0;
+
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+            n += send_ack(&peer->stream[i], MDAPL_SR_RESERVE);
+    if (mdapl_rx_psn_ack_due(peer))
+        n += send_ack(mdapl_dpeer_main(peer), 0);
+    return n;
 }
 
 int mdapl_tx_flush(struct mdapl_dpeer *peer)
@@ -411,9 +453,7 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
 
     while (send_next(peer))
         n++;
-    if (send_ack(peer))
-        n++;
-    return n;
+    return n + send_acks(peer);
 }
 
 /* -- acknowledgement -------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 
 #include "least.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,7 @@ bool mdapl_vbuf_there(const struct mdapl_vbufs *v)
 
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b)
 {
+    assert(b->holds > 0);
     if (--b->holds > 0)
         return;
     v->n_free++;

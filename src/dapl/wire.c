@@ -46,7 +46,7 @@ static uint64_t get64(const uint8_t *p)
 
 /* -- hello ------------------------------------------------------------------------------------ */
 
-enum { HELLO_MAC_AT = 32, HELLO_STREAM_SHIFT = 4 };
+enum { HELLO_MAC_AT = 40, HELLO_STREAM_SHIFT = 4 };
 
 void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
                      uint8_t out[MDAPL_HELLO_BYTES])
@@ -60,6 +60,9 @@ void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
     put32(out + 16, h->epoch);
     put32(out + 20, h->incarnation);
     put64(out + 24, h->rx_next);
+    put32(out + 32, h->frame_bytes);
+    put16(out + 36, h->sr_window);
+    put16(out + 38, h->offers);
     mdapl_siphash(key, out, HELLO_MAC_AT, out + HELLO_MAC_AT);
 }
 
@@ -86,8 +89,12 @@ enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, 
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
         .job = get32(p + 4), .src = get32(p + 8), .dst = get32(p + 12),
         .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
+        .frame_bytes = get32(p + 32), .sr_window = get16(p + 36), .offers = get16(p + 38),
     };
-    return h->src < size && h->src != me && h->dst == me ? MDAPL_HELLO_OK : MDAPL_HELLO_BAD_RANK;
+    if (h->src >= size || h->src == me || h->dst != me)
+        return MDAPL_HELLO_BAD_RANK;
+    return h->frame_bytes >= MDAPL_FRAME_MIN && h->sr_window >= MDAPL_WINDOW_MIN
+               ? MDAPL_HELLO_OK : MDAPL_HELLO_BAD_SIZE;
 }
 
 const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
@@ -100,6 +107,7 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
         [MDAPL_HELLO_OTHER_JOB] = "belongs to another job",
         [MDAPL_HELLO_BAD_MAC] = "does not know the job's key",
         [MDAPL_HELLO_BAD_RANK] = "names impossible ranks",
+        [MDAPL_HELLO_BAD_SIZE] = "offers impossible sizes",
     };
 
     return text[v];

@@ -15,9 +15,12 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 2,
+    MDAPL_HELLO_VERSION = 3,
     MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
-    MDAPL_HELLO_BYTES = 48,        /* fits the 56 bytes of the providers that give least */
+    MDAPL_HELLO_BYTES = 56,        /* what the providers that give least give */
+    MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
+    MDAPL_FRAME_MIN = 512,         /* bytes that every rank takes in one frame */
+    MDAPL_WINDOW_MIN = 2,          /* frames that every rank takes on a stream */
 };
 
 enum { MDAPL_MAX_RAILS = 4, MDAPL_MAX_STREAMS = 16 };
@@ -30,6 +33,9 @@ struct mdapl_hello {
     uint32_t epoch;                /* the how-manieth connection between these two, from 1 */
     uint32_t incarnation;          /* random, one per process start */
     uint64_t rx_next;              /* the psn that src expects next from dst */
+    uint32_t frame_bytes;          /* the longest frame that src takes */
+    uint16_t sr_window;            /* frames that it takes on this stream to begin with */
+    uint16_t offers;               /* MDAPL_HELLO_RETAINS */
 };
 
 /* Why a hello is not taken: an index into mdapl_hello_verdict_text(). */
@@ -41,12 +47,14 @@ enum mdapl_hello_verdict {
     MDAPL_HELLO_OTHER_JOB,
     MDAPL_HELLO_BAD_MAC,
     MDAPL_HELLO_BAD_RANK,
+    MDAPL_HELLO_BAD_SIZE,
 };
 
 /* Writes the MDAPL_HELLO_BYTES of h with its MAC under the job's key. */
 void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
                      uint8_t out[MDAPL_HELLO_BYTES]);
-/* Reads and verifies a hello of len bytes: version, job and MAC; ranks below size, dst is me. */
+/* Reads and verifies a hello of len bytes: version, job and MAC; ranks below size, dst is me; the
+ * sizes that it offers are possible. */
 enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, size_t len,
                                          const uint8_t key[16], uint32_t job, uint32_t me,
                                          uint32_t size);

@@ -4,7 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* An id is (generation << INDEX_BITS) | index, generation from 1 on, so an id is never 0. */
+/*
+ * An id is (generation << INDEX_BITS) | index, generation from 1 on, so an id is never 0. The slot
+ * that has been free longest is taken first: an id comes back only after GEN_MASK rounds through all
+ * free slots, which are FIRST_SLOTS at least but for those in use.
+ */
 enum { INDEX_BITS = 20, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1,
        FIRST_SLOTS = 64 };
 
@@ -25,6 +29,16 @@ void mdapl_idmap_fini(struct mdapl_idmap *m)
     mdapl_idmap_init(m);
 }
 
+static void append_free(struct mdapl_idmap *m, uint32_t i)
+{
+    m->slots[i].next_free = 0;
+    if (m->free_head)
+        m->slots[m->free_tail - 1].next_free = i + 1;
+    else
+        m->free_head = i + 1;
+    m->free_tail = i + 1;
+}
+
 static int grow(struct mdapl_idmap *m)
 {
     uint32_t n = m->n_slots ? m->n_slots * 2 : FIRST_SLOTS;
@@ -36,9 +50,9 @@ static int grow(struct mdapl_idmap *m)
     if (!slots)
         return -ENOMEM;
     m->slots = slots;
-    for (uint32_t i = n; i-- > m->n_slots;) {
-        slots[i] = (struct mdapl_idmap_slot){ NULL, 1, m->free_head };
-        m->free_head = i + 1;
+    for (uint32_t i = m->n_slots; i < n; i++) {
+        slots[i] = (struct mdapl_idmap_slot){ .gen = 1 };
+        append_free(m, i);
     }
     m->n_slots = n;
     return 0;
@@ -82,7 +96,6 @@ void mdapl_idmap_remove(struct mdapl_idmap *m, uint32_t id)
         return;
     s->obj = NULL;
     s->gen = s->gen % GEN_MASK + 1;
-    s->next_free = m->free_head;
-    m->free_head = (uint32_t)(s - m->slots) + 1;
+    append_free(m, (uint32_t)(s - m->slots));
     m->used--;
 }

@@ -11,7 +11,7 @@
 struct mdapl_idmap {
     struct mdapl_idmap_slot *slots;
     uint32_t n_slots;
-    uint32_t free_head;      /* index + 1; 0: none */
+    uint32_t free_head, free_tail;   /* index + 1; 0: none */
     uint32_t used;
 };
 

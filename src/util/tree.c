@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tree.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 /* Mixes all bits of the key into all bits, and never two keys into one weight (splitmix64). */
@@ -45,8 +46,10 @@ void mdapl_tree_remove(struct mdapl_tree *t, struct mdapl_tree_node *node)
 {
     struct mdapl_tree_node **at = &t->root, *low = node->low, *high = node->high;
 
-    while (*at != node)
+    while (*at != node) {
+        assert(*at);
         at = towards(*at, node->key);
+    }
     /* What was below it is joined, the heavier one on top each time. */
     while (low && high)
         if (weight(low) > weight(high)) {

@@ -3,6 +3,8 @@
 
 #include "seq.h"
 
+#include <assert.h>
+
 bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit)
 {
     uint64_t full = mdapl_seq_widen(w->limit, limit);
@@ -15,6 +17,7 @@ bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit)
 
 uint32_t mdapl_rxwin_tell(struct mdapl_rxwin *w)
 {
+    assert(mdapl_rxwin_limit(w) >= w->told);
     w->told = mdapl_rxwin_limit(w);
     return (uint32_t)w->told;
 }

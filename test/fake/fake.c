@@ -17,8 +17,8 @@ struct object {
 
 struct evd {
     struct object o;
-    DAT_EVENT *queue;
-    int n, size;
+    DAT_EVENT *queue;            /* a ring of size entries, n of them used from first on */
+    int first, n, size;
 };
 
 struct ia {
@@ -46,7 +46,7 @@ struct dto {
 };
 
 struct dto_queue {
-    struct dto *first;
+    struct dto *first, *last;
     int n, max;
 };
 
@@ -97,8 +97,9 @@ static struct {
     struct cr *crs;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, executed;
-    int strangers_rejected;
+    unsigned lmrs, calls, executed, reads;
+    int strangers_rejected, held;
+    uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
     DAT_PROVIDER_INFO info;
@@ -213,12 +214,18 @@ static DAT_RETURN simple_free(DAT_HANDLE h)
 static void post(struct evd *evd, const DAT_EVENT *event)
 {
     if (evd->n == evd->size) {
-        evd->size = evd->size ? evd->size * 2 : 16;
-        evd->queue = realloc(evd->queue, (size_t)evd->size * sizeof(*evd->queue));
-        if (!evd->queue)
+        DAT_EVENT *more = calloc((size_t)(evd->size ? evd->size * 2 : 16), sizeof(*more));
+
+        if (!more)
             abort();
+        for (int i = 0; i < evd->n; i++)
+            more[i] = evd->queue[(evd->first + i) % evd->size];
+        free(evd->queue);
+        evd->queue = more;
+        evd->first = 0;
+        evd->size = evd->size ? evd->size * 2 : 16;
     }
-    evd->queue[evd->n++] = *event;
+    evd->queue[(evd->first + evd->n++) % evd->size] = *event;
 }
 
 static DAT_RETURN evd_create(DAT_IA_HANDLE ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno,
@@ -241,8 +248,9 @@ static DAT_RETURN evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 
     if (evd->n == 0)
         return ERROR(DAT_QUEUE_EMPTY);
-    *event = evd->queue[0];
-    memmove(evd->queue, evd->queue + 1, (size_t)--evd->n * sizeof(*evd->queue));
+    *event = evd->queue[evd->first];
+    evd->first = (evd->first + 1) % evd->size;
+    evd->n--;
     return DAT_SUCCESS;
 }
 
@@ -375,7 +383,7 @@ static DAT_RETURN queue(struct dto_queue *q, DAT_DTOS op, const DAT_LMR_TRIPLET 
                         DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
                         DAT_COMPLETION_FLAGS flags)
 {
-    struct dto *d = calloc(1, sizeof(*d)), **at = &q->first;
+    struct dto *d = calloc(1, sizeof(*d));
 
     if (!d || q->n == q->max) {
         free(d);
@@ -384,9 +392,8 @@ static DAT_RETURN queue(struct dto_queue *q, DAT_DTOS op, const DAT_LMR_TRIPLET 
     *d = (struct dto){ .cookie = cookie, .op = op, .seg = *seg, .flags = flags };
     if (remote)
         d->remote = *remote;
-    while (*at)
-        at = &(*at)->next;
-    *at = d;
+    *(q->first ? &q->last->next : &q->first) = d;
+    q->last = d;
     q->n++;
     return DAT_SUCCESS;
 }
@@ -719,6 +726,11 @@ int fake_strangers_rejected(void)
     return f.strangers_rejected;
 }
 
+uint64_t fake_not_ready(void)
+{
+    return f.not_ready;
+}
+
 void fake_forge(const void *bytes, size_t len)
 {
     memcpy(f.forged, bytes, len);
@@ -760,7 +772,7 @@ static bool execute_send(struct ep *ep, struct dto *d)
     uint64_t len = d->seg.segment_length;
 
     if (!to)
-        return false;            /* receiver not ready */
+        return f.not_ready++, false;     /* an adapter tries again, for a while */
     if (len > to->seg.segment_length)
         abort();                 /* a frame longer than its receive */
     memcpy(local(ep->peer, &to->seg, len), local(ep, &d->seg, len), len);
@@ -810,6 +822,22 @@ static bool execute(struct ep *ep, struct dto *d)
     return true;
 }
 
+/* The read fails at the peer, and its connection with it. */
+static bool read_fails(struct ep *ep, const struct dto *d)
+{
+    if (d->op != DAT_DTO_RDMA_READ || !f.faults.fail_read || ++f.reads != f.faults.fail_read)
+        return false;
+    while (ep->req.first != d) {
+        complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS,
+                 ep->req.first->seg.segment_length);
+        pop(&ep->req);
+    }
+    complete(ep, ep->req_evd, d, DAT_DTO_ERR_REMOTE_ACCESS, 0);
+    pop(&ep->req);
+    end(ep, DAT_CONNECTION_EVENT_BROKEN);
+    return true;
+}
+
 /* The oldest request that has not been executed. */
 static struct dto *to_execute(struct ep *ep)
 {
@@ -829,6 +857,8 @@ static bool move_ep(struct ep *ep)
 
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
         return false;
+    if (d && read_fails(ep, d))
+        return true;
     if (d && (!can_complete || fake_random(2)) && execute(ep, d)) {
         d->executed = true;
         if (f.faults.break_after && ++f.executed == f.faults.break_after)
@@ -845,6 +875,11 @@ static bool move_ep(struct ep *ep)
 }
 
 static struct ep *eps[256];
+
+void fake_hold(int nth)
+{
+    f.held = nth;
+}
 
 static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
                                    DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
@@ -903,7 +938,7 @@ bool fake_step(void)
     for (uint64_t i = 0; i < 256; i++) {
         struct ep *ep = eps[(first + i) % 256];
 
-        if (ep && move_ep(ep))
+        if (ep && (int)((first + i) % 256) != f.held && move_ep(ep))
             return true;
     }
     return move_pending();
@@ -935,6 +970,7 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     for (int i = 0; i < 8; i++)
         fake_random(2);
+    f.held = -1;
     if (faults)
         f.faults = *faults;
     f.limits = limits ? *limits : usual;

@@ -19,6 +19,7 @@ struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
+    unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
 };
 
@@ -43,6 +44,10 @@ uint64_t fake_random(uint64_t n);
 bool fake_stranger(int nth_psp, const void *priv, size_t len);
 /* How many requests strangers have had rejected. */
 int fake_strangers_rejected(void);
+/* How often a send found no receive posted at the peer. */
+uint64_t fake_not_ready(void);
+/* Requests of the nth EP (in the order of their creation) are not executed; -1: of none. */
+void fake_hold(int nth_ep);
 /* Overwrites the payload of the next executed send with these bytes. */
 void fake_forge(const void *bytes, size_t len);
 

@@ -2,10 +2,20 @@
 ## Whole channels in one process, on the fake provider with virtual time.
 if HAVE_CMOCKA
 if HAVE_DAT
-check_PROGRAMS += test/sim/test_sim
-test_sim_test_sim_SOURCES = test/sim/test_sim.c test/fake/fake.c test/fake/fake.h test/unit/unit.h
-test_sim_test_sim_CPPFLAGS = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit \
+sim_test_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit \
     -I$(srcdir)/test/fake $(DAT_CPPFLAGS)
-test_sim_test_sim_LDADD = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
+sim_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
+sim_sources = test/sim/sim.c test/sim/sim.h test/fake/fake.c test/fake/fake.h test/unit/unit.h
+
+check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults
+test_sim_test_sim_SOURCES = test/sim/test_sim.c test/fake/fake.c test/fake/fake.h test/unit/unit.h
+test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_sim_LDADD = $(sim_test_ldadd)
+test_sim_test_flow_SOURCES = test/sim/test_flow.c $(sim_sources)
+test_sim_test_flow_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_flow_LDADD = $(sim_test_ldadd)
+test_sim_test_faults_SOURCES = test/sim/test_faults.c $(sim_sources)
+test_sim_test_faults_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_faults_LDADD = $(sim_test_ldadd)
 endif
 endif

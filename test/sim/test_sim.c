@@ -448,7 +448,7 @@ static void usual_sizes(void **state)
 
 static void everything_scarce(void **state)
 {
-    static const struct fake_limits tiny = { 8, 1, 48, 1024, 0, 0 };
+    static const struct fake_limits tiny = { 8, 1, 56, 1024, 0, 0 };
 
     (void)state;
     for (uint64_t i = 0; i < seeds(120); i++) {

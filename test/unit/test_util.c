@@ -154,6 +154,25 @@ static void pool_reuses_and_stops(void **state)
     mdapl_pool_fini(&p);
 }
 
+/* The id of a finished object is not soon another's. */
+static void idmap_ids_come_back_late(void **state)
+{
+    struct mdapl_idmap m;
+    uint32_t first, id;
+    int obj;
+
+    (void)state;
+    mdapl_idmap_init(&m);
+    assert_int_equal(mdapl_idmap_add(&m, &obj, &first), 0);
+    mdapl_idmap_remove(&m, first);
+    for (int i = 0; i < 200000; i++) {
+        assert_int_equal(mdapl_idmap_add(&m, &obj, &id), 0);
+        assert_int_not_equal(id, first);
+        mdapl_idmap_remove(&m, id);
+    }
+    mdapl_idmap_fini(&m);
+}
+
 static void idmap_knows_generations(void **state)
 {
     struct mdapl_idmap m;
@@ -314,6 +333,7 @@ int main(void)
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),
+        cmocka_unit_test(idmap_ids_come_back_late),
         cmocka_unit_test(tree_finds_neighbours),
         cmocka_unit_test(tree_stays_low),
         cmocka_unit_test(timers_fire_in_order),

@@ -36,7 +36,9 @@ static void siphash_vectors(void **state)
 static struct mdapl_hello hello(void)
 {
     return (struct mdapl_hello){ .stream = 3, .job = 0x01020304, .src = 2, .dst = 7, .epoch = 1,
-                                 .incarnation = 0xaabbccdd, .rx_next = 0x1122334455667788 };
+                                 .incarnation = 0xaabbccdd, .rx_next = 0x1122334455667788,
+                                 .frame_bytes = 8192, .sr_window = 16,
+                                 .offers = MDAPL_HELLO_RETAINS };
 }
 
 static enum mdapl_hello_verdict get(const uint8_t *raw, size_t len)
@@ -62,6 +64,9 @@ static void hello_round_trip(void **state)
     assert_int_equal(out.flags, 0);
     assert_int_equal(out.incarnation, 0xaabbccdd);
     assert_int_equal(out.rx_next, in.rx_next);
+    assert_int_equal(out.frame_bytes, 8192);
+    assert_int_equal(out.sr_window, 16);
+    assert_int_equal(out.offers, MDAPL_HELLO_RETAINS);
 }
 
 static void hello_verdicts(void **state)
@@ -70,13 +75,13 @@ static void hello_verdicts(void **state)
     uint8_t raw[MDAPL_HELLO_BYTES], bad[MDAPL_HELLO_BYTES];
     const struct { size_t at; enum mdapl_hello_verdict verdict; } flip[] = {
         { 0, MDAPL_HELLO_NOT_OURS }, { 2, MDAPL_HELLO_OTHER_VERSION }, { 3, MDAPL_HELLO_BAD_MAC },
-        { 4, MDAPL_HELLO_OTHER_JOB }, { 8, MDAPL_HELLO_BAD_MAC }, { 31, MDAPL_HELLO_BAD_MAC },
-        { 32, MDAPL_HELLO_BAD_MAC }, { 47, MDAPL_HELLO_BAD_MAC },
+        { 4, MDAPL_HELLO_OTHER_JOB }, { 8, MDAPL_HELLO_BAD_MAC }, { 39, MDAPL_HELLO_BAD_MAC },
+        { 40, MDAPL_HELLO_BAD_MAC }, { 55, MDAPL_HELLO_BAD_MAC },
     };
 
     (void)state;
     mdapl_hello_put(&h, key, raw);
-    assert_int_equal(get(raw, 47), MDAPL_HELLO_SHORT);
+    assert_int_equal(get(raw, 55), MDAPL_HELLO_SHORT);
     assert_int_equal(get(raw, 0), MDAPL_HELLO_SHORT);
     for (size_t i = 0; i < sizeof(flip) / sizeof(flip[0]); i++) {
         memcpy(bad, raw, sizeof(bad));
@@ -92,7 +97,15 @@ static void hello_verdicts(void **state)
     h.src = 2, h.dst = 6;                    /* for somebody else */
     mdapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
-    for (int v = 0; v <= MDAPL_HELLO_BAD_RANK; v++)
+    h = hello();
+    h.frame_bytes = MDAPL_FRAME_MIN - 1;
+    mdapl_hello_put(&h, key, raw);
+    assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_SIZE);
+    h.frame_bytes = MDAPL_FRAME_MIN;
+    h.sr_window = MDAPL_WINDOW_MIN - 1;
+    mdapl_hello_put(&h, key, raw);
+    assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_SIZE);
+    for (int v = 0; v <= MDAPL_HELLO_BAD_SIZE; v++)
         assert_non_null(mdapl_hello_verdict_text(v));
 }
 

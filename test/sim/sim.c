@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+#include "sim.h"
+
+#include "dapl.h"
+#include "err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STUCK = 20000,               /* rounds without an operation that ends */
+    CONNECTING = 400000,         /* rounds until all are connected */
+};
+
+struct envelope {
+    uint32_t src, number, len;
+};
+
+struct sending {
+    struct mdapl_op op;
+    struct sim_rank *from;
+    uint8_t *body;
+};
+
+struct reading {
+    struct mdapl_op op;
+    struct sim_rank *to;
+    struct mdapl_rx *rx;
+    struct envelope env;
+    uint8_t *body;
+};
+
+void sim_check(uint64_t seed, bool cond, const char *text, const char *file, int line)
+{
+    if (cond)
+        return;
+    fprintf(stderr, "seed %llu: %s:%d: %s\n", (unsigned long long)seed, file, line, text);
+    abort();
+}
+
+static uint8_t byte_of(const struct envelope *e, uint32_t i)
+{
+    return (uint8_t)(e->src * 31 + e->number * 7 + i * 13 + (i >> 8));
+}
+
+/* -- receiving -------------------------------------------------------------------------------- */
+
+static void read_over(struct mdapl_op *op, int status)
+{
+    struct reading *r = (struct reading *)(void *)op;
+    struct sim *s = r->to->sim;
+
+    if (status) {
+        SIM_CHECK(s, s->may_fail);
+        r->to->reads_failed++;
+        mdapl_rx_drop(r->rx);
+    }
+    for (uint32_t i = 0; status == 0 && i < r->env.len; i++)
+        SIM_CHECK(s, r->body[i] == byte_of(&r->env, i));
+    r->to->reads++;
+    free(r->body);
+    free(r);
+}
+
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    struct sim_rank *me = owner;
+    struct sim *s = me->sim;
+    struct reading *r = calloc(1, sizeof(*r));
+    struct iovec v;
+    int rc;
+
+    SIM_CHECK(s, r && hdr_len == sizeof(r->env));
+    memcpy(&r->env, hdr, sizeof(r->env));
+    SIM_CHECK(s, r->env.src == (uint32_t)peer->rank);
+    SIM_CHECK(s, r->env.number == me->announced[peer->rank]++);
+    r->to = me;
+    r->rx = rx;
+    r->op.done = read_over;
+    r->body = malloc(r->env.len + 1);
+    SIM_CHECK(s, r->body && (rx != NULL) == (r->env.len > 0));
+    v = (struct iovec){ r->body, r->env.len };
+    rc = rx ? mdapl_rx_read(rx, &v, 1, &r->op) : MDAPL_DONE;
+    if (rc)
+        read_over(&r->op, rc < 0 ? rc : 0);
+    return MDAPL_NEXT_GO;
+}
+
+static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+{
+    struct sim_rank *me = owner;
+
+    (void)peer;
+    if (!me->sim->may_fail)
+        fprintf(stderr, "rank %d: %s\n", me->rank, why);
+    SIM_CHECK(me->sim, me->sim->may_fail && status < 0);
+    me->faults++;
+    snprintf(me->why, sizeof(me->why), "%s", why);
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+static void send_over(struct mdapl_op *op, int status)
+{
+    struct sending *m = (struct sending *)(void *)op;
+
+    SIM_CHECK(m->from->sim, status == 0 || m->from->sim->may_fail);
+    m->from->sends_failed += status != 0;
+    m->from->sends++;
+    free(m->body);
+    free(m);
+}
+
+static int start_sending(struct sim *s, int from, int to, uint32_t len, bool synchronous, bool now)
+{
+    struct sim_rank *me = &s->rank[from];
+    struct envelope env = { (uint32_t)from, me->sent[to], len };
+    struct sending *m = calloc(1, sizeof(*m));
+    struct mdapl_peer *peer;
+    struct mdapl_msg msg;
+    struct iovec v;
+    int rc;
+
+    SIM_CHECK(s, m && mdapl_peer_get(me->ctx, to, &peer) == 0);
+    *m = (struct sending){ .op.done = send_over, .from = me, .body = malloc(len + 1) };
+    SIM_CHECK(s, m->body);
+    for (uint32_t i = 0; i < len; i++)
+        m->body[i] = byte_of(&env, i);
+    v = (struct iovec){ m->body, len };
+    msg = (struct mdapl_msg){ &env, sizeof(env), &v, 1, synchronous };
+    rc = mdapl_send(peer, &msg, now ? NULL : &m->op);
+    if (rc == -EAGAIN) {
+        free(m->body);
+        free(m);
+        return rc;
+    }
+    me->sent[to]++;
+    s->started++;
+    if (rc)
+        send_over(&m->op, rc < 0 ? rc : 0);
+    return 0;
+}
+
+void sim_send(struct sim *s, int from, int to, uint32_t len, bool synchronous)
+{
+    SIM_CHECK(s, start_sending(s, from, to, len, synchronous, false) == 0);
+}
+
+bool sim_try(struct sim *s, int from, int to, uint32_t len)
+{
+    return start_sending(s, from, to, len, false, true) == 0;
+}
+
+/* -- the world -------------------------------------------------------------------------------- */
+
+static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
+static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NULL };
+
+static int get_card(void *owner, int rank, char *buf, size_t len)
+{
+    struct sim_rank *me = owner;
+
+    snprintf(buf, len, "%s", me->sim->card[rank]);
+    return 0;
+}
+
+void sim_start(struct sim *s, uint64_t seed, int n, const struct fake_faults *faults,
+               const struct fake_limits *limits)
+{
+    memset(s, 0, sizeof(*s));
+    s->seed = seed;
+    s->n = n;
+    fake_start(seed, faults, limits);
+}
+
+static void set_knobs(struct sim *s, struct mdapl_cfg *cfg, const char *knobs)
+{
+    char text[512], *save = NULL;
+    struct mdapl_err err;
+
+    snprintf(text, sizeof(text), "%s", knobs);
+    for (char *k = strtok_r(text, " ", &save); k; k = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(k, '=');
+
+        SIM_CHECK(s, value != NULL);
+        *value++ = 0;
+        SIM_CHECK(s, mdapl_cfg_set(cfg, k, value, &err) == 0);
+    }
+}
+
+int sim_open(struct sim *s, int i, const char *knobs, struct mdapl_err *err)
+{
+    struct sim_rank *me = &s->rank[i];
+    struct mdapl_ctx_args args = {
+        .channels = channels, .up = &up, .owner = me, .cfg = &me->cfg,
+        .clock = mdapl_clock_manual(fake_time()),
+        .job = { .rank = i, .size = s->n, .id = 77, .key = "sixteen bytes..",
+                 .card = get_card },
+    };
+    int rc;
+
+    *me = (struct sim_rank){ .sim = s, .rank = i };
+    mdapl_cfg_init(&me->cfg);
+    /* What is kept depends on the machine: not here. */
+    set_knobs(s, &me->cfg, "ia=fake reg_cache=off");
+    set_knobs(s, &me->cfg, knobs);
+    if (s->verbose)
+        set_knobs(s, &me->cfg, "verbose=3");
+    rc = mdapl_ctx_open(&args, &me->ctx, err);
+    if (!rc)
+        SIM_CHECK(s, mdapl_ctx_card(me->ctx, s->card[i], sizeof(s->card[i])) > 0);
+    return rc;
+}
+
+void sim_open_all(struct sim *s, const char *knobs)
+{
+    struct mdapl_err err;
+
+    for (int i = 0; i < s->n; i++)
+        if (sim_open(s, i, knobs, &err)) {
+            fprintf(stderr, "%s\n", err.text);
+            SIM_CHECK(s, false);
+        }
+    sim_connect(s);
+}
+
+void sim_connect(struct sim *s)
+{
+    bool done[SIM_RANKS] = { false };
+    int n = 0;
+
+    for (int rounds = 0; n < s->n; rounds++) {
+        int i = (int)fake_random((uint64_t)s->n), rc = mdapl_wire(s->rank[i].ctx);
+
+        SIM_CHECK(s, rc >= 0 && rounds < CONNECTING);
+        n += rc == MDAPL_DONE && !done[i];
+        done[i] |= rc == MDAPL_DONE;
+        sim_round(s);
+    }
+}
+
+void sim_round(struct sim *s)
+{
+    uint64_t i = fake_random((uint64_t)s->n);
+
+    fake_step();
+    if (s->n - 1 != (int)i || fake_random(1 + (uint64_t)s->lazy) == 0)
+        mdapl_progress(s->rank[i].ctx);
+}
+
+void sim_rounds(struct sim *s, int n)
+{
+    while (n-- > 0)
+        sim_round(s);
+}
+
+/* Operations that have ended. */
+static int ended(const struct sim *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n; i++)
+        n += s->rank[i].sends + s->rank[i].reads;
+    return n;
+}
+
+bool sim_settled(const struct sim *s)
+{
+    int sends = 0, reads = 0, announced = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        sends += s->rank[i].sends;
+        reads += s->rank[i].reads;
+        for (int k = 0; k < s->n; k++)
+            announced += (int)s->rank[i].announced[k];
+    }
+    return sends == s->started && reads == announced && (s->may_fail || announced == s->started);
+}
+
+void sim_run(struct sim *s)
+{
+    int before = ended(s);
+
+    for (int idle = 0; !sim_settled(s); idle++) {
+        sim_round(s);
+        if (ended(s) != before)
+            idle = 0;
+        before = ended(s);
+        SIM_CHECK(s, idle < STUCK);
+    }
+}
+
+void sim_end(struct sim *s)
+{
+    size_t left = 1;
+
+    for (int rounds = 0; left > 0; rounds++) {
+        SIM_CHECK(s, rounds < STUCK);
+        left = 0;
+        for (int i = 0; i < s->n; i++) {
+            left += mdapl_drain(s->rank[i].ctx);
+            mdapl_progress(s->rank[i].ctx);
+        }
+        fake_step();
+    }
+    sim_close(s);
+}
+
+void sim_close(struct sim *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->rank[i].ctx)
+            mdapl_ctx_close(s->rank[i].ctx);
+    SIM_CHECK(s, fake_not_ready() == 0);
+    SIM_CHECK(s, fake_stop() == 0);
+    SIM_CHECK(s, sim_settled(s));
+}
+
+uint64_t sim_sum(const struct sim *s, size_t offset)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < s->n; i++)
+        n += *(uint64_t *)(void *)((char *)mdapl_ctx_stats(s->rank[i].ctx) + offset);
+    return n;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_TEST_SIM_H
+#define MDAPL_TEST_SIM_H
+/*
+ * Ranks of the dapl channel in one process on the fake provider, for tests that choose their own
+ * knobs and traffic (test_sim.c has random ones). A message is numbered per pair of ranks and its
+ * bytes follow from sender, number and position; the receiver reads it when it is announced and
+ * compares every byte. All functions abort with the seed when something is wrong.
+ */
+#include "cfg.h"
+#include "fake.h"
+#include "stats.h"
+#include "transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SIM_RANKS = 4 };
+
+struct sim;
+
+struct sim_rank {
+    struct sim *sim;
+    int rank;
+    struct mdapl_ctx *ctx;
+    struct mdapl_cfg cfg;
+    uint32_t sent[SIM_RANKS], announced[SIM_RANKS];    /* messages, by the other rank */
+    int sends, sends_failed;     /* operations that have ended */
+    int reads, reads_failed;     /* bodies */
+    int faults;                  /* upcalls */
+    char why[512];               /* the last one's line */
+};
+
+struct sim {
+    uint64_t seed;
+    int n;                       /* ranks */
+    int started;                 /* messages sent by all */
+    int lazy;                    /* the last rank is so many times slower in making progress */
+    bool may_fail;               /* operations may fail */
+    bool verbose;                /* the frames on stderr */
+    struct sim_rank rank[SIM_RANKS];
+    char card[SIM_RANKS][MDAPL_CARD_MAX];
+};
+
+#define SIM_CHECK(s, cond) sim_check((s)->seed, cond, #cond, __FILE__, __LINE__)
+void sim_check(uint64_t seed, bool cond, const char *text, const char *file, int line);
+
+/* An empty world of n ranks; faults and limits as fake_start(). */
+void sim_start(struct sim *s, uint64_t seed, int n, const struct fake_faults *faults,
+               const struct fake_limits *limits);
+/* Opens a rank, with "name=value name=value". Returns 0 or what mdapl_ctx_open() says. */
+int sim_open(struct sim *s, int rank, const char *knobs, struct mdapl_err *err);
+/* Opens all ranks with the same knobs and connects them. */
+void sim_open_all(struct sim *s, const char *knobs);
+void sim_connect(struct sim *s);
+/* A message of len bytes. */
+void sim_send(struct sim *s, int from, int to, uint32_t len, bool synchronous);
+/* The same, taken only if it can leave at once. False: it was not. */
+bool sim_try(struct sim *s, int from, int to, uint32_t len);
+/* One step of the world and one rank's progress. */
+void sim_round(struct sim *s);
+void sim_rounds(struct sim *s, int n);
+/* Have all messages been sent and read, or failed? */
+bool sim_settled(const struct sim *s);
+/* Rounds until they have: aborts when nothing more happens. */
+void sim_run(struct sim *s);
+/* Drains and closes all; every DAT object must have been freed. */
+void sim_end(struct sim *s);
+/* Closes without draining: after faults. */
+void sim_close(struct sim *s);
+
+/* A counter, over all ranks and of one. */
+uint64_t sim_sum(const struct sim *s, size_t offset);
+#define SIM_SUM(s, counter) sim_sum(s, offsetof(struct mdapl_stats, counter))
+#define SIM_STAT(s, i, counter) (mdapl_ctx_stats((s)->rank[i].ctx)->counter)
+
+#endif

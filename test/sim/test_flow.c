@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Flow control: windows and acknowledgements of one and of several streams. test_flow [SEED [TEST]]
+ * runs that one seed with the frames shown; SEED 0: all, TEST alone.
+ */
+#include "unit.h"
+
+#include "err.h"
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t only_seed;
+
+static uint64_t seeds(uint64_t n)
+{
+    return only_seed ? 1 : n;
+}
+
+static void start(struct sim *s, uint64_t i, int n, const struct fake_faults *faults,
+                  const struct fake_limits *limits)
+{
+    sim_start(s, only_seed ? only_seed : i + 1, n, faults, limits);
+    s->verbose = only_seed != 0;
+}
+
+/* -- several streams -------------------------------------------------------------------------- */
+
+/* Bursts of at most `most` messages, long bodies among short ones, one way or both, all read at
+ * once. */
+static void bursts(struct sim *s, int rounds, uint64_t most, uint32_t longest)
+{
+    bool both = fake_random(2);
+
+    for (int k = 0; k < rounds; k++) {
+        for (uint64_t n = 1 + fake_random(most); n > 0; n--) {
+            uint32_t len = (uint32_t)(fake_random(3) ? 9000 + fake_random(longest - 9000)
+                                                     : fake_random(500));
+            int from = both && fake_random(2) ? 1 : 0;
+
+            sim_send(s, from, 1 - from, len, false);
+            if (fake_random(2))
+                sim_round(s);
+        }
+        sim_run(s);
+    }
+}
+
+/* Streams carry WRITTEN frames only one way: nothing goes back that would open their windows. */
+static void written_on_many_streams(void **state)
+{
+    static const char *const rndv[] = { "rput", "rput", "copy" };
+    char knobs[256];
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(150); i++) {
+        start(&s, i, 2, NULL, NULL);
+        snprintf(knobs, sizeof(knobs), "streams=%d sr_window=%d stripe_bytes=%d rndv=%s ring=%s",
+                 3 + (int)fake_random(6), 4 + (int)fake_random(13),
+                 1500 + (int)fake_random(20000), rndv[fake_random(3)],
+                 fake_random(2) ? "on" : "off");
+        sim_open_all(&s, knobs);
+        s.lazy = 1 << fake_random(10);
+        bursts(&s, 4, 48, 60000);
+        SIM_CHECK(&s, SIM_SUM(&s, rx_rput) + SIM_SUM(&s, rx_copy) > 0);
+        sim_end(&s);
+    }
+}
+
+/* Four adapters without RDMA read and no knob but their names. */
+static void four_rails_without_reads(void **state)
+{
+    static const struct fake_limits no_read = { .dtos = 128, .priv = 56, .rdma = 1 << 20 };
+    uint64_t written = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        start(&s, i, 2, NULL, &no_read);
+        sim_open_all(&s, "ia=fake,fake,fake,fake");
+        s.lazy = 1 << fake_random(10);
+        bursts(&s, 3, 48, 600000);
+        written += SIM_SUM(&s, rx_rput);
+        sim_end(&s);
+    }
+    assert_true(written > 100);
+}
+
+/* -- frames that have overtaken others --------------------------------------------------------- */
+
+/*
+ * One connection stands still with a WRITTEN frame on it, another carries a flood of messages
+ * behind it. What overtakes is bounded by the windows, and nothing is lost.
+ */
+static void one_stream_stands_still(void **state)
+{
+    uint64_t most = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(12); i++) {
+        start(&s, i, 2, NULL, NULL);
+        sim_open_all(&s, "streams=3 rndv=rput stripe_bytes=100000 ring=on ring_after=1");
+        fake_hold((int)(i % 6));
+        for (int k = 0; k < 3; k++)
+            sim_send(&s, 0, 1, 20000, false);
+        sim_rounds(&s, 2000);
+        for (int k = 0; k < 6000; k++)
+            sim_send(&s, 0, 1, 40, false);
+        sim_rounds(&s, 80000);
+        fake_hold(-1);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_SUM(&s, early_max) <= 3 * 16 + 32);
+        if (most < SIM_SUM(&s, early_max))
+            most = SIM_SUM(&s, early_max);
+        sim_end(&s);
+    }
+    assert_true(most >= 16);     /* it was tried */
+}
+
+/* As many frames under way as the knobs allow, the receiver now and then absent. */
+static void largest_windows(void **state)
+{
+    static const struct fake_limits large = { .dtos = 16384, .reads = 4, .priv = 56,
+                                              .rdma = 1 << 20 };
+    uint64_t early = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(3); i++) {
+        start(&s, i, 2, NULL, &large);
+        sim_open_all(&s, "sr_window=4096 ring_slots=4096 ep_requests=16384 vbuf_size=512 ring=on "
+                         "ring_slot_bytes=128 ring_after=1");
+        s.lazy = 1000;
+        for (int k = 0; k < 30000; k++) {
+            sim_send(&s, 0, 1, (uint32_t)fake_random(60), false);
+            for (uint64_t n = fake_random(6); n > 0; n--)
+                sim_round(&s);
+        }
+        sim_run(&s);
+        early += SIM_SUM(&s, early);
+        sim_end(&s);
+    }
+    assert_true(only_seed || early > 0);
+}
+
+/* -- ends that differ -------------------------------------------------------------------------- */
+
+/* Frame buffers and windows of different sizes, and one end that keeps no frames: every size of
+ * message gets through, also when it was queued before the peer's offer was known. */
+static void unlike_knobs(void **state)
+{
+    static const char *const vbuf[] = { "512", "1000", "8192", "65536" };
+    static const char *const window[] = { "2", "5", "16", "100" };
+    static const char *const rndv[] = { "rget", "rput", "copy" };
+    char knobs[256];
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(200); i++) {
+        start(&s, i, 2, NULL, NULL);
+        for (int r = 0; r < 2; r++) {
+            snprintf(knobs, sizeof(knobs), "vbuf_size=%s sr_window=%s rndv=%s retain=%s ring=%s "
+                     "ring_after=1 ring_slot_bytes=%s streams=%d wiring=%s",
+                     vbuf[fake_random(4)], window[fake_random(4)], rndv[fake_random(3)],
+                     fake_random(2) ? "on" : "off", fake_random(2) ? "on" : "off",
+                     fake_random(2) ? "128" : "65536", 1 + (int)fake_random(3),
+                     i % 2 ? "ring" : "ondemand");
+            SIM_CHECK(&s, sim_open(&s, r, knobs, &err) == 0);
+        }
+        sim_connect(&s);
+        bursts(&s, 3, 40, 70000);
+        sim_end(&s);
+    }
+}
+
+/* A frame of one end's size is not sent to an end with smaller buffers: as a rendezvous. */
+static void queued_before_the_offer(void **state)
+{
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        start(&s, i, 2, NULL, NULL);
+        SIM_CHECK(&s, sim_open(&s, 0, "wiring=ondemand vbuf_size=8192", &err) == 0);
+        SIM_CHECK(&s, sim_open(&s, 1, "wiring=ondemand vbuf_size=1024", &err) == 0);
+        for (uint32_t k = 0; k < 20; k++)
+            sim_send(&s, 0, 1, 100 * k, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 10);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_rndv) == 10);
+        sim_send(&s, 0, 1, 1024 - 24 - 12, false);       /* fits: 24 of the header, 12 of ours */
+        sim_send(&s, 0, 1, 1024 - 24 - 12 + 1, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 11 && SIM_STAT(&s, 0, tx_rndv) == 11);
+        sim_end(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_on_many_streams),
+        cmocka_unit_test(four_rails_without_reads),
+        cmocka_unit_test(one_stream_stands_still),
+        cmocka_unit_test(largest_windows),
+        cmocka_unit_test(unlike_knobs),
+        cmocka_unit_test(queued_before_the_offer),
+    };
+
+    if (argc > 1)
+        only_seed = strtoull(argv[1], NULL, 0);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return RUN(tests);
+}
