@@ -17,7 +17,9 @@ test_unit_test_cfg_LDADD = libutil.la -lcmocka
 test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
 test_unit_test_shm_ring_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_ring_LDADD = $(shm_test_ldadd)
-test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
+## ranks of the channel in one process
+shm_ranks_sources = test/unit/shm_ranks.c test/unit/shm_ranks.h test/unit/unit.h
+test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c $(shm_ranks_sources)
 test_unit_test_shm_pair_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_pair_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_threads_SOURCES = test/unit/test_shm_threads.c test/unit/one_space.c \
