@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 char source[MIB], sink[MIB];
+const char *ranks_single_bytes = "1g";
 
 /* The channel as it is, and its state for the test to look at. */
 static void *last_state;
@@ -79,7 +80,7 @@ void ranks_open(struct pair *p, int rank)
     looking = mdapl_shm_channel;
     looking.open = open_and_look;
     mdapl_cfg_init(&cfg);
-    assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", "1g", &err), 0);
+    assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", ranks_single_bytes, &err), 0);
     me->next = MDAPL_NEXT_GO;
     me->take = true;
     assert_int_equal(mdapl_ctx_open(&args, &me->ctx, &err), 0);

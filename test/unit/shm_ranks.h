@@ -56,6 +56,8 @@ typedef enum mdapl_next ranks_msg_fn(void *owner, struct mdapl_peer *peer, const
 ranks_msg_fn ranks_on_msg;
 extern ranks_msg_fn *on_message;
 
+/* The knob shm_single_bytes of the ranks that are opened from now on. */
+extern const char *ranks_single_bytes;
 /* Opens one rank of p->n, which keeps its card in its own list. */
 void ranks_open(struct pair *p, int rank);
 /* A test's setup for so many ranks that reach each other, and its teardown. `other` is rank 0, and

@@ -71,13 +71,17 @@ static void bells_only_for_the_unwatched(void **state)
         rounds(b, 1);
         assert_int_equal(b->n_told, i + 1);
     }
+    assert_int_equal(send_now(a, 50, 100), MDAPL_DONE);
+    rounds(b, 1);
+    assert_int_equal(stats(a)->shm_msgs, 51);
+    assert_int_equal(stats(a)->shm_lines, 50);   /* 4 bytes of header and 8 of body */
     assert_int_equal(stats(a)->shm_bells, 1);
     rounds(b, 20000);
     assert_int_equal(b->s->n_hot, 0);
-    assert_int_equal(send_now(a, 50, 8), MDAPL_DONE);
+    assert_int_equal(send_now(a, 51, 8), MDAPL_DONE);
     assert_int_equal(stats(a)->shm_bells, 2);
     rounds(b, 1);
-    assert_int_equal(b->n_told, 51);
+    assert_int_equal(b->n_told, 52);
     assert_int_equal(b->s->n_hot, 1);
 }
 
@@ -94,6 +98,28 @@ static void no_sleep_over_a_message(void **state)
     assert_int_equal(stats(b)->shm_sleeps, 0);
     rounds(b, 1);
     assert_int_equal(b->n_told, 2);
+}
+
+/* A rank that sleeps before each message interrupts no core for that: its rings ring anyway. */
+static void no_barrier_for_each_sleep(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(send_now(a, (uint32_t)i, 8), MDAPL_DONE);
+        rounds(b, 1);
+        mdapl_wait(b->ctx, 1000);
+    }
+    assert_int_equal(b->n_told, 100);
+    assert_int_equal(stats(b)->shm_sleeps, 100);
+    assert_true(stats(b)->shm_barriers <= 1);
+    /* Once it does not sleep any more the ring is polled again. */
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(send_now(a, (uint32_t)i, 8), MDAPL_DONE);
+        rounds(b, 1);
+    }
+    assert_true(stats(a)->shm_bells <= 102);
 }
 
 /* Are sleeps short naps, because nobody could end them (os_posix.c)? */
@@ -215,6 +241,7 @@ static void by_cells(void **state)
     }
     assert_true(s.done == 1 && s.status == 0 && r.done == 1 && r.status == 0);
     assert_memory_equal(source, sink, LONG);
+    assert_int_equal(stats(b)->shm_copies, 1);
     assert_int_equal(a->s->n_free_cells + (int)mdapl_speer_of(a->other)->fly_n, MDAPL_CELLS);
     mdapl_drain(a->ctx);
     mdapl_drain(b->ctx);
@@ -222,6 +249,33 @@ static void by_cells(void **state)
     rounds(b, 1);
     assert_int_equal(mdapl_drain(a->ctx), 0);
     assert_int_equal(mdapl_drain(b->ctx), 0);
+}
+
+/* What lets others read our memory is asked for when a body goes that they may read, not before. */
+static void reads_are_allowed_when_wanted(void **state)
+{
+    static const struct {
+        const char *knob;
+        size_t len;
+        bool allowed;
+    } row[] = {
+        { "-1", 60000, false }, { "-1", LONG, true }, { "0", LONG, true }, { "400000", LONG, false },
+        { "1g", LONG, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct sending s = { .op.done = ranks_done };
+        struct pair *p;
+
+        ranks_single_bytes = row[i].knob;
+        ranks_make_two((void **)&p);
+        assert_true(send_op(&p->rank[0], 0, row[i].len, false, &s.op) >= 0);
+        assert_int_equal(p->rank[0].s->reads_allowed, row[i].allowed);
+        assert_false(p->rank[1].s->reads_allowed);
+        ranks_unmake((void **)&p);
+    }
+    ranks_single_bytes = "1g";
 }
 
 /* Read out of the sender's memory, without a word from him. */
@@ -494,7 +548,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(only_what_is_proven), TEST(strangers_are_refused),
-        TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message), TEST(the_bell_wakes),
+        TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
+        TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted), TEST(the_bell_wakes),
         TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
