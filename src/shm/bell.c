@@ -135,6 +135,13 @@ int mdapl_bell_watch(struct mdapl_shm *s)
     return n;
 }
 
+/* It interrupts every core that runs a process of any job, so it is counted. */
+static void barrier(struct mdapl_shm *s)
+{
+    mdapl_ctx_stats(s->ctx)->shm_barriers++;
+    mdapl_os_barrier();
+}
+
 /* Has it written what has not been taken yet? */
 static bool has_news(const struct mdapl_speer *peer)
 {
@@ -153,7 +160,7 @@ void mdapl_bell_age(struct mdapl_shm *s)
             silent = true;
         }
     if (silent)
-        mdapl_os_barrier();
+        barrier(s);
     for (int i = s->n_hot; i-- > 0;) {
         struct mdapl_speer *peer = s->hot[i];
 
@@ -190,9 +197,12 @@ static int answer(struct mdapl_shm *s, uint32_t door)
 
     if (!peer)
         peer = open_door(s, door);
-    if (!peer)
+    if (!peer || peer->dead)
         return 0;
-    watch(peer);
+    /* A rank that sleeps between two messages stops watching before each sleep, which costs a
+     * barrier: only a ring that rings again before the next sleep is worth that. */
+    if (!s->slept)
+        watch(peer);
     n = mdapl_shm_rx_poll(peer);
     if (peer->hot || peer->dead)
         return n;
@@ -215,6 +225,7 @@ int mdapl_bell_answer(struct mdapl_shm *s)
         for (; doors; doors &= doors - 1)
             n += answer(s, 64 * w + (uint32_t)__builtin_ctzll(doors));
     }
+    s->slept = false;
     return n;
 }
 
@@ -230,7 +241,7 @@ static bool unwatch_all(struct mdapl_shm *s)
         set_watched(s->hot[i], 0);
     }
     if (s->n_hot > 0)
-        mdapl_os_barrier();
+        barrier(s);
     for (int i = s->n_hot; i-- > 0;) {
         if (has_news(s->hot[i])) {
             set_watched(s->hot[i], 1);
@@ -252,6 +263,7 @@ void mdapl_bell_sleep(struct mdapl_shm *s, uint64_t ns)
     if (atomic_load(&head->bells) == 0) {
         mdapl_ctx_stats(s->ctx)->shm_sleeps++;
         mdapl_os_sleep(&head->asleep, 1, ns);
+        s->slept = true;
     }
     atomic_store(&head->asleep, 0);
 }

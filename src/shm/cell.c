@@ -6,6 +6,7 @@
 #include "stats.h"
 #include "tx.h"
 
+#include <assert.h>
 
 enum {
     LEAST = 8192,                /* bytes put into a cell at least, while there are so many */
@@ -79,17 +80,36 @@ void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t le
 {
     struct mdapl_shm *s = peer->s;
     unsigned last = (peer->fly_first + peer->fly_n++) % MDAPL_FLY;
-    uint8_t cell = s->free_cell[--s->n_free_cells];
+    uint8_t cell;
+    bool sent;
 
+    assert(s->n_free_cells > 0 && peer->fly_n <= MDAPL_FLY);
+    cell = s->free_cell[--s->n_free_cells];
     mdapl_iov_gather(from, mdapl_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len);
     data->cell = cell;
     data->len = (uint32_t)len;
-    mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data));
+    sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data));
+    assert(sent);                /* mdapl_cells_free() has counted its slot */
+    (void)sent;
     peer->fly[last].number = peer->tx.next;
     peer->fly[last].cell = cell;
     if (mdapl_list_empty(&peer->flying))
         mdapl_list_append(&s->flying, &peer->flying);
     mdapl_ctx_stats(s->ctx)->shm_cells++;
+}
+
+bool mdapl_cell_or_ring(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
+                        struct mdapl_shm_data *data)
+{
+    if (mdapl_cells_free(peer, 1, 0)) {
+        mdapl_cell_send(peer, from, len, data);
+        return true;
+    }
+    if (peer->fly_n > 0 || peer->s->n_free_cells > 0)
+        return false;
+    data->cell = MDAPL_CELLS;
+    data->len = (uint32_t)mdapl_least(len, MDAPL_SHM_EAGER - sizeof(*data));
+    return mdapl_shm_tx_put_from(peer, MDAPL_SHM_DATA, data, sizeof(*data), from, data->len);
 }
 
 const uint8_t *mdapl_cell_of(const struct mdapl_speer *peer, const struct mdapl_shm_data *data)

@@ -7,6 +7,11 @@
  * message has been taken the cell is free again. The message publishes the bytes of the cell and
  * the news gives it back (ring.h). The one given back last is used first: it is still in the
  * caches, and few are ever touched where few are needed.
+ *
+ * Peers that make no progress may hold all cells, for as long as they compute. No other pair of
+ * ranks waits for them (MPI 4.0, 3.5: of a matching send and receive at least one completes
+ * whatever else happens): a pair with a cell in flight gets room from its own receiver, and a pair
+ * without one sends its pieces in its ring, which no other pair uses.
  */
 #include "iov.h"
 
@@ -23,9 +28,13 @@ void mdapl_cells_init(struct mdapl_shm *s);
 bool mdapl_cells_free(struct mdapl_speer *peer, int cells, int more);
 /* How many bytes of a body go into one cell: both sides copy at the same time. */
 size_t mdapl_cell_share(size_t body);
-/* Fills a cell with len bytes from the cursor and tells the peer. data: off and the ids are set. */
+/* Fills a free cell with len bytes from the cursor and sends DATA. data: off and the ids are set. */
 void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
                      struct mdapl_shm_data *data);
+/* The same in a cell, or, if other peers hold them all, in the ring: at most len bytes; data->len
+ * says how many. False: the peer has to take what is in flight to it first. */
+bool mdapl_cell_or_ring(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
+                        struct mdapl_shm_data *data);
 /* Cells come back as the peer takes the messages that tell of them. */
 void mdapl_cells_reclaim(struct mdapl_speer *peer);
 /* The bytes of a cell of the peer's; NULL: it is none. */

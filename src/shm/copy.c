@@ -33,6 +33,7 @@ struct mdapl_long {
     struct mdapl_op *op;
     struct mdapl_speer *peer;
     uint32_t id;
+    bool announced;              /* its RTS has been sent: only now can the receiver know the id */
     size_t len;
     struct mdapl_shm_cts asked;  /* the bytes that the receiver has asked for last */
     size_t sent;                 /* of them */
@@ -58,10 +59,21 @@ void mdapl_long_init(struct mdapl_shm *s)
     mdapl_idmap_init(&s->tx_ids);
     mdapl_idmap_init(&s->rx_ids);
     s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
-    mdapl_os_reads_allow();
 }
 
 /* -- sending ---------------------------------------------------------------------------------- */
+
+/* What this permits goes to every process of the user, so not before there is a body that the knob
+ * lets the receiver read out of our memory. */
+static void allow_reads(struct mdapl_shm *s, size_t len)
+{
+    int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
+
+    if (s->reads_allowed || (from >= 0 && len < (uint64_t)from))
+        return;
+    mdapl_os_reads_allow();
+    s->reads_allowed = true;
+}
 
 struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_msg *msg,
                                    size_t len, struct mdapl_op *op)
@@ -80,6 +92,7 @@ struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_
     }
     mdapl_list_append(&peer->sends, &send->link);
     mdapl_list_init(&send->streaming);
+    allow_reads(peer->s, len);
     return send;
 }
 
@@ -101,7 +114,7 @@ size_t mdapl_long_rts_len(const struct mdapl_long *send)
     return sizeof(struct rts) + named_segs(send) * sizeof(struct seg);
 }
 
-void mdapl_long_put_rts(const struct mdapl_long *send, void *out)
+void mdapl_long_put_rts(struct mdapl_long *send, void *out)
 {
     struct rts rts = { send->len, send->id, named_segs(send) };
     char *p = out;
@@ -113,14 +126,15 @@ void mdapl_long_put_rts(const struct mdapl_long *send, void *out)
 
         memcpy(p, &seg, sizeof(seg));
     }
+    send->announced = true;
 }
 
-/* The body of an id that this peer has sent us. */
+/* The body of an id that this peer has sent us, if we have announced that body to it. */
 static struct mdapl_long *find_send(struct mdapl_speer *peer, uint32_t id)
 {
     struct mdapl_long *send = mdapl_idmap_find(&peer->s->tx_ids, id);
 
-    return send && send->peer == peer ? send : NULL;
+    return send && send->peer == peer && send->announced ? send : NULL;
 }
 
 bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_shm_cts *cts)
@@ -152,17 +166,19 @@ bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin
     return true;
 }
 
-/* -- filling cells ---------------------------------------------------------------------------- */
+/* -- sending what has been asked for ---------------------------------------------------------- */
 
-static void fill_cell(struct mdapl_speer *peer, struct mdapl_long *send)
+/* Sends the next piece of a body that has been asked for. False: no room. */
+static bool send_piece(struct mdapl_speer *peer, struct mdapl_long *send)
 {
     size_t share = mdapl_cell_share(send->asked.len), left = send->asked.len - send->sent;
-    size_t n = mdapl_least(left, share);
     struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->asked.rx_id,
                                    .off = send->asked.off + send->sent };
 
-    mdapl_cell_send(peer, &send->cursor, n, &data);
-    send->sent += n;
+    if (!mdapl_cell_or_ring(peer, &send->cursor, mdapl_least(left, share), &data))
+        return false;
+    send->sent += data.len;
+    return true;
 }
 
 int mdapl_long_stream(struct mdapl_speer *peer)
@@ -170,10 +186,11 @@ int mdapl_long_stream(struct mdapl_speer *peer)
     struct mdapl_list *l;
     int n = 0;
 
-    while ((l = mdapl_list_first(&peer->streaming)) && mdapl_cells_free(peer, 1, 0)) {
+    while ((l = mdapl_list_first(&peer->streaming))) {
         struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, streaming);
 
-        fill_cell(peer, send);
+        if (!send_piece(peer, send))
+            break;
         n++;
         /* In turn, when there are several. */
         mdapl_list_remove(l);
@@ -200,7 +217,7 @@ static void send_fin(struct long_rx *r, int status)
     struct mdapl_shm_fin fin = { r->tx_id, status };
 
     if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
-        mdapl_speer_broken(r->peer, "out of memory");
+        mdapl_speer_broken(r->peer, -ENOMEM, "out of memory");
 }
 
 /* So many more bytes have been read; with the last one the body goes. */
@@ -333,10 +350,8 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
     if (!rts_right(&rts, len))
         return false;
     r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));
-    if (!r) {
-        mdapl_speer_broken(peer, "out of memory");
-        return true;
-    }
+    if (!r)
+        return mdapl_speer_no_memory(peer);
     *r = (struct long_rx){ .rx = { &long_ops, NULL, 0, rts.len }, .peer = peer,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
     mdapl_shm_read_init(&r->read, read_over);
@@ -345,20 +360,19 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
         rx_free(r);
         return false;
     }
-    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
-        mdapl_speer_broken(peer, "out of memory for a message that waits");
-    return true;
+    return mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx) == 0
+           || mdapl_speer_no_memory(peer);
 }
 
-bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
+bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data,
+                        const uint8_t *bytes)
 {
     struct long_rx *r = mdapl_idmap_find(&peer->s->rx_ids, data->rx_id);
-    const uint8_t *cell = mdapl_cell_of(peer, data);
 
     if (!r || r->peer != peer || !r->read.op || r->tx_id != data->tx_id
-        || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got || !cell)
+        || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got)
         return false;
-    mdapl_shm_read_put(&r->read, cell, data->len);
+    mdapl_shm_read_put(&r->read, bytes, data->len);
     if (r->read.got == r->read.want)
         read_over(&r->read, 0);
     return true;

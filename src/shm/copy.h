@@ -26,22 +26,23 @@ struct mdapl_shm_data;
 struct mdapl_shm_fin;
 struct mdapl_speer;
 
-/* Others of this user may read what the channel sends. */
 void mdapl_long_init(struct mdapl_shm *s);
 /* A body that has been announced to a peer. NULL: out of memory. */
 struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_msg *msg,
                                    size_t len, struct mdapl_op *op);
 /* The record that is the body of its RTS. */
 size_t mdapl_long_rts_len(const struct mdapl_long *send);
-void mdapl_long_put_rts(const struct mdapl_long *send, void *out);
-/* Fills cells with bodies that have been asked for. Returns how many. */
+void mdapl_long_put_rts(struct mdapl_long *send, void *out);
+/* Sends pieces of bodies that have been asked for. Returns how many. */
 int mdapl_long_stream(struct mdapl_speer *peer);
 
-/* What comes in; false: impossible. */
+/* What comes in; false: impossible, or the peer has failed for want of memory. */
 bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len, const void *rts,
                        size_t len);
 bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_shm_cts *cts);
-bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data);
+/* bytes: data->len of them, in a cell or in the ring. */
+bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data,
+                        const uint8_t *bytes);
 bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin);
 
 /* The peer is lost: sends fail. */

@@ -43,6 +43,9 @@ size_t mdapl_os_memory_left(void);
  * touches them first. A wish: nothing is said where the system has none. */
 void mdapl_os_near(void *p, size_t len);
 
+/* Pages of this mapping are to be of the usual size: of a large one hardly anything is used. */
+void mdapl_os_small_pages(void *p, size_t len);
+
 /*
  * A barrier for others: when it returns, whatever another process of this channel stored before it
  * is visible here, and whatever it loads afterwards sees what was stored here before the call. It
@@ -56,9 +59,19 @@ void mdapl_os_barrier(void);
 void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
 void mdapl_os_wake(_Atomic uint32_t *word);
 
+/*
+ * A living process, held so that its end is noticed as soon as it runs no more, though its parent
+ * may reap it late or never, and whoever gets its pid afterwards. Negative: it cannot be held so,
+ * for want of descriptors or on this system; its end is then noticed once it has been reaped.
+ */
+int mdapl_os_process_open(pid_t pid);
+bool mdapl_os_process_ended(int process, pid_t pid);
+void mdapl_os_process_close(int process);
+
 /* Others of this user may read my memory. */
 void mdapl_os_reads_allow(void);
-/* Reads another process's memory: bytes, 0 or less when it cannot be done. */
+/* Reads another process's memory: bytes, maybe fewer than there are; 0 or less when it cannot be
+ * done. */
 ssize_t mdapl_os_read(pid_t pid, const struct iovec *here, int n_here, const struct iovec *there,
                       int n_there);
 

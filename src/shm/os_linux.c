@@ -8,10 +8,13 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/mempolicy.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -125,6 +128,11 @@ void mdapl_os_near(void *p, size_t len)
     syscall(SYS_mbind, p, len, MPOL_PREFERRED, &mask, CHAR_BIT * sizeof(mask) + 1, 0);
 }
 
+void mdapl_os_small_pages(void *p, size_t len)
+{
+    madvise(p, len, MADV_NOHUGEPAGE);
+}
+
 size_t mdapl_os_memory_left(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");
@@ -162,6 +170,38 @@ void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 void mdapl_os_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* -- processes -------------------------------------------------------------------------------- */
+
+/* A pidfd becomes readable as the process ends. Half of the descriptors stay the program's. */
+int mdapl_os_process_open(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct rlimit limit;
+
+    if (fd < 0)
+        return -errno;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd >= limit.rlim_cur / 2) {
+        close(fd);
+        return -EMFILE;
+    }
+    return fd;
+}
+
+bool mdapl_os_process_ended(int process, pid_t pid)
+{
+    struct pollfd p = { process, POLLIN, 0 };
+
+    if (process < 0)
+        return kill(pid, 0) && errno == ESRCH;
+    return poll(&p, 1, 0) > 0;
+}
+
+void mdapl_os_process_close(int process)
+{
+    if (process >= 0)
+        close(process);
 }
 
 /* -- reading another process's memory --------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -82,6 +83,11 @@ void mdapl_os_near(void *p, size_t len)
     (void)p, (void)len;
 }
 
+void mdapl_os_small_pages(void *p, size_t len)
+{
+    (void)p, (void)len;
+}
+
 size_t mdapl_os_memory_left(void)
 {
     return SIZE_MAX;
@@ -108,6 +114,23 @@ void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 void mdapl_os_wake(_Atomic uint32_t *word)
 {
     (void)word;
+}
+
+int mdapl_os_process_open(pid_t pid)
+{
+    (void)pid;
+    return -ENOTSUP;
+}
+
+bool mdapl_os_process_ended(int process, pid_t pid)
+{
+    (void)process;
+    return kill(pid, 0) && errno == ESRCH;
+}
+
+void mdapl_os_process_close(int process)
+{
+    (void)process;
 }
 
 void mdapl_os_reads_allow(void)

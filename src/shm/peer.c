@@ -12,9 +12,10 @@
 #include "tx.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static const char out_of_memory[] = "out of memory for a message that waits";
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
@@ -41,6 +42,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     peer->token = card.token;
     peer->far = far;
     peer->pid = far.head->pid;
+    peer->process = mdapl_os_process_open(peer->pid);
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
@@ -74,6 +76,7 @@ void mdapl_speer_free(struct mdapl_speer *peer)
     mdapl_push_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_seg_close(&peer->far);
+    mdapl_os_process_close(peer->process);
     peer->s->peers[peer->base.rank] = NULL;
     free(peer);
 }
@@ -86,10 +89,12 @@ void mdapl_speer_wake(struct mdapl_speer *peer)
         mdapl_list_append(&peer->s->work, &peer->work);
 }
 
-void mdapl_speer_broken(struct mdapl_speer *peer, const char *why)
+void mdapl_speer_broken(struct mdapl_speer *peer, int status, const char *why)
 {
-    if (!peer->broken)
+    if (!peer->broken) {
         peer->broken = why;
+        peer->broken_status = status;
+    }
     mdapl_speer_wake(peer);
 }
 
@@ -99,6 +104,18 @@ static bool something_waits(const struct mdapl_speer *peer)
            || !mdapl_list_empty(&peer->streaming) || peer->broken;
 }
 
+/* What the peer had completed before its end is delivered: no more than its ring holds, as a peer
+ * that lives could go on for ever. */
+static void last_messages(struct mdapl_speer *peer)
+{
+    int n = 0, got = 1;
+
+    while (peer->rx.door && !peer->dead && got > 0 && n < MDAPL_SLOTS) {
+        got = mdapl_shm_rx_poll(peer);
+        n += got;
+    }
+}
+
 int mdapl_speer_work(struct mdapl_speer *peer)
 {
     int n;
@@ -106,12 +123,13 @@ int mdapl_speer_work(struct mdapl_speer *peer)
     if (peer->dead)
         return 0;
     if (peer->broken) {
-        mdapl_speer_fail(peer, -ECONNRESET, peer->broken);
+        last_messages(peer);
+        mdapl_speer_fail(peer, peer->broken_status, peer->broken);
         return 1;
     }
     n = mdapl_inbox_announce_held(&peer->inbox);
     if (n < 0)
-        mdapl_speer_broken(peer, "out of memory for a message that waits");
+        mdapl_speer_broken(peer, -ENOMEM, out_of_memory);
     n = (n > 0 ? n : 0) + mdapl_shm_tx_flush(peer);
     if (something_waits(peer))
         mdapl_speer_wake(peer);
@@ -135,17 +153,22 @@ void mdapl_speer_fail(struct mdapl_speer *peer, int status, const char *why)
     mdapl_up_fault(&peer->base, status, line);
 }
 
+bool mdapl_speer_no_memory(struct mdapl_speer *peer)
+{
+    mdapl_speer_fail(peer, -ENOMEM, out_of_memory);
+    return false;
+}
+
 void mdapl_speer_check(struct mdapl_speer *peer)
 {
-    if (peer->dead)
+    if (peer->dead || peer->broken)
         return;
-    if (kill(peer->pid, 0) && errno == ESRCH)
-        mdapl_speer_fail(peer, -ECONNRESET,
-                         "the process is gone. Look for what ended it: a signal, the memory limit");
+    if (mdapl_os_process_ended(peer->process, peer->pid))
+        mdapl_speer_broken(peer, -ECONNRESET, "the process is gone. Look for what ended it: a "
+                           "signal, the memory limit");
     else if (peer->tx.door && atomic_load(&peer->tx.door->refused))
-        mdapl_speer_fail(peer, -ECONNREFUSED,
-                         "it cannot open our segment, though we can open its. Use "
-                         "MPIR_CVAR_DAPL_CHANNELS=dapl");
+        mdapl_speer_broken(peer, -ECONNREFUSED, "it refused us: it has another key or another "
+                           "connection of this rank. Use MPIR_CVAR_DAPL_CHANNELS=dapl");
 }
 
 bool mdapl_speer_idle(struct mdapl_speer *peer)

@@ -84,6 +84,7 @@ struct mdapl_shm_item {
 };
 
 struct mdapl_shm {
+    alignas(16) uint8_t hdr[MDAPL_HDR_MAX];  /* of the message that is being taken (rx.c) */
     struct mdapl_ctx *ctx;
     uint64_t node;               /* node.h */
     uint64_t word;               /* others try whether they can read it here (copy.c) */
@@ -105,6 +106,8 @@ struct mdapl_shm {
     unsigned rounds;
     uint64_t checked;            /* when the peers were last looked at, ns */
     bool draining, wired;
+    bool slept;                  /* since bells were last answered (bell.c) */
+    bool reads_allowed;          /* os.h: others may read my memory */
 };
 
 /* Another rank of this node. */
@@ -143,7 +146,9 @@ struct mdapl_speer {
     uint64_t token;              /* of its segment */
     pid_t pid;
     int dead;                    /* negative errno once it is lost */
-    const char *broken;          /* a fault noticed inside a verb: progress acts on it */
+    const char *broken;          /* a fault that the next round of progress raises */
+    int broken_status;
+    int process;                 /* by which its end is noticed (os.h) */
 };
 
 static inline struct mdapl_speer *mdapl_speer_of(struct mdapl_peer *peer)
@@ -158,11 +163,14 @@ void mdapl_speer_free(struct mdapl_speer *peer);
 void mdapl_speer_wake(struct mdapl_speer *peer);
 /* Does what can be done. Returns how many things moved. */
 int mdapl_speer_work(struct mdapl_speer *peer);
-/* To be acted on by the next round, as verbs make no upcalls. why: static text. */
-void mdapl_speer_broken(struct mdapl_speer *peer, const char *why);
+/* Has the next round of progress raise the fault, after the messages that the peer has completed:
+ * verbs and waits make no upcalls. status: negative errno; why: static text. */
+void mdapl_speer_broken(struct mdapl_speer *peer, int status, const char *why);
+/* There is no memory for what the peer has sent: raises the fault. Returns false. */
+bool mdapl_speer_no_memory(struct mdapl_speer *peer);
 /* The peer is lost: everything queued fails with status and the owner hears why. */
 void mdapl_speer_fail(struct mdapl_speer *peer, int status, const char *why);
-/* Is the process still there, and does it take what we send? Acts if not. */
+/* Is the process still there, and does it take what we send? If not the next round raises it. */
 void mdapl_speer_check(struct mdapl_speer *peer);
 /* How much is still to be delivered or acknowledged, either way. */
 size_t mdapl_speer_unfinished(struct mdapl_speer *peer);

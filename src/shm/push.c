@@ -143,10 +143,8 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
     struct pushed *b = calloc(1, sizeof(*b));
     uint64_t total = 0;
 
-    if (!b) {
-        mdapl_speer_broken(peer, "out of memory");
-        return true;
-    }
+    if (!b)
+        return mdapl_speer_no_memory(peer);
     memcpy(&total, body, mdapl_least(len, sizeof(total)));
     if (len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
         || peer->coming_left > 0) {
@@ -159,9 +157,8 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
     b->len = total;
     peer->coming = b;
     mdapl_list_append(&peer->pushed, &b->link);
-    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &b->rx))
-        mdapl_speer_broken(peer, "out of memory for a message that waits");
-    return true;
+    return mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &b->rx) == 0
+           || mdapl_speer_no_memory(peer);
 }
 
 static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
@@ -174,7 +171,7 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
 }
 
 /* First to the read in progress; what it does not want is put aside for the next one. */
-static void take(struct pushed *b, const uint8_t *bytes, size_t n)
+static bool take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
     struct mdapl_shm_read *read = &b->read;
     size_t wanted = read->op ? read->want - read->got : 0, now = mdapl_least(n, wanted);
@@ -182,20 +179,19 @@ static void take(struct pushed *b, const uint8_t *bytes, size_t n)
     if (now > 0)
         mdapl_shm_read_put(read, bytes, now);
     b->came += now;
-    if (n > now && !put_aside(b, bytes + now, n - now)) {
-        mdapl_speer_broken(b->peer, "out of memory for a message that waits");
-        return;
-    }
+    if (n > now && !put_aside(b, bytes + now, n - now))
+        return mdapl_speer_no_memory(b->peer);
     b->came += n - now;
     if (b->came == b->len)
         b->peer->coming = NULL;
     if (read->op && read->got == read->want)
         read_over(read, 0);
+    return true;
 }
 
-bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data)
+bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data,
+                        const uint8_t *bytes)
 {
-    const uint8_t *cell = mdapl_cell_of(peer, data);
     struct pushed *b = peer->coming;
 
     if (!b) {                    /* dropped */
@@ -204,10 +200,9 @@ bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *d
         peer->coming_left -= data->len;
         return true;
     }
-    if (!cell || data->off != b->came || data->len > b->len - b->came)
+    if (data->off != b->came || data->len > b->len - b->came)
         return false;
-    take(b, cell, data->len);
-    return true;
+    return take(b, bytes, data->len);
 }
 
 /* -- closing ---------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rx.h"
 
+#include "cell.h"
 #include "copy.h"
 #include "peer.h"
 #include "push.h"
@@ -11,13 +12,12 @@
 
 enum { BURST = 32 };             /* messages of one peer in one round, so that others get a turn */
 
-/* -- one function per type; false: the content is impossible ---------------------------------- */
+/* -- one function per type; false: the content is impossible, or the peer has failed ----------- */
 
 static bool on_msg(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
-    if (mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len))
-        mdapl_speer_broken(peer, "out of memory for a message that waits");
-    return true;
+    return mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len) == 0
+           || mdapl_speer_no_memory(peer);
 }
 
 static bool on_push(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
@@ -41,11 +41,14 @@ static bool on_cts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 static bool on_data(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
     struct mdapl_shm_data data;
+    const uint8_t *bytes;
 
     memcpy(&data, m->hdr, sizeof(data));
-    if (m->hdr_len != sizeof(data))
+    bytes = m->len > 0 ? m->body : mdapl_cell_of(peer, &data);
+    if (m->hdr_len != sizeof(data) || (m->len > 0 && m->len != data.len) || !bytes)
         return false;
-    return data.rx_id ? mdapl_long_on_data(peer, &data) : mdapl_push_on_data(peer, &data);
+    return data.rx_id ? mdapl_long_on_data(peer, &data, bytes)
+                      : mdapl_push_on_data(peer, &data, bytes);
 }
 
 static bool on_fin(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
@@ -70,13 +73,24 @@ static bool (*const on_type[MDAPL_SHM_TYPES])(struct mdapl_speer *,
 
 static void bad(struct mdapl_speer *peer)
 {
+    if (peer->dead)
+        return;
     mdapl_ctx_stats(peer->s->ctx)->bad_frames++;
     mdapl_speer_fail(peer, -EPROTO, "what it wrote is none of this protocol. The two ranks may run "
                      "different builds: use the same installation everywhere");
 }
 
-static bool take(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+/* The header is copied once, and every look at it is at the copy: what lies in the ring the peer
+ * may change at any time. */
+static bool take(struct mdapl_speer *peer, struct mdapl_spsc_msg *m)
 {
+    uint8_t *hdr = peer->s->hdr;
+
+    if (m->hdr_len <= MDAPL_LINE_ROOM)
+        memcpy(hdr, m->hdr, MDAPL_LINE_ROOM);    /* a known length: a few moves and no loop */
+    else
+        memcpy(hdr, m->hdr, m->hdr_len);
+    m->hdr = hdr;
     mdapl_spsc_hear(&peer->tx, m->ack);
     if (m->type == MDAPL_SHM_MSG)
         return on_msg(peer, m);      /* nearly all are: a jump that is guessed right */

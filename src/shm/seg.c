@@ -37,6 +37,7 @@ static int map(struct mdapl_seg *seg, int fd)
 
     if (p == MAP_FAILED)
         return -ENOMEM;
+    mdapl_os_small_pages(p, seg->bytes);
     seg->head = p;
     return 0;
 }

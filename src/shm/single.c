@@ -124,7 +124,17 @@ bool mdapl_single_pays(struct mdapl_speer *peer, size_t len)
 
 /* -- doing it --------------------------------------------------------------------------------- */
 
-enum { PIECES = 16, PIECE_BYTES = 1 << 30 };
+enum { PIECES = 16, CALL_BYTES = 1 << 30 };
+
+/* The next pieces of a cursor, at most so many bytes. Returns how many. */
+static int next_pieces(struct mdapl_iov cur, size_t most, struct iovec v[PIECES])
+{
+    int n = 0;
+
+    while (n < PIECES && (v[n].iov_len = mdapl_iov_piece(&cur, most, &v[n].iov_base)) > 0)
+        most -= v[n++].iov_len;
+    return n;
+}
 
 bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct mdapl_iov *there,
                        size_t len)
@@ -132,25 +142,18 @@ bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct 
     struct iovec to[PIECES], from[PIECES];
 
     while (len > 0) {
-        size_t sum = 0;
-        int n = 0;
+        size_t most = mdapl_least(len, CALL_BYTES);
+        int n_to = next_pieces(*here, most, to), n_from = next_pieces(*there, most, from);
+        ssize_t got = mdapl_os_read(peer->pid, to, n_to, from, n_from);
 
-        /* Pairs of pieces of one length: where either ends, so does the pair. */
-        for (; n < PIECES && sum < len && sum < PIECE_BYTES; n++) {
-            struct mdapl_iov ahead = *there;
-            void *p;
-            size_t most = mdapl_iov_piece(&ahead, len - sum, &p);
-
-            most = mdapl_least(most, PIECE_BYTES);
-            to[n].iov_len = mdapl_iov_piece(here, most, &to[n].iov_base);
-            from[n].iov_len = mdapl_iov_piece(there, to[n].iov_len, &from[n].iov_base);
-            sum += from[n].iov_len;
-        }
-        if (sum == 0 || mdapl_os_read(peer->pid, to, n, from, n) != (ssize_t)sum) {
+        if (got <= 0) {
             peer->can_read = MDAPL_READ_FAILS;
             return false;
         }
-        len -= sum;
+        /* It may be less: where one of the two lists ended, or the kernel stopped. */
+        mdapl_iov_skip(here, (size_t)got);
+        mdapl_iov_skip(there, (size_t)got);
+        len -= (size_t)got;
     }
     return true;
 }

@@ -19,7 +19,7 @@ static bool come(struct mdapl_speer *peer)
     if (peer->broken || peer->dead)
         return false;
     if (mdapl_bell_come(peer))
-        mdapl_speer_broken(peer, "its segment cannot be opened any more, or has no door or "
+        mdapl_speer_broken(peer, -ENOMEM, "its segment cannot be opened any more, or has no door or "
                                  "no memory left");
     return peer->tx.door && !peer->broken;
 }
@@ -37,17 +37,26 @@ static void leave(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, int 
     mdapl_bell_after(peer);
 }
 
-bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
-                           const void *body, size_t len)
+bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                           struct mdapl_iov *from, size_t len)
 {
     struct mdapl_spsc_msg m;
 
     if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
         return false;
     memcpy(m.hdr, hdr, hdr_len);
-    memcpy(m.body, body, len);
+    mdapl_iov_gather(from, m.body, len);
     leave(peer, &m, type);
     return true;
+}
+
+bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                           const void *body, size_t len)
+{
+    const struct iovec v = { (void *)(uintptr_t)body, len };
+    struct mdapl_iov from = mdapl_iov_start(&v, 1);
+
+    return mdapl_shm_tx_put_from(peer, type, hdr, hdr_len, &from, len);
 }
 
 bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len)
@@ -101,15 +110,38 @@ static bool put_rts(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
     return true;
 }
 
-static bool put_item(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
+/* Other peers have taken the cells that this body was to leave in: it is announced instead, since
+ * nobody knows when they give them back. */
+static bool announce_instead(struct mdapl_speer *peer, struct mdapl_shm_item *it,
+                             const struct mdapl_msg *msg)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
+
+    it->send = mdapl_long_send(peer, msg, it->len, it->op);
+    if (!it->send) {
+        mdapl_speer_broken(peer, -ENOMEM, "out of memory");
+        return false;
+    }
+    it->op = NULL;               /* the body's now, until its FIN */
+    it->type = MDAPL_SHM_RTS;
+    stats->tx_eager--;
+    stats->tx_rndv++;
+    return true;
+}
+
+static bool put_item(struct mdapl_speer *peer, struct mdapl_shm_item *it)
 {
     const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
 
-    if (it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH)
-        return send_now(peer, &msg, it->len);
+    if ((it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH) && send_now(peer, &msg, it->len))
+        return true;
+    if (it->type == MDAPL_SHM_PUSH && !mdapl_push_will(peer, it->len)
+        && !announce_instead(peer, it, &msg))
+        return false;
     if (it->type == MDAPL_SHM_RTS)
         return put_rts(peer, it);
-    return mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len);
+    return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
+           && mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len);
 }
 
 /* -- items that wait -------------------------------------------------------------------------- */

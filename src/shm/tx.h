@@ -4,6 +4,7 @@
 /* A peer's queue, and messages into its ring. */
 #include "transport.h"
 
+struct mdapl_iov;
 struct mdapl_long;
 struct mdapl_shm_item;
 struct mdapl_speer;
@@ -12,7 +13,10 @@ struct mdapl_speer;
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op);
 /* Sends a record without a body, or queues it. 0 or -ENOMEM. */
 int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, size_t len);
-/* Writes a message, or a record without a body, if there is room. */
+/* Writes a message with the next len bytes of a cursor, or with len bytes at body, or a record
+ * without a body, if there is room. */
+bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                           struct mdapl_iov *from, size_t len);
 bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
                            const void *body, size_t len);
 bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len);

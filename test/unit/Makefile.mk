@@ -7,7 +7,8 @@ shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
 check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_shm_ring \
     test/unit/test_shm_pair test/unit/test_shm_threads test/unit/test_shm_share \
-    test/unit/test_shm_linux
+    test/unit/test_shm_linux test/unit/test_shm_fault test/unit/test_shm_flow \
+    test/unit/test_shm_single
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
@@ -17,9 +18,20 @@ test_unit_test_cfg_LDADD = libutil.la -lcmocka
 test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
 test_unit_test_shm_ring_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_ring_LDADD = $(shm_test_ldadd)
-test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c test/unit/unit.h
+## ranks of the channel in one process
+shm_ranks_sources = test/unit/shm_ranks.c test/unit/shm_ranks.h test/unit/unit.h
+test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c $(shm_ranks_sources)
 test_unit_test_shm_pair_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_pair_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_fault_SOURCES = test/unit/test_shm_fault.c $(shm_ranks_sources)
+test_unit_test_shm_fault_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_fault_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_single_SOURCES = test/unit/test_shm_single.c $(shm_ranks_sources)
+test_unit_test_shm_single_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_single_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_flow_SOURCES = test/unit/test_shm_flow.c $(shm_ranks_sources)
+test_unit_test_shm_flow_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_flow_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_threads_SOURCES = test/unit/test_shm_threads.c test/unit/one_space.c \
     test/unit/unit.h
 test_unit_test_shm_threads_CPPFLAGS = $(shm_test_cppflags)

@@ -6,6 +6,7 @@
 #include "transport.h"
 
 #include <linux/mempolicy.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,9 +37,47 @@ static void near_its_owner(void **state)
     mdapl_seg_close(&seg);
 }
 
+/* Are the pages of the mapping at p kept small? */
+static bool small_pages(const void *p)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    char line[512];
+    bool here = false, small = false;
+    unsigned long from, to;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f))
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = (uintptr_t)p >= from && (uintptr_t)p < to;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            small = strstr(line, " nh") != NULL;
+    fclose(f);
+    return small;
+}
+
+/* Where shared memory comes in huge pages a door would cost 2 MiB. */
+static void of_small_pages(void **state)
+{
+    static const struct mdapl_job job = { .rank = 0, .size = 64 };
+    struct mdapl_seg seg, far;
+    uint64_t word = 1;
+
+    (void)state;
+    if (PORTABLE)
+        SKIP_TEST("built without what only Linux has");
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK))
+        SKIP_TEST("this kernel has no transparent huge pages");
+    assert_int_equal(mdapl_seg_make(&seg, &job, &word, false), 0);
+    assert_int_equal(mdapl_seg_open(&far, &job, seg.ref, seg.head->token, 0), 0);
+    assert_true(small_pages(seg.head));
+    assert_true(small_pages(far.head));
+    mdapl_seg_close(&far);
+    mdapl_seg_close(&seg);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(near_its_owner) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(near_its_owner), cmocka_unit_test(of_small_pages) };
 
     return RUN(tests);
 }

@@ -3,220 +3,18 @@
  * The shm channel, two ranks in one process, each moved by hand: what depends on who is looking
  * when. The suite in test/channel has the traffic.
  */
-#include "unit.h"
+#include "shm_ranks.h"
 
 #include "bell.h"
 #include "cell.h"
-#include "cfg.h"
-#include "err.h"
-#include "peer.h"
-#include "shm.h"
-#include "stats.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000 };
-
-/* What a rank has been told, in order. */
-struct told {
-    uint32_t number;
-    size_t len;
-    struct mdapl_rx *rx;         /* NULL once it has been read */
-};
-
-struct rank {
-    struct mdapl_ctx *ctx;
-    struct mdapl_shm *s;         /* the inside of its channel */
-    struct mdapl_peer *other;
-    struct told told[KEEP];
-    int n_told;
-    bool take;                   /* reads at once what is here */
-    enum mdapl_next next;
-    char fault[512];
-    char card[MANY][MDAPL_CARD_MAX];
-};
-
-/* Two ranks in nearly all tests. */
-struct pair {
-    int n;
-    struct rank rank[MANY];
-    uint64_t now;
-};
-
-struct sending {
-    struct mdapl_op op;
-    int done, status;
-};
-
-/* The channel as it is, and its state for the test to look at. */
-static void *last_state;
-
-static int open_and_look(struct mdapl_ctx *ctx, void **state_p)
-{
-    int rc = mdapl_shm_channel.open(ctx, state_p);
-
-    last_state = rc ? NULL : *state_p;
-    return rc;
-}
-
-static int get_card(void *owner, int rank, char *buf, size_t len)
-{
-    snprintf(buf, len, "%s", ((struct rank *)owner)->card[rank]);
-    return 0;
-}
-
-static char sink[2 * LONG];
-
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
-{
-    struct rank *me = owner;
-    struct told *t = &me->told[me->n_told++ % KEEP];
-
-    (void)peer;
-    assert_int_equal(hdr_len, sizeof(t->number));
-    memcpy(&t->number, hdr, sizeof(t->number));
-    t->len = rx ? rx->left : 0;
-    t->rx = rx;
-    if (rx && me->take && rx->here > 0) {
-        struct iovec v = { sink, sizeof(sink) };
-
-        assert_int_equal(mdapl_rx_read(rx, &v, 1, NULL), MDAPL_DONE);
-        t->rx = NULL;
-        return MDAPL_NEXT_GO;
-    }
-    return rx ? me->next : MDAPL_NEXT_GO;
-}
-
-static enum mdapl_next (*on_message)(void *, struct mdapl_peer *, const void *, size_t,
-                                     struct mdapl_rx *) = on_msg;
-
-static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
-{
-    return on_message(owner, peer, hdr, hdr_len, rx);
-}
-
-static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
-{
-    struct rank *me = owner;
-
-    (void)peer, (void)status;
-    snprintf(me->fault, sizeof(me->fault), "%s", why);
-}
-
-static void open_rank(struct pair *p, int rank)
-{
-    static struct mdapl_channel looking;
-    static const struct mdapl_channel *const channels[] = { &looking, NULL };
-    static const struct mdapl_up up = { .msg = upcall, .fault = on_fault };
-    struct rank *me = &p->rank[rank];
-    struct mdapl_cfg cfg;
-    struct mdapl_err err;
-    struct mdapl_ctx_args args = {
-        .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
-        .clock = mdapl_clock_manual(&p->now),
-        .job = { .rank = rank, .size = p->n, .id = 77, .key = "shm pair key", .card = get_card },
-    };
-
-    looking = mdapl_shm_channel;
-    looking.open = open_and_look;
-    mdapl_cfg_init(&cfg);
-    assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", "1g", &err), 0);
-    me->next = MDAPL_NEXT_GO;
-    me->take = true;
-    assert_int_equal(mdapl_ctx_open(&args, &me->ctx, &err), 0);
-    me->s = last_state;
-    assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);
-}
-
-/* All know the cards of all; `other` is rank 0, and for rank 0 it is rank 1. */
-static void introduce(struct pair *p)
-{
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; k < p->n; k++)
-            if (i != k)
-                strcpy(p->rank[i].card[k], p->rank[k].card[k]);
-    for (int i = 0; i < p->n; i++)
-        assert_int_equal(mdapl_peer_get(p->rank[i].ctx, !i, &p->rank[i].other), 0);
-}
-
-static int make_ranks(void **state, int n)
-{
-    struct pair *p = calloc(1, sizeof(*p));
-
-    p->now = MDAPL_SEC(1000);
-    p->n = n;
-    for (int i = 0; i < n; i++)
-        open_rank(p, i);
-    introduce(p);
-    *state = p;
-    return 0;
-}
-
-static int make(void **state)
-{
-    return make_ranks(state, 2);
-}
-
-static int make_many(void **state)
-{
-    return make_ranks(state, MANY);
-}
-
-static int unmake(void **state)
-{
-    struct pair *p = *state;
-
-    for (int i = 0; i < p->n; i++)
-        mdapl_ctx_close(p->rank[i].ctx);
-    free(p);
-    return 0;
-}
-
-/* -- sending ---------------------------------------------------------------------------------- */
-
-static char source[LONG];
-
-static void send_done(struct mdapl_op *op, int status)
-{
-    struct sending *s = (struct sending *)(void *)op;
-
-    s->done++;
-    s->status = status;
-}
-
-static int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous,
-                   struct mdapl_op *op)
-{
-    struct iovec v = { source, len };
-    struct mdapl_msg msg = { &number, sizeof(number), &v, 1, synchronous };
-
-    return mdapl_send(me->other, &msg, op);
-}
-
-static int send_now(struct rank *me, uint32_t number, size_t len)
-{
-    return send_op(me, number, len, false, NULL);
-}
-
-static void rounds(struct rank *me, int n)
-{
-    while (n-- > 0)
-        mdapl_progress(me->ctx);
-}
-
-static const struct mdapl_stats *stats(const struct rank *me)
-{
-    return mdapl_ctx_stats(me->ctx);
-}
 
 /* -- who is near ------------------------------------------------------------------------------ */
 
@@ -273,13 +71,17 @@ static void bells_only_for_the_unwatched(void **state)
         rounds(b, 1);
         assert_int_equal(b->n_told, i + 1);
     }
+    assert_int_equal(send_now(a, 50, 100), MDAPL_DONE);
+    rounds(b, 1);
+    assert_int_equal(stats(a)->shm_msgs, 51);
+    assert_int_equal(stats(a)->shm_lines, 50);   /* 4 bytes of header and 8 of body */
     assert_int_equal(stats(a)->shm_bells, 1);
     rounds(b, 20000);
     assert_int_equal(b->s->n_hot, 0);
-    assert_int_equal(send_now(a, 50, 8), MDAPL_DONE);
+    assert_int_equal(send_now(a, 51, 8), MDAPL_DONE);
     assert_int_equal(stats(a)->shm_bells, 2);
     rounds(b, 1);
-    assert_int_equal(b->n_told, 51);
+    assert_int_equal(b->n_told, 52);
     assert_int_equal(b->s->n_hot, 1);
 }
 
@@ -296,6 +98,28 @@ static void no_sleep_over_a_message(void **state)
     assert_int_equal(stats(b)->shm_sleeps, 0);
     rounds(b, 1);
     assert_int_equal(b->n_told, 2);
+}
+
+/* A rank that sleeps before each message interrupts no core for that: its rings ring anyway. */
+static void no_barrier_for_each_sleep(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(send_now(a, (uint32_t)i, 8), MDAPL_DONE);
+        rounds(b, 1);
+        mdapl_wait(b->ctx, 1000);
+    }
+    assert_int_equal(b->n_told, 100);
+    assert_int_equal(stats(b)->shm_sleeps, 100);
+    assert_true(stats(b)->shm_barriers <= 1);
+    /* Once it does not sleep any more the ring is polled again. */
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(send_now(a, (uint32_t)i, 8), MDAPL_DONE);
+        rounds(b, 1);
+    }
+    assert_true(stats(a)->shm_bells <= 102);
 }
 
 /* Are sleeps short naps, because nobody could end them (os_posix.c)? */
@@ -345,7 +169,7 @@ static void a_full_ring(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = send_done };
+    struct sending s = { .op.done = ranks_done };
     uint32_t n = 0;
 
     while (send_now(a, n, 8) == MDAPL_DONE)
@@ -399,7 +223,7 @@ static void by_cells(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = send_done }, r = { .op.done = send_done };
+    struct sending s = { .op.done = ranks_done }, r = { .op.done = ranks_done };
     struct iovec v[2] = { { sink, 1000 }, { sink + 1000, LONG - 1000 } };
 
     for (size_t i = 0; i < LONG; i++)
@@ -417,6 +241,7 @@ static void by_cells(void **state)
     }
     assert_true(s.done == 1 && s.status == 0 && r.done == 1 && r.status == 0);
     assert_memory_equal(source, sink, LONG);
+    assert_int_equal(stats(b)->shm_copies, 1);
     assert_int_equal(a->s->n_free_cells + (int)mdapl_speer_of(a->other)->fly_n, MDAPL_CELLS);
     mdapl_drain(a->ctx);
     mdapl_drain(b->ctx);
@@ -426,12 +251,31 @@ static void by_cells(void **state)
     assert_int_equal(mdapl_drain(b->ctx), 0);
 }
 
-static bool memory_can_be_read(void)
+/* What lets others read our memory is asked for when a body goes that they may read, not before. */
+static void reads_are_allowed_when_wanted(void **state)
 {
-    uint64_t from = 1, to = 0;
-    struct iovec here = { &to, sizeof(to) }, there = { &from, sizeof(from) };
+    static const struct {
+        const char *knob;
+        size_t len;
+        bool allowed;
+    } row[] = {
+        { "-1", 60000, false }, { "-1", LONG, true }, { "0", LONG, true }, { "400000", LONG, false },
+        { "1g", LONG, false },
+    };
 
-    return mdapl_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)sizeof(to);
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct sending s = { .op.done = ranks_done };
+        struct pair *p;
+
+        ranks_single_bytes = row[i].knob;
+        ranks_make_two((void **)&p);
+        assert_true(send_op(&p->rank[0], 0, row[i].len, false, &s.op) >= 0);
+        assert_int_equal(p->rank[0].s->reads_allowed, row[i].allowed);
+        assert_false(p->rank[1].s->reads_allowed);
+        ranks_unmake((void **)&p);
+    }
+    ranks_single_bytes = "1g";
 }
 
 /* Read out of the sender's memory, without a word from him. */
@@ -439,7 +283,7 @@ static void by_one_copy(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = send_done };
+    struct sending s = { .op.done = ranks_done };
     struct iovec v = { sink, LONG };
 
     if (!memory_can_be_read())
@@ -502,7 +346,7 @@ static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer, const 
     struct iovec v = { sink, 5000 };
 
     me->take = false;
-    on_msg(owner, peer, hdr, hdr_len, rx);
+    ranks_on_msg(owner, peer, hdr, hdr_len, rx);
     if (me->n_told > 1)
         mdapl_rx_drop(rx);
     else
@@ -522,7 +366,7 @@ static void pushed_in_batches(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(send_now(a, i, 20000), MDAPL_DONE);
     rounds(b, 3);
-    on_message = on_msg;
+    on_message = ranks_on_msg;
     assert_int_equal(b->n_told, 3);
     assert_int_equal(batches, 2);
     assert_memory_equal(sink, source, 20000);
@@ -535,7 +379,7 @@ static void no_cell_free(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = send_done }, asked = { .op.done = send_done };
+    struct sending s = { .op.done = ranks_done }, asked = { .op.done = ranks_done };
     uint32_t n = 0;
 
     while (send_now(a, n, 60000) == MDAPL_DONE)
@@ -568,7 +412,7 @@ static void dropped(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = send_done };
+    struct sending s = { .op.done = ranks_done };
 
     assert_int_equal(send_op(a, 0, 10, true, &s.op), 0);
     rounds(b, 1);
@@ -611,17 +455,17 @@ static void a_killed_process(void **state)
 {
     struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
     struct rank *a = &p.rank[0];
-    struct sending s = { .op.done = send_done };
+    struct sending s = { .op.done = ranks_done };
     int to_child[2], to_parent[2], status;
     char byte;
     pid_t pid;
 
     (void)state;
-    open_rank(&p, 0);
+    ranks_open(&p, 0);
     assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
     pid = fork();
     if (pid == 0) {
-        open_rank(&p, 1);
+        ranks_open(&p, 1);
         if (write(to_parent[1], p.rank[1].card[1], MDAPL_CARD_MAX) < 0)
             _exit(1);
         _exit((int)read(to_child[0], &byte, 1));     /* for ever */
@@ -668,7 +512,7 @@ static enum mdapl_next read_in_vain(void *owner, struct mdapl_peer *peer, const 
 {
     struct iovec v = { sink, LONG };
 
-    on_msg(owner, peer, hdr, hdr_len, rx);
+    ranks_on_msg(owner, peer, hdr, hdr_len, rx);
     assert_int_equal(mdapl_rx_read(rx, &v, 1, in_vain), 0);
     return MDAPL_NEXT_GO;
 }
@@ -679,8 +523,8 @@ static void reads_of_a_lost_peer(void **state)
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
     struct mdapl_speer *to_b = mdapl_speer_of(a->other);
-    static struct sending s = { .op.done = send_done };      /* it ends with the channel */
-    struct sending r[2] = { { .op.done = send_done }, { .op.done = send_done } };
+    static struct sending s = { .op.done = ranks_done };      /* it ends with the channel */
+    struct sending r[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
     struct iovec v = { sink, LONG };
 
     b->take = false;
@@ -693,23 +537,22 @@ static void reads_of_a_lost_peer(void **state)
     on_message = read_in_vain;
     in_vain = &r[1].op;
     rounds(b, 1);
-    on_message = on_msg;
+    on_message = ranks_on_msg;
     assert_non_null(strstr(b->fault, "none of this protocol"));
     for (int i = 0; i < 2; i++)
         assert_true(r[i].done == 1 && r[i].status == -EPROTO);
     assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->reading));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make, unmake)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(only_what_is_proven), TEST(strangers_are_refused),
-        TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message), TEST(the_bell_wakes),
+        TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
+        TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted), TEST(the_bell_wakes),
         TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
-        cmocka_unit_test_setup_teardown(more_than_are_watched, make_many, unmake),
+        cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
         cmocka_unit_test(a_killed_process), TEST(nonsense),
         TEST(reads_of_a_lost_peer),
     };

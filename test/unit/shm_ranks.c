@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include "shm_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char source[MIB], sink[MIB];
+const char *ranks_single_bytes = "1g";
+
+/* The channel as it is, and its state for the test to look at. */
+static void *last_state;
+
+static int open_and_look(struct mdapl_ctx *ctx, void **state_p)
+{
+    int rc = mdapl_shm_channel.open(ctx, state_p);
+
+    last_state = rc ? NULL : *state_p;
+    return rc;
+}
+
+static int get_card(void *owner, int rank, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s", ((struct rank *)owner)->card[rank]);
+    return 0;
+}
+
+enum mdapl_next ranks_on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                             struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    struct told *t = &me->told[me->n_told++ % KEEP];
+
+    (void)peer;
+    assert_int_equal(hdr_len, sizeof(t->number));
+    memcpy(&t->number, hdr, sizeof(t->number));
+    t->len = rx ? rx->left : 0;
+    t->rx = rx;
+    if (rx && me->take && rx->here > 0) {
+        struct iovec v = { sink, sizeof(sink) };
+
+        assert_int_equal(mdapl_rx_read(rx, &v, 1, NULL), MDAPL_DONE);
+        t->rx = NULL;
+        return MDAPL_NEXT_GO;
+    }
+    return rx ? me->next : MDAPL_NEXT_GO;
+}
+
+ranks_msg_fn *on_message = ranks_on_msg;
+
+static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    return on_message(owner, peer, hdr, hdr_len, rx);
+}
+
+static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+{
+    struct rank *me = owner;
+
+    (void)peer, (void)status;
+    me->n_faults++;
+    snprintf(me->fault, sizeof(me->fault), "%s", why);
+}
+
+void ranks_open(struct pair *p, int rank)
+{
+    static struct mdapl_channel looking;
+    static const struct mdapl_channel *const channels[] = { &looking, NULL };
+    static const struct mdapl_up up = { .msg = upcall, .fault = on_fault };
+    struct rank *me = &p->rank[rank];
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+    struct mdapl_ctx_args args = {
+        .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
+        .clock = mdapl_clock_manual(&p->now),
+        .job = { .rank = rank, .size = p->n, .id = 77, .key = "shm pair key", .card = get_card },
+    };
+
+    looking = mdapl_shm_channel;
+    looking.open = open_and_look;
+    mdapl_cfg_init(&cfg);
+    assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", ranks_single_bytes, &err), 0);
+    me->next = MDAPL_NEXT_GO;
+    me->take = true;
+    assert_int_equal(mdapl_ctx_open(&args, &me->ctx, &err), 0);
+    me->s = last_state;
+    assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);
+}
+
+/* All know the cards of all. */
+static void introduce(struct pair *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->n; k++)
+            if (i != k)
+                strcpy(p->rank[i].card[k], p->rank[k].card[k]);
+    for (int i = 0; i < p->n; i++)
+        assert_int_equal(mdapl_peer_get(p->rank[i].ctx, !i, &p->rank[i].other), 0);
+}
+
+int ranks_make(void **state, int n)
+{
+    struct pair *p = calloc(1, sizeof(*p));
+
+    p->now = MDAPL_SEC(1000);
+    p->n = n;
+    for (int i = 0; i < n; i++)
+        ranks_open(p, i);
+    introduce(p);
+    *state = p;
+    return 0;
+}
+
+int ranks_make_two(void **state)
+{
+    return ranks_make(state, 2);
+}
+
+int ranks_make_many(void **state)
+{
+    return ranks_make(state, MANY);
+}
+
+int ranks_unmake(void **state)
+{
+    struct pair *p = *state;
+
+    for (int i = 0; i < p->n; i++)
+        mdapl_ctx_close(p->rank[i].ctx);
+    free(p);
+    return 0;
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+void ranks_done(struct mdapl_op *op, int status)
+{
+    struct sending *s = (struct sending *)(void *)op;
+
+    s->done++;
+    s->status = status;
+}
+
+static int send_msg(struct mdapl_peer *peer, uint32_t number, size_t len, bool synchronous,
+                    struct mdapl_op *op)
+{
+    struct iovec v = { source, len };
+    struct mdapl_msg msg = { &number, sizeof(number), &v, 1, synchronous };
+
+    return mdapl_send(peer, &msg, op);
+}
+
+int send_to(struct rank *me, int to, uint32_t number, size_t len, struct mdapl_op *op)
+{
+    struct mdapl_peer *peer;
+
+    assert_int_equal(mdapl_peer_get(me->ctx, to, &peer), 0);
+    return send_msg(peer, number, len, false, op);
+}
+
+int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous, struct mdapl_op *op)
+{
+    return send_msg(me->other, number, len, synchronous, op);
+}
+
+int send_now(struct rank *me, uint32_t number, size_t len)
+{
+    return send_op(me, number, len, false, NULL);
+}
+
+void rounds(struct rank *me, int n)
+{
+    while (n-- > 0)
+        mdapl_progress(me->ctx);
+}
+
+const struct mdapl_stats *stats(const struct rank *me)
+{
+    return mdapl_ctx_stats(me->ctx);
+}
+
+bool memory_can_be_read(void)
+{
+    uint64_t from = 1, to = 0;
+    struct iovec here = { &to, sizeof(to) }, there = { &from, sizeof(from) };
+
+    return mdapl_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)sizeof(to);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_TEST_SHM_RANKS_H
+#define MDAPL_TEST_SHM_RANKS_H
+/*
+ * Ranks of the shm channel in one process, each moved by hand: for tests of what depends on which
+ * rank makes progress when. The clock is the test's.
+ */
+#include "unit.h"
+
+#include "cfg.h"
+#include "err.h"
+#include "peer.h"
+#include "shm.h"
+#include "stats.h"
+
+enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
+
+/* A message that has been announced to a rank. */
+struct told {
+    uint32_t number;
+    size_t len;
+    struct mdapl_rx *rx;         /* NULL once it has been read */
+};
+
+struct rank {
+    struct mdapl_ctx *ctx;
+    struct mdapl_shm *s;         /* the inside of its channel */
+    struct mdapl_peer *other;
+    struct told told[KEEP];
+    int n_told;
+    bool take;                   /* reads at once what is here */
+    enum mdapl_next next;
+    char fault[512];
+    int n_faults;
+    char card[MANY][MDAPL_CARD_MAX];
+};
+
+/* Two ranks in nearly all tests. */
+struct pair {
+    int n;
+    struct rank rank[MANY];
+    uint64_t now;
+};
+
+struct sending {
+    struct mdapl_op op;
+    int done, status;
+};
+
+/* Where bodies come from, and where they are read to. */
+extern char source[MIB], sink[MIB];
+
+/* The owner's answer to a message; ranks_on_msg() records it, and reads what is here. */
+typedef enum mdapl_next ranks_msg_fn(void *owner, struct mdapl_peer *peer, const void *hdr,
+                                     size_t hdr_len, struct mdapl_rx *rx);
+ranks_msg_fn ranks_on_msg;
+extern ranks_msg_fn *on_message;
+
+/* The knob shm_single_bytes of the ranks that are opened from now on. */
+extern const char *ranks_single_bytes;
+/* Opens one rank of p->n, which keeps its card in its own list. */
+void ranks_open(struct pair *p, int rank);
+/* A test's setup for so many ranks that reach each other, and its teardown. `other` is rank 0, and
+ * for rank 0 it is rank 1. */
+int ranks_make(void **state, int n);
+int ranks_make_two(void **state);
+int ranks_make_many(void **state);
+int ranks_unmake(void **state);
+
+/* An op->done for struct sending. */
+void ranks_done(struct mdapl_op *op, int status);
+/* Sends len bytes of source under this number; send_now: without an op. As mdapl_send(). */
+int send_to(struct rank *me, int to, uint32_t number, size_t len, struct mdapl_op *op);
+int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous, struct mdapl_op *op);
+int send_now(struct rank *me, uint32_t number, size_t len);
+/* n rounds of progress. */
+void rounds(struct rank *me, int n);
+const struct mdapl_stats *stats(const struct rank *me);
+/* Does this system let a process read another's memory? */
+bool memory_can_be_read(void);
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, ranks_make_two, ranks_unmake)
+
+#endif

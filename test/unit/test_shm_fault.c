@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shm channel and a peer that breaks the protocol, or ends: the fault is raised once, after
+ * every message that the peer had completed, and no message follows it.
+ */
+#include "shm_ranks.h"
+
+#include "bell.h"
+#include "tx.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef MDAPL_PORTABLE
+enum { PORTABLE = 1 };
+#else
+enum { PORTABLE = 0 };
+#endif
+
+/* -- a peer that breaks the protocol ---------------------------------------------------------- */
+
+/* The id that the channel has given to its only long body. */
+static uint32_t only_id(const struct rank *me)
+{
+    uint32_t id = 1;
+
+    while (!mdapl_idmap_find(&me->s->tx_ids, id))
+        id++;
+    return id;
+}
+
+/* A record about a body whose announcement still waits for room in the ring: the receiver cannot
+ * know of it yet. */
+static void record_before_its_rts(void **state, int type, const void *record, size_t len)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    static struct sending s;
+
+    s = (struct sending){ .op.done = ranks_done };
+    for (uint32_t i = 0; i < MDAPL_SLOTS; i++)
+        assert_int_equal(send_now(a, i, 8), MDAPL_DONE);
+    assert_int_equal(send_op(a, MDAPL_SLOTS, LONG, true, &s.op), 0);
+    assert_int_equal(*(const uint32_t *)record, only_id(a));
+    assert_true(mdapl_shm_tx_put(mdapl_speer_of(b->other), type, record, len));
+    rounds(a, 2);
+    assert_true(s.done == 1 && s.status == -EPROTO);
+    assert_non_null(strstr(a->fault, "none of this protocol"));
+    rounds(b, 4);
+    rounds(a, 4);
+    assert_int_equal(b->n_told, MDAPL_SLOTS);
+}
+
+enum { FIRST_ID = 1 << 20 };     /* util/idmap.c: slot 0, generation 1 */
+
+static void fin_before_its_rts(void **state)
+{
+    const struct mdapl_shm_fin fin = { FIRST_ID, 0 };
+
+    record_before_its_rts(state, MDAPL_SHM_FIN, &fin, sizeof(fin));
+}
+
+static void cts_before_its_rts(void **state)
+{
+    const struct mdapl_shm_cts cts = { FIRST_ID, 1, 0, 8 };
+
+    record_before_its_rts(state, MDAPL_SHM_CTS, &cts, sizeof(cts));
+}
+
+/* The sender of the message that is being announced. */
+static struct rank *sender;
+static uint32_t seen[2];
+
+static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const void *hdr,
+                                 size_t hdr_len, struct mdapl_rx *rx)
+{
+    struct mdapl_door *door = mdapl_speer_of(sender->other)->tx.door;
+    uint32_t slot = mdapl_speer_of(peer)->rx.taken % MDAPL_SLOTS;
+
+    (void)owner, (void)hdr_len;
+    memcpy(&seen[0], hdr, sizeof(seen[0]));
+    memset(door->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
+    memset(door->data, 0xbb, sizeof(door->data));
+    memcpy(&seen[1], hdr, sizeof(seen[1]));
+    if (rx)
+        mdapl_rx_drop(rx);
+    return MDAPL_NEXT_GO;
+}
+
+/* The owner looks at a header several times; its sender must not be able to change it meanwhile. */
+static void a_header_stays_as_it_is(void **state)
+{
+    static const size_t lens[] = { 0, 8, 3000, 40000, LONG };
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    sender = a;
+    on_message = rewritten;
+    for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        struct sending s = { .op.done = ranks_done };
+
+        seen[0] = seen[1] = 0;
+        send_op(a, 1000 + i, lens[i], false, &s.op);
+        rounds(b, 1);
+        assert_int_equal(seen[0], 1000 + i);
+        assert_int_equal(seen[1], 1000 + i);
+        rounds(a, 1);
+    }
+    on_message = ranks_on_msg;
+}
+
+/* A peer that has been given up writes on and rings. */
+static void no_message_after_the_fault(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct mdapl_speer *to_b = mdapl_speer_of(a->other);
+
+    send_now(a, 0, 8);
+    rounds(b, 1);
+    atomic_store(&to_b->tx.door->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    rounds(b, 1);
+    assert_int_equal(b->n_faults, 1);
+    send_now(a, 1, 8);
+    mdapl_bell_ring(to_b);
+    rounds(b, 2);
+    assert_int_equal(b->n_told, 1);
+    assert_int_equal(b->n_faults, 1);
+}
+
+/* -- a peer that ends ------------------------------------------------------------------------- */
+
+/* Another process that is rank 1: it sends so many messages to rank 0, then waits. */
+static pid_t start_other(struct pair *p, int messages)
+{
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    int to_child[2], to_parent[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
+    ranks_open(p, 0);
+    pid = fork();
+    if (pid == 0) {
+        ranks_open(p, 1);
+        memcpy(b->card[0], a->card[0], MDAPL_CARD_MAX);
+        assert_int_equal(mdapl_peer_get(b->ctx, 0, &b->other), 0);
+        assert_int_equal(write(to_parent[1], b->card[1], MDAPL_CARD_MAX), MDAPL_CARD_MAX);
+        assert_int_equal(read(to_child[0], &byte, 1), 1);
+        for (int i = 0; i < messages; i++)
+            assert_int_equal(send_now(b, (uint32_t)i, 100), MDAPL_DONE);
+        assert_int_equal(write(to_parent[1], &byte, 1), 1);
+        _exit((int)read(to_child[0], &byte, 1));     /* for ever */
+    }
+    assert_int_equal(read(to_parent[0], a->card[1], MDAPL_CARD_MAX), MDAPL_CARD_MAX);
+    assert_int_equal(mdapl_peer_get(a->ctx, 1, &a->other), 0);
+    assert_int_equal(write(to_child[1], "", 1), 1);
+    assert_int_equal(read(to_parent[0], &byte, 1), 1);
+    close(to_child[0]), close(to_parent[0]), close(to_parent[1]);
+    return pid;          /* to_child[1] stays open: the child waits until it is killed */
+}
+
+/* Kills it; unreaped, it stays in the process table. */
+static void end_other(pid_t pid, bool reap)
+{
+    siginfo_t info;
+
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | (reap ? 0 : WNOWAIT)), 0);
+}
+
+static void fault_of(struct pair *p, bool reap)
+{
+    struct rank *a = &p->rank[0];
+    struct sending s = { .op.done = ranks_done };
+    pid_t pid = start_other(p, 0);
+
+    assert_int_equal(send_op(a, 1, LONG, true, &s.op), 0);
+    end_other(pid, reap);
+    p->now += MDAPL_SEC(1);
+    rounds(a, 200);
+    assert_true(s.done == 1 && s.status < 0);
+    assert_non_null(strstr(a->fault, "the process is gone"));
+    mdapl_ctx_close(a->ctx);
+    if (!reap)
+        end_other(pid, true);
+}
+
+/* A launcher, or a wrapper around the program, may reap its children late. */
+static void a_dead_process_that_nobody_reaps(void **state)
+{
+    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
+
+    (void)state;
+    if (PORTABLE)
+        SKIP_TEST("POSIX has no call that tells a dead process from a living one before it is "
+                  "reaped");
+    fault_of(&p, false);
+}
+
+/* What a process has sent is sent, however it ends. */
+static void last_messages_first(void **state)
+{
+    enum { MESSAGES = 50 };
+    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
+    struct rank *a = &p.rank[0];
+    pid_t pid = start_other(&p, MESSAGES);
+
+    (void)state;
+    end_other(pid, true);
+    p.now += MDAPL_SEC(1);
+    mdapl_wait(a->ctx, 1000);
+    assert_int_equal(a->n_faults, 0);            /* no upcall from a wait */
+    rounds(a, 200);
+    assert_int_equal(a->n_faults, 1);
+    assert_int_equal(a->n_told, MESSAGES);
+    mdapl_ctx_close(a->ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(fin_before_its_rts), TEST(cts_before_its_rts), TEST(a_header_stays_as_it_is),
+        TEST(no_message_after_the_fault), cmocka_unit_test(a_dead_process_that_nobody_reaps),
+        cmocka_unit_test(last_messages_first),
+    };
+
+    return RUN(tests);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shm channel with more than two ranks: a message waits for nobody but its receiver. MPI 3.5:
+ * of a matching send and receive at least one completes, whatever else happens in the system. Ranks
+ * 1 and 2 make no progress here, with bodies under way to them; rank 3 does.
+ */
+#include "shm_ranks.h"
+
+#include "cell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 4, SENDS = 16, ROUNDS = 2000 };
+
+static struct sending stuck[3 * SENDS];
+static int n_stuck;
+
+static int make(void **state)
+{
+    n_stuck = 0;
+    return ranks_make(state, RANKS);
+}
+
+static struct mdapl_op *stuck_op(void)
+{
+    stuck[n_stuck] = (struct sending){ .op.done = ranks_done };
+    return &stuck[n_stuck++].op;
+}
+
+/* The body of the message to rank 3: read as it is announced, into sink. */
+static struct sending reading;
+
+static enum mdapl_next read_it(void *owner, struct mdapl_peer *peer, const void *hdr,
+                               size_t hdr_len, struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    struct iovec v = { sink, sizeof(sink) };
+
+    (void)peer, (void)hdr, (void)hdr_len;
+    me->n_told++;
+    if (rx && mdapl_rx_read(rx, &v, 1, &reading.op) == MDAPL_DONE)
+        reading.done++;
+    return MDAPL_NEXT_GO;
+}
+
+/* Rank 0 sends to rank 3, and these two make progress. */
+static void arrives(struct pair *p, size_t len, bool synchronous)
+{
+    struct rank *a = &p->rank[0], *d = &p->rank[3];
+    struct sending s = { .op.done = ranks_done };
+    int told = d->n_told, rc;
+
+    reading = (struct sending){ .op.done = ranks_done };
+    memset(sink, 0, len);
+    assert_int_equal(mdapl_peer_get(a->ctx, 3, &a->other), 0);
+    rc = send_op(a, 9, len, synchronous, &s.op);
+    assert_true(rc >= 0);
+    for (int i = 0; i < ROUNDS && !(reading.done && (rc == MDAPL_DONE || s.done)); i++) {
+        rounds(a, 1);
+        rounds(d, 1);
+    }
+    assert_int_equal(d->n_told, told + 1);
+    assert_int_equal(reading.done, 1);
+    assert_true(rc == MDAPL_DONE || s.done == 1);
+    assert_memory_equal(sink, source, len);
+}
+
+static void fill_source(void)
+{
+    for (size_t i = 0; i < sizeof(source); i++)
+        source[i] = (char)(i * 7 + (i >> 11));
+}
+
+static void all_sizes(struct pair *p)
+{
+    for (size_t len = 8192; len <= MIB; len *= 2)
+        for (int way = 0; way < 4; way++)
+            arrives(p, len - (way & 1), way & 2);
+}
+
+/* Bodies that leave with their message hold all cells. */
+static void past_messages_in_cells(void **state)
+{
+    struct pair *p = *state;
+
+    fill_source();
+    on_message = read_it;
+    for (int i = 0; i < SENDS; i++)
+        for (int to = 1; to <= 2; to++)
+            assert_true(send_to(&p->rank[0], to, 1, 60000, stuck_op()) >= 0);
+    all_sizes(p);
+    if (memory_can_be_read()) {
+        p->rank[3].s->single_from = 0;
+        all_sizes(p);
+    }
+    on_message = ranks_on_msg;
+}
+
+/* Bodies that ranks 1 and 2 have asked for hold them. */
+static void past_bodies_that_were_asked_for(void **state)
+{
+    static char elsewhere[3][MIB];
+    static struct sending asked[3];
+    struct pair *p = *state;
+
+    fill_source();
+    for (int to = 1; to <= 2; to++) {
+        struct rank *me = &p->rank[to];
+        struct iovec v = { elsewhere[to], MIB };
+
+        assert_int_equal(send_to(&p->rank[0], to, 1, MIB, stuck_op()), 0);
+        rounds(me, 1);
+        asked[to] = (struct sending){ .op.done = ranks_done };
+        assert_int_equal(mdapl_rx_read(me->told[0].rx, &v, 1, &asked[to].op), 0);
+    }
+    rounds(&p->rank[0], 10);
+    on_message = read_it;
+    all_sizes(p);
+    on_message = ranks_on_msg;
+}
+
+/* Messages of four cells each. */
+static void fill(struct rank *me, int to, int messages)
+{
+    for (int i = 0; i < messages; i++)
+        assert_int_equal(send_to(me, to, 1, 60000, NULL), MDAPL_DONE);
+}
+
+/* A message waits for cells that its own receiver has; as they come back other sends take them. */
+static void cells_taken_from_under_a_message(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *d = &p->rank[3];
+    struct sending s = { .op.done = ranks_done };
+
+    fill_source();
+    on_message = read_it;
+    reading = (struct sending){ .op.done = ranks_done };
+    fill(a, 3, 4);
+    fill(a, 1, 3);
+    fill(a, 2, 1);
+    assert_int_equal(a->s->n_free_cells, 0);
+    assert_int_equal(send_to(a, 3, 0, 60000, &s.op), 0);
+    rounds(d, 1);
+    fill(a, 2, 3);
+    fill(a, 1, 1);
+    assert_int_equal(a->s->n_free_cells, 0);
+    for (int i = 0; i < ROUNDS && !s.done; i++) {
+        rounds(a, 1);
+        rounds(d, 1);
+    }
+    assert_int_equal(s.done, 1);
+    assert_int_equal(d->n_told, 5);
+    on_message = ranks_on_msg;
+}
+
+/* The same when ranks 1 and 2 go on at last: nothing that was sent to them is lost. */
+static void those_who_waited_get_theirs(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0];
+
+    past_messages_in_cells(state);
+    on_message = read_it;
+    for (int i = 0; i < ROUNDS; i++)
+        for (int r = 0; r < RANKS; r++)
+            rounds(&p->rank[r], 1);
+    on_message = ranks_on_msg;
+    assert_int_equal(p->rank[1].n_told, SENDS);
+    assert_int_equal(p->rank[2].n_told, SENDS);
+    assert_int_equal(mdapl_peer_get(a->ctx, 3, &a->other), 0);
+    assert_true(mdapl_cells_free(mdapl_speer_of(a->other), MDAPL_FLY, 0));
+    assert_int_equal(a->s->n_free_cells, MDAPL_CELLS);
+}
+
+#define FOUR(f) cmocka_unit_test_setup_teardown(f, make, ranks_unmake)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOUR(past_messages_in_cells), FOUR(past_bodies_that_were_asked_for),
+        FOUR(cells_taken_from_under_a_message), FOUR(those_who_waited_get_theirs),
+    };
+
+    return RUN(tests);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One copy (src/shm/single.c) on a kernel that reads less than it was asked for: the kernel's call
+ * is this file's, and ranks lie in one process, so that it can do what it likes.
+ */
+#include "shm_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+enum { MAX_RW_COUNT = 0x7ffff000, REALLY_COPIED = 1 << 24 };
+
+static size_t at_most = SIZE_MAX;
+static int calls, too_long;
+
+static size_t iov_sum(const struct iovec *v, unsigned long n)
+{
+    return mdapl_iov_len(v, (int)n);
+}
+
+/* As the kernel's, but for no more than at_most bytes, and very long bodies are not touched. */
+ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long n_here,
+                         const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+    size_t to = iov_sum(here, n_here), from = iov_sum(there, n_there);
+    size_t n = to < from ? to : from;
+    struct mdapl_iov src = mdapl_iov_start(there, (int)n_there);
+    struct mdapl_iov dst = mdapl_iov_start(here, (int)n_here);
+    void *p;
+
+    (void)pid, (void)flags;
+    calls++;
+    too_long += to > MAX_RW_COUNT || from > MAX_RW_COUNT;
+    n = n < at_most ? n : at_most;
+    n = n < MAX_RW_COUNT ? n : MAX_RW_COUNT;
+    for (size_t done = 0, piece; n < REALLY_COPIED && done < n; done += piece) {
+        piece = mdapl_iov_piece(&src, n - done, &p);
+        mdapl_iov_scatter(&dst, p, piece);
+    }
+    return (ssize_t)n;
+}
+
+static int make(void **state)
+{
+    struct pair *p;
+    int rc = ranks_make_two(state);
+
+    p = *state;
+    p->rank[1].s->single_from = 0;
+    calls = too_long = 0;
+    at_most = SIZE_MAX;
+    return rc;
+}
+
+/* Rank 0 sends a body in these pieces, rank 1 reads it into those, in one copy. */
+static void one_copy(struct pair *p, const struct iovec *from, int n_from, const struct iovec *to,
+                     int n_to)
+{
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending s = { .op.done = ranks_done };
+    uint32_t number = 1;
+    struct mdapl_msg msg = { &number, sizeof(number), from, n_from, false };
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    assert_int_equal(mdapl_send(a->other, &msg, &s.op), 0);
+    rounds(b, 1);
+    assert_int_equal(mdapl_rx_read(b->told[0].rx, to, n_to, NULL), MDAPL_DONE);
+    assert_int_equal(stats(b)->shm_single_copies, 1);
+    rounds(a, 1);
+    assert_true(s.done == 1 && s.status == 0);
+}
+
+/* A read of which the kernel does a part goes on where it stopped. */
+static void short_reads(void **state)
+{
+    const struct iovec from[] = { { source, 1000 }, { source + 1000, LONG - 1000 } };
+    const struct iovec to[] = { { sink, 70000 }, { sink + 70000, LONG - 70000 } };
+
+    for (size_t i = 0; i < LONG; i++)
+        source[i] = (char)(i * 5 + (i >> 10));
+    memset(sink, 0, LONG);
+    at_most = 4099;
+    one_copy(*state, from, 2, to, 2);
+    assert_true(calls > LONG / 4099);
+    assert_memory_equal(source, sink, LONG);
+}
+
+/* More than the kernel reads in one call, in pieces that together are more than that as well. */
+static void more_than_one_call_reads(void **state)
+{
+    const size_t len = (size_t)3 << 30;
+    char *space = mmap(NULL, len, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const struct iovec from[] = { { space, INT32_MAX }, { space + INT32_MAX, len - INT32_MAX } };
+    const struct iovec to[] = { { space, (1 << 30) - 1 },
+                                { space + (1 << 30) - 1, len - (1 << 30) + 1 } };
+
+    if (space == MAP_FAILED)
+        SKIP_TEST("no 3 GiB of address space");
+    one_copy(*state, from, 2, to, 2);
+    assert_int_equal(too_long, 0);
+    munmap(space, len);
+}
+
+#define SINGLE(f) cmocka_unit_test_setup_teardown(f, make, ranks_unmake)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { SINGLE(short_reads), SINGLE(more_than_one_call_reads) };
+
+    return RUN(tests);
+}
