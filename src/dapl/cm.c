@@ -15,7 +15,10 @@
 #include <errno.h>
 #include <string.h>
 
-enum { PAUSE_DOUBLINGS = 5 };    /* the pause between tries grows 32 times at most */
+enum {
+    PAUSE_DOUBLINGS = 5,         /* the pause between tries grows 32 times at most */
+    ATTENTIVE_MS = 10,           /* every round looks for events so long after the last one */
+};
 
 /* What a step of the table acts on besides the peer. */
 struct step {
@@ -215,6 +218,7 @@ static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
     struct mdapl_dpeer *peer = st->peer;
     struct mdapl_dapl *d = peer->d;
     enum mdapl_cm_state was = st->cm.state;
+    uint64_t now = mdapl_ctx_now(d->ctx);
     bool whole = peer->n_up == peer->n_streams;
 
     d->n_connecting += connecting(next) - connecting(was);
@@ -222,8 +226,10 @@ static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
     d->n_whole += (peer->n_up == peer->n_streams) - whole;
     if (next != MDAPL_CM_PAUSING)
         mdapl_timer_stop(&st->cm.retry);
+    if (connecting(next))
+        d->attentive_until = now + MDAPL_MS(ATTENTIVE_MS);
     if (!connecting(was) && connecting(next))
-        st->cm.since = mdapl_ctx_now(d->ctx);
+        st->cm.since = now;
     st->cm.state = next;
 }
 

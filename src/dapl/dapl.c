@@ -24,7 +24,6 @@
 #include <sys/random.h>
 
 enum {
-    LOOK_AT_CLOCK = 32,          /* rounds of progress between two looks at the time */
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
     CONNECTING_US = 100,         /* longest sleep when the events of connecting do not end it */
     UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
@@ -286,10 +285,9 @@ static bool connecting(const struct mdapl_dapl *d)
     return d->n_connecting > 0 || d->wiring;
 }
 
-/* What needs the time of day, or is looked at only now and then. */
-static int seldom(struct mdapl_dapl *d)
+/* What needs the time, or is looked at only now and then. */
+static int housekeeping(struct mdapl_dapl *d)
 {
-    d->now = mdapl_ctx_now(d->ctx);
     wake_owing(d);
     wake_starved(d);             /* a registration may be free again, for more buffers */
     if (d->n_closing > 0)
@@ -299,27 +297,48 @@ static int seldom(struct mdapl_dapl *d)
     return mdapl_timers_run(&d->timers, d->now);
 }
 
-static int progress(void *state)
+/* One round: what has completed, frames, work; when `all`, also what is looked at less often. */
+static int one_round(struct mdapl_dapl *d, bool all)
 {
-    struct mdapl_dapl *d = state;
-    bool busy = connecting(d) || d->draining;
-    int n = poll(d, busy);
+    int n = poll(d, all);
 
     /* After the queues: a provider without hardware writes into the rings as it is asked for
      * events. */
     n += mdapl_ring_poll(d);
-    if (busy || ++d->rounds % LOOK_AT_CLOCK == 0)
-        n += seldom(d);
+    if (all)
+        n += housekeeping(d);
     if (mdapl_vbuf_there(&d->vbufs))
         wake_starved(d);
     return n + work(d);
+}
+
+static int look(void *state, uint64_t now)
+{
+    struct mdapl_dapl *d = state;
+
+    d->now = now;
+    return one_round(d, true);
+}
+
+/* While a connection is being made, and events of it come in, each round is a look; a peer that
+ * does not answer for hours costs nothing. */
+static bool attentive(const struct mdapl_dapl *d)
+{
+    return d->wiring || d->draining || (d->n_connecting > 0 && d->now < d->attentive_until);
+}
+
+static int progress(void *state)
+{
+    struct mdapl_dapl *d = state;
+
+    return attentive(d) ? look(d, mdapl_ctx_now(d->ctx)) : one_round(d, false);
 }
 
 static bool hears(void *state)
 {
     struct mdapl_dapl *d = state;
 
-    return d->n_connecting > 0 || d->n_whole > 0;
+    return connecting(d) || d->n_whole > 0;
 }
 
 /* Only the first rail's queue ends a sleep. */
@@ -333,7 +352,6 @@ static void wait(void *state, uint64_t ns)
     struct mdapl_dapl *d = state;
     uint64_t next = mdapl_timers_next(&d->timers), now = mdapl_ctx_now(d->ctx);
 
-    d->rounds = LOOK_AT_CLOCK - 1;
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
     if (connecting(d) && !mdapl_evd_all_wake(d->rails.ia[0], true)
@@ -440,6 +458,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .eager_max = eager_max,
     .send = mdapl_tx_send,       /* tx.c, sr.c, rndv_tx.c */
     .progress = progress,        /* evd.c, then sr.c, rx.c, rndv_rx.c */
+    .look = look,                /* ... and cm.c */
     .hears = hears,
     .wait = wait,
     .drain = drain,

@@ -74,6 +74,8 @@ int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_
     if (mdapl_ctx_cfg(ia->ctx)->suppress == MDAPL_SUPPRESS_OFF)
         ep->batch = 1;
     mdapl_list_append(&ia->eps, &ep->link);
+    ep->by_handle.key = (uint64_t)(uintptr_t)ep->handle;
+    mdapl_tree_add(&ia->by_handle, &ep->by_handle);
     *ep_p = ep;
     return 0;
 }
@@ -91,6 +93,7 @@ void mdapl_ep_free(struct mdapl_ep *ep)
     ep->ia->dat->dat_ep_free(ep->handle);
     ep->ia->dto_used -= ep->recv_max + ep->req_max;
     mdapl_list_remove(&ep->link);
+    mdapl_tree_remove(&ep->ia->by_handle, &ep->by_handle);
     free(ep);
 }
 

@@ -15,6 +15,7 @@
 
 struct mdapl_ep {
     struct mdapl_list link;  /* on its adapter */
+    struct mdapl_tree_node by_handle;   /* there, too */
     struct mdapl_ia *ia;
     DAT_EP_HANDLE handle;
     void *owner;             /* the stream; NULL once nobody wants this EP any more */

@@ -3,12 +3,10 @@
 
 #include "ep.h"
 #include "ia.h"
-#include "list.h"
 #include "stats.h"
 
 enum {
     BURST = 32,              /* DTO events taken in one poll, so that other work gets its turn */
-    SELDOM = 64,             /* every so many polls the three slow EVDs are looked at */
 };
 
 static void handle_dto(struct mdapl_ia *ia, const DAT_DTO_COMPLETION_EVENT_DATA *d)
@@ -19,16 +17,14 @@ static void handle_dto(struct mdapl_ia *ia, const DAT_DTO_COMPLETION_EVENT_DATA 
     mdapl_ep_completed(dto, d->status, (size_t)d->transfered_length);
 }
 
-/* The EP object of a handle: events may be late, so it must still be on the list. */
+/* The EP object of a handle. Events may be later than the EP's end, so the handle is looked up and
+ * not asked for its context. */
 static struct mdapl_ep *find_ep(struct mdapl_ia *ia, DAT_EP_HANDLE handle)
 {
-    MDAPL_LIST_EACH(pos, &ia->eps) {
-        struct mdapl_ep *ep = MDAPL_OF(pos, struct mdapl_ep, link);
+    uint64_t key = (uint64_t)(uintptr_t)handle;
+    struct mdapl_tree_node *node = mdapl_tree_upto(&ia->by_handle, key);
 
-        if (ep->handle == handle)
-            return ep;
-    }
-    return NULL;
+    return node && node->key == key ? MDAPL_OF(node, struct mdapl_ep, by_handle) : NULL;
 }
 
 static void handle_cr(struct mdapl_ia *ia, const DAT_EVENT *e)
@@ -67,10 +63,16 @@ static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
     return n;
 }
 
+/* All requests that there are: what cm.c does next is to know of them. */
 static int poll_slow(struct mdapl_ia *ia)
 {
-    return drain(ia, ia->conn_evd, handle_conn) + drain(ia, ia->cr_evd, handle_cr)
-           + drain(ia, ia->async_evd, handle_async);
+    int n = drain(ia, ia->conn_evd, handle_conn), got;
+
+    do {
+        got = drain(ia, ia->cr_evd, handle_cr);
+        n += got;
+    } while (got == BURST);
+    return n + drain(ia, ia->async_evd, handle_async);
 }
 
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
@@ -87,7 +89,7 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
         handle_dto(ia, &event.event_data.dto_completion_event_data);
         n++;
     }
-    if (all || ++ia->rounds % SELDOM == 0)
+    if (all)
         n += poll_slow(ia);
     return n;
 }
@@ -123,7 +125,6 @@ void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
     DAT_COUNT more;
     DAT_TIMEOUT us = (DAT_TIMEOUT)(ns / 1000);
 
-    ia->rounds = SELDOM - 1;     /* whatever woke us or did not: look at everything next */
     if (ia->has_slept_on || us == 0)
         return;
     if (ia->all_wake)

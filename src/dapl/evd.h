@@ -3,8 +3,7 @@
 #define MDAPL_EVD_H
 /*
  * Taking events. One DTO EVD serves all EPs of an adapter, so that a poll costs the same for any
- * number of peers; the other three EVDs are looked at less often, or each time while connections
- * are being made.
+ * number of peers; the other three EVDs are looked at less often (dapl.c).
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,8 +14,8 @@ struct mdapl_ia;
 /* What a thread of its own may wait for (wire_thread.c). */
 enum mdapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };
 
-/* Handles what is there: DTO completions always, connection events, CRs and asynchronous errors
- * when `all`, else every now and then. Returns how many events were handled. */
+/* Handles what is there: DTO completions, and when `all` connection events, CRs and asynchronous
+ * errors. Returns how many events were handled. */
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all);
 /*
  * Whether an event on any queue is to end a sleep, and not only a completed DTO: wanted while

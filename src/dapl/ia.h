@@ -10,6 +10,7 @@
 #include "dat.h"
 #include "list.h"
 #include "transport.h"
+#include "tree.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,10 +81,10 @@ struct mdapl_ia {
 
     struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
     struct mdapl_list eps;   /* every EP on this adapter */
+    struct mdapl_tree by_handle;   /* they, for the events that name them */
     uint32_t dto_room, dto_used;   /* length of the DTO EVD, entries promised to EPs */
     DAT_EVENT slept_on;      /* an event that ended a sleep and is still to be handled */
     bool has_slept_on;
-    unsigned rounds;         /* polls, for what is looked at less often */
 };
 
 /* Opens the adapter of this name, or with "" the first of dat.conf that opens. 0 or -errno, with

@@ -9,6 +9,7 @@
 #include "stats.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,21 +17,27 @@
 
 enum {
     CHANNELS_MAX = 4,
-    SILENT = 1000,               /* rounds without news after which a channel is asked less often */
-    SKIP = 16,                   /* ... once in so many rounds */
-    SKIP_DEAF = 1024,            /* ... once in so many, if no peer has come into contact yet */
+    SILENT = 1000,               /* empty rounds after which one of several is asked less often */
+    STRIDE = 16,                 /* rounds between two readings of the clock, at most */
+    LOOK_US = 100,               /* time between two looks at all that a channel has ... */
+    LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
     SHARE_US = 100,              /* longest sleep in one channel while another one could hear */
 };
 
 struct open_channel {
     const struct mdapl_channel *table;
     void *state;
-    unsigned silent, skip;       /* rounds without news; rounds for which it is not asked */
+    unsigned silent;             /* empty rounds in a row */
 };
 
 struct mdapl_ctx {
     struct open_channel channel[CHANNELS_MAX];
     int n_channels;
+    unsigned silent_max;         /* empty rounds after which a channel is asked less often */
+    unsigned until_clock;        /* rounds until the clock is read */
+    unsigned stride;             /* so many that was last time */
+    unsigned strides;            /* readings of the clock since the last look */
+    uint64_t clock_read, looked; /* when that was, ns */
     const struct mdapl_up *up;
     void *owner;
     struct mdapl_job job;
@@ -60,6 +67,7 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
     ctx->job = args->job;
     ctx->cfg = *args->cfg;
     ctx->clock = args->clock.now ? args->clock : mdapl_clock_system();
+    ctx->until_clock = ctx->stride = 1;
     ctx->log.level = args->cfg->verbose;
     ctx->log.rank = args->job.rank;
     if (gethostname(ctx->log.host, sizeof(ctx->log.host) - 1))
@@ -140,6 +148,7 @@ int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
         mdapl_ctx_close(ctx);
         return rc;
     }
+    ctx->silent_max = ctx->n_channels > 1 ? SILENT : UINT_MAX;
     *ctx_p = ctx;
     return 0;
 }
@@ -282,42 +291,84 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-/* One of several channels. One that nobody uses should not slow down the others. */
+static int note(struct open_channel *c, int moved)
+{
+    c->silent = moved > 0 ? 0 : c->silent + 1;
+    return moved;
+}
+
 static int ask(struct open_channel *c)
 {
-    int moved;
+    return note(c, c->table->progress(c->state));
+}
 
-    if (c->skip > 0) {
-        c->skip--;
-        return 0;
+/* Looks at everything in all channels. */
+static int look(struct mdapl_ctx *ctx, uint64_t now)
+{
+    int n = 0;
+
+    ctx->looked = now;
+    ctx->strides = 0;
+    for (int i = 0; i < ctx->n_channels; i++) {
+        struct open_channel *c = &ctx->channel[i];
+
+        n += c->table->look ? note(c, c->table->look(c->state, now)) : ask(c);
     }
-    moved = c->table->progress(c->state);
-    if (moved > 0)
-        c->silent = 0;
-    else if (++c->silent > SILENT)
-        c->skip = c->table->hears(c->state) ? SKIP : SKIP_DEAF;
-    return moved;
+    return n;
+}
+
+/*
+ * The round that reads the clock. A program that polls rarely reads it with every call, so that
+ * nothing waits for a number of calls; one that spins, every 16 rounds. Channels without news, in
+ * which peers may send, are asked in these rounds; the others when it is time to look.
+ */
+static int round_with_clock(struct mdapl_ctx *ctx)
+{
+    uint64_t now = mdapl_ctx_now(ctx);
+    int n = 0;
+
+    ctx->stride = now - ctx->clock_read >= MDAPL_US(LOOK_US) ? 1 : ctx->stride * 2;
+    if (ctx->stride > STRIDE)
+        ctx->stride = STRIDE;
+    ctx->until_clock = ctx->stride;
+    ctx->clock_read = now;
+    if (now - ctx->looked >= MDAPL_US(LOOK_US) || ++ctx->strides >= LOOK_STRIDES)
+        return look(ctx, now);
+    for (int i = 0; i < ctx->n_channels; i++) {
+        struct open_channel *c = &ctx->channel[i];
+
+        if (c->silent <= ctx->silent_max || c->table->hears(c->state))
+            n += ask(c);
+    }
+    return n;
 }
 
 int mdapl_progress(struct mdapl_ctx *ctx)
 {
     int n = 0;
 
-    if (ctx->n_channels == 1)
-        return ctx->channel[0].table->progress(ctx->channel[0].state);
+    if (--ctx->until_clock == 0)
+        return round_with_clock(ctx);
     for (int i = 0; i < ctx->n_channels; i++)
-        n += ask(&ctx->channel[i]);
+        if (ctx->channel[i].silent <= ctx->silent_max)
+            n += ask(&ctx->channel[i]);
     return n;
+}
+
+/* The next round looks at everything: whatever ended a sleep, or did not. */
+static void look_next(struct mdapl_ctx *ctx)
+{
+    ctx->until_clock = 1;
+    ctx->strides = LOOK_STRIDES;
 }
 
 void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
 {
     int ears = 0;
 
-    for (int i = 0; i < ctx->n_channels; i++) {
-        ctx->channel[i].skip = 0;
+    look_next(ctx);
+    for (int i = 0; i < ctx->n_channels; i++)
         ears += ctx->channel[i].table->hears(ctx->channel[i].state);
-    }
     /* A sleep in one channel is deaf to the others: it is short while there are any to hear. */
     if (ears > 1 && ns > MDAPL_US(SHARE_US))
         ns = MDAPL_US(SHARE_US);

@@ -128,6 +128,10 @@ struct mdapl_channel {
     size_t (*eager_max)(void *state);
     /* Moves whatever can move. Returns how many things moved (0: nothing to do). */
     int (*progress)(void *state);
+    /* The same, with all that every round need not look at: new connections, what is due. Called
+     * about every 100 us, or with every round if these are further apart. now: ns on the context's
+     * clock. NULL: progress() does all. */
+    int (*look)(void *state, uint64_t now);
     /* Has any peer come into contact, so that something may come in? A first contact may come in
      * any case: it is heard after a sleep. */
     bool (*hears)(void *state);
