@@ -79,6 +79,7 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
 
 void softdat_conn_free(struct softdat_conn *c)
 {
+    softdat_direct_withdraw(c);
     softdat_sock_close(c->ia, &c->sock);
     softdat_list_remove(&c->acks);
     softdat_list_remove(&c->polled);
@@ -112,13 +113,15 @@ void softdat_conn_free(struct softdat_conn *c)
 void softdat_conn_leave(struct softdat_conn *c, bool linger)
 {
     bool half_written_request = c->cur_n > 0 && !c->cur_out;
+    bool half_written_answer = !softdat_tx_drop_answers(c);
 
+    softdat_direct_withdraw(c);
     if (c->ep)
         c->ep->conn = NULL;
     c->ep = NULL;
-    /* The EP's memory is its owner's again: nothing may be read from it or written to it now. A
-     * request that has left in part cannot be finished without its memory. */
-    if (!linger || c->phase < SOFTDAT_OPEN || half_written_request) {
+    /* The EP's memory, and what its answers come from, is its owner's again: nothing may be read
+     * from it or written to it now. What has left in part cannot be finished without it. */
+    if (!linger || c->phase < SOFTDAT_OPEN || half_written_request || half_written_answer) {
         softdat_conn_free(c);
         return;
     }

@@ -115,25 +115,34 @@ static void store_tail(uint64_t addr, const uint8_t *from, size_t len)
 static void sink_into(struct softdat_sink *s, const struct softdat_dto *d, size_t len)
 {
     sink_start(s, len);
-    for (int i = 0; i < d->n_iov && len > 0; i++) {
-        size_t n = d->iov[i].iov_len < len ? d->iov[i].iov_len : len;
+    for (int i = 0; i < d->n_seg && len > 0; i++) {
+        size_t n = d->seg[i].len < len ? d->seg[i].len : len;
 
-        sink_add(s, d->iov[i].iov_base, n);
+        sink_add(s, d->seg[i].at, n);
         len -= n;
     }
 }
 
+/* All of the frame's payload goes nowhere. */
 static void discard(struct softdat_conn *c)
 {
     sink_start(&c->sink, c->hdr.len);
     c->sink.discard = true;
 }
 
-/* Too long for its receive: both ends learn it. */
-static void too_long(struct softdat_conn *c)
+/* A send and the receive that was taken for it do not go together: both ends learn it. */
+static void fail_recv(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status)
 {
     softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_RESPONDER);
-    softdat_ep_recv_done(c->ep, DAT_DTO_ERR_LOCAL_LENGTH, 0, NULL);
+    softdat_ep_recv_done(c->ep, status, 0, NULL);
+}
+
+/* Does what arrives fit the receive, and is its memory still registered? */
+static DAT_DTO_COMPLETION_STATUS judge_recv(struct softdat_conn *c, struct softdat_dto *d,
+                                            size_t len)
+{
+    return len > d->len ? DAT_DTO_ERR_LOCAL_LENGTH
+           : !softdat_segs_registered(c->ia, d) ? DAT_DTO_ERR_LOCAL_PROTECTION : DAT_DTO_SUCCESS;
 }
 
 static struct softdat_held *hold(size_t len)
@@ -150,10 +159,12 @@ static bool head_send(struct softdat_conn *c)
     /* a held send is before it */
     struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_take_recv(c->ep) : NULL;
 
+    DAT_DTO_COMPLETION_STATUS status = d ? judge_recv(c, d, c->hdr.len) : DAT_DTO_SUCCESS;
+
     c->holding = NULL;
-    if (d && c->hdr.len > d->len) {
+    if (status != DAT_DTO_SUCCESS) {
         discard(c);
-        too_long(c);
+        fail_recv(c, status);
         return true;
     }
     if (d) {
@@ -201,7 +212,7 @@ static bool head_read(struct softdat_conn *c)
     sink_start(&c->sink, 0);
     if (c->hdr.want > 0 && !at)
         return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
-    return softdat_tx_read_data(c, at, c->hdr.want);
+    return softdat_tx_read_data(c, at, c->hdr.want, c->hdr.want > 0 ? c->hdr.key : 0);
 }
 
 /* Payload that is not the request's data, but says more about it. */
@@ -267,6 +278,11 @@ static bool head_read_data(struct softdat_conn *c)
 
     if (!d || d->len != c->hdr.len)
         return false;
+    if (!softdat_segs_registered(c->ia, d)) {
+        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        discard(c);
+        return true;
+    }
     sink_into(&c->sink, d, c->hdr.len);
     return true;
 }
@@ -284,6 +300,56 @@ static bool head_bare(struct softdat_conn *c)
 {
     sink_start(&c->sink, 0);
     return c->hdr.len == 0;
+}
+
+/* -- frames: in the middle, when a registration has ended ------------------------------------- */
+
+/* Each of these looks again at the memory that the frame is about, and ends what may not go on. */
+
+static void again_send(struct softdat_conn *c)
+{
+    if (c->holding || softdat_segs_registered(c->ia, &c->ep->taken))
+        return;
+    c->sink.discard = true;
+    fail_recv(c, DAT_DTO_ERR_LOCAL_PROTECTION);
+}
+
+static void again_target(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint64_t len, uint32_t id)
+{
+    if (len == 0 || target(c, len, priv) == c->target)
+        return;
+    c->sink.discard = true;
+    softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
+}
+
+static void again_write(struct softdat_conn *c)
+{
+    again_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.len, c->executed + 1);
+}
+
+static void again_pull(struct softdat_conn *c)
+{
+    again_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.want, c->executed + 1);
+}
+
+static void again_push(struct softdat_conn *c)
+{
+    again_target(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, c->hdr.want, 0);
+}
+
+static void again_atomic(struct softdat_conn *c)
+{
+    again_target(c, (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC, sizeof(uint64_t), 0);
+}
+
+static void again_read_data(struct softdat_conn *c)
+{
+    struct softdat_dto *d = first_read(c->ep);
+
+    if (!d || softdat_segs_registered(c->ia, d))
+        return;
+    softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+    c->sink.discard = true;
 }
 
 /* -- frames: all of it is here ---------------------------------------------------------------- */
@@ -407,16 +473,25 @@ static bool done_read_data(struct softdat_conn *c)
     return true;
 }
 
-/* The caller's memory has gone: its own fault, so it hears of a local error. */
+/* What could not be carried ends the connection: by the requester, who has withdrawn its consent
+ * since it gives the request up, or by a NAK when its memory is not there: its own fault, so it
+ * completes with a local error. */
+static bool was_carried(struct softdat_conn *c, enum softdat_carried how, uint32_t id)
+{
+    if (how == SOFTDAT_UNREACHABLE)
+        softdat_tx_nak(c, id, DAT_DTO_ERR_LOCAL_PROTECTION);
+    if (how == SOFTDAT_WITHDRAWN)
+        c->poisoned = true;
+    return how == SOFTDAT_CARRIED;
+}
+
 static bool pull(struct softdat_conn *c)
 {
     uint8_t tail[8];
     size_t tail_len = tail_of((uintptr_t)c->target, c->hdr.want);
 
-    if (!softdat_direct_pull(c, tail, tail_len)) {
-        softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_LOCAL_PROTECTION);
+    if (!was_carried(c, softdat_direct_pull(c, tail, tail_len), c->executed + 1))
         return false;
-    }
     store_tail((uintptr_t)c->target + c->hdr.want - tail_len, tail, tail_len);
     return true;
 }
@@ -435,8 +510,8 @@ static bool done_pull_imm(struct softdat_conn *c)
 
 static bool done_push(struct softdat_conn *c)
 {
-    return softdat_direct_push(c) ? softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0)
-                               : softdat_tx_nak(c, 0, DAT_DTO_ERR_LOCAL_PROTECTION);
+    return !was_carried(c, softdat_direct_push(c), 0)
+           || softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0);
 }
 
 static bool done_nothing(struct softdat_conn *c)
@@ -479,28 +554,30 @@ static bool done_bye(struct softdat_conn *c)
     return true;
 }
 
-/* What each type is allowed to do; phase: open connections only, or connection management's own. */
+/* What each type is allowed to do; phase: open connections only, or connection management's own.
+ * again: NULL for those that are about no registered memory. */
 static const struct {
     bool open;
     bool (*head)(struct softdat_conn *);
     bool (*done)(struct softdat_conn *);
+    void (*again)(struct softdat_conn *);
 } frame[SOFTDAT_FRAME_TYPES] = {
     [SOFTDAT_CONNECT] = { false, head_priv, softdat_cm_frame },
     [SOFTDAT_ACCEPT] = { false, head_priv, softdat_cm_frame },
     [SOFTDAT_REJECT] = { false, head_priv, softdat_cm_frame },
     [SOFTDAT_READY] = { false, head_bare, softdat_cm_frame },
-    [SOFTDAT_SEND] = { true, head_send, done_send },
-    [SOFTDAT_WRITE] = { true, head_write, done_write },
+    [SOFTDAT_SEND] = { true, head_send, done_send, again_send },
+    [SOFTDAT_WRITE] = { true, head_write, done_write, again_write },
     [SOFTDAT_READ] = { true, head_read, done_nothing },
-    [SOFTDAT_READ_DATA] = { true, head_read_data, done_read_data },
+    [SOFTDAT_READ_DATA] = { true, head_read_data, done_read_data, again_read_data },
     [SOFTDAT_ACK] = { true, head_bare, done_nothing },
     [SOFTDAT_NAK] = { true, head_bare, done_nak },
     [SOFTDAT_BYE] = { true, head_bare, done_bye },
-    [SOFTDAT_PULL] = { true, head_pull, done_pull },
-    [SOFTDAT_PUSH] = { true, head_push, done_push },
-    [SOFTDAT_WRITE_IMM] = { true, head_write, done_write_imm },
-    [SOFTDAT_PULL_IMM] = { true, head_pull, done_pull_imm },
-    [SOFTDAT_ATOMIC] = { true, head_atomic, done_atomic },
+    [SOFTDAT_PULL] = { true, head_pull, done_pull, again_pull },
+    [SOFTDAT_PUSH] = { true, head_push, done_push, again_push },
+    [SOFTDAT_WRITE_IMM] = { true, head_write, done_write_imm, again_write },
+    [SOFTDAT_PULL_IMM] = { true, head_pull, done_pull_imm, again_pull },
+    [SOFTDAT_ATOMIC] = { true, head_atomic, done_atomic, again_atomic },
     [SOFTDAT_PUSHED] = { true, head_bare, done_read_data },
 };
 
@@ -520,6 +597,7 @@ static bool on_head(struct softdat_conn *c)
         return true;
     }
     c->expect_long = f->len > READ_SMALL;
+    c->hdr_frees = c->ia->frees;
     return frame[f->type].head(c);
 }
 
@@ -529,6 +607,17 @@ static bool on_done(struct softdat_conn *c)
     if (c->sink.discard)
         return true;
     return frame[c->hdr.type].done(c);
+}
+
+/* A frame goes on that has come in part. If a registration has ended meanwhile, is its memory
+ * still there? */
+static void look_again(struct softdat_conn *c)
+{
+    if (c->hdr_have < sizeof(c->hdr) || c->hdr_frees == c->ia->frees)
+        return;
+    c->hdr_frees = c->ia->frees;
+    if (!c->sink.discard && c->ep && frame[c->hdr.type].again)
+        frame[c->hdr.type].again(c);
 }
 
 /* -- the socket ------------------------------------------------------------------------------- */
@@ -606,8 +695,13 @@ static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
 static int read_some(struct softdat_conn *c, bool *any_p)
 {
     size_t asked = READ_SMALL, placed = 0;
-    bool payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && !c->ringed;
-    ssize_t n = c->ringed ? recv(c->sock.fd, c->ia->scratch, READ_SMALL, MSG_DONTWAIT)
+    bool payload;
+    ssize_t n;
+
+    if (!c->ringed)
+        look_again(c);
+    payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && !c->ringed;
+    n = c->ringed ? recv(c->sock.fd, c->ia->scratch, READ_SMALL, MSG_DONTWAIT)
                 : c->local && c->phase == SOFTDAT_INCOMING ? read_call(c)
                                                            : read_frames(c, &asked);
 
@@ -660,6 +754,7 @@ static bool read_ring(struct softdat_conn *c)
     size_t taken = 0;
     ssize_t n = 0;
 
+    look_again(c);
     /* Not for ever, however fast the other side writes: ours must get to post receives. */
     while (c->sock.fd >= 0 && !c->stalled && taken < SOFTDAT_RING
            && (n = softdat_shared_peek(c, &p)) > 0) {
@@ -708,10 +803,12 @@ bool softdat_rx_ring(struct softdat_conn *c)
 static void deliver(struct softdat_conn *c, const struct softdat_held *h)
 {
     struct softdat_dto *d = softdat_ep_take_recv(c->ep);
+    DAT_DTO_COMPLETION_STATUS status;
     struct softdat_sink s;
 
-    if (h->len > d->len) {
-        too_long(c);
+    status = judge_recv(c, d, h->len);
+    if (status != DAT_DTO_SUCCESS) {
+        fail_recv(c, status);
         return;
     }
     sink_into(&s, d, h->len);

@@ -199,6 +199,7 @@ struct softdat_out {
     struct softdat_frame f;
     uint64_t due;                /* on a slow wire: not before, ns */
     const void *data;            /* NULL, priv, or registered memory */
+    uint32_t key;                /* of that registered memory; 0: it is priv */
     uint8_t priv[];
 };
 
@@ -238,6 +239,7 @@ _Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which come 
 struct softdat_reach {
     uint64_t word_at, word;      /* what the other side may try to read; 0: not offered */
     _Atomic uint32_t reaches;    /* it has read the other's word */
+    _Atomic uint32_t consent;    /* to transfers that the other side carries (direct.c) */
 };
 
 enum {
@@ -265,6 +267,8 @@ struct softdat_shared {
     uint32_t their_tail, their_head;  /* as last seen */
     uint32_t heard;              /* executed by them, as last seen */
     uint32_t rung;               /* their sleep for which the bell has been rung */
+    uint32_t cell_at;            /* where the last cell of ours lies in the stream */
+    bool cell_live;              /* it has not been withdrawn */
 };
 
 struct softdat_conn {
@@ -274,7 +278,8 @@ struct softdat_conn {
     struct softdat_list polled;  /* on ia->rings while ringed, on ia->streams while it is open
                                     and a socket carries its frames */
     struct softdat_list slow;    /* on ia->slow until `resume` */
-    struct softdat_list doomed;  /* on ia->doomed when a fault has struck it */
+    struct softdat_list doomed;  /* on ia->doomed when it is to break (fault.c) */
+    bool blamed;                 /* doomed: the request that is to blame has its status */
     struct softdat_ia *ia;
     struct softdat_ep *ep;
     struct softdat_cr *cr;
@@ -297,6 +302,7 @@ struct softdat_conn {
     struct softdat_out *cur_out; /* what it is: one of outs, else a request of the EP */
     struct softdat_piece cur_list[SOFTDAT_MAX_IOV];
     uint64_t cur_due;            /* on a slow wire: not before, ns */
+    uint32_t cur_frees;          /* ia->frees when its memory was last found registered */
     uint64_t wire_free, resume;  /* ns: when more may be written; when to go on */
     bool said_bye;
     bool blocked;                /* ringed: the ring is full, go on when there is room */
@@ -306,6 +312,7 @@ struct softdat_conn {
     size_t hdr_have;
     struct softdat_sink sink;
     uint8_t *target;             /* WRITE, PULL, PUSH, ATOMIC: where addr is */
+    uint32_t hdr_frees;          /* ia->frees when its memory was last found registered */
     uint8_t tail[8];             /* the last word of an RDMA write, to be stored last */
     size_t tail_len;
     uint8_t priv[SOFTDAT_PRIV_MAX];
@@ -343,6 +350,13 @@ enum { SOFTDAT_DTO_BIND = 0x100 };   /* beside DAT_DTOS and DAT_IB_DTOS */
 
 enum softdat_dto_state { SOFTDAT_DTO_QUEUED, SOFTDAT_DTO_SENT, SOFTDAT_DTO_DONE };
 
+/* A local segment of a DTO. */
+struct softdat_seg {
+    uint8_t *at;
+    size_t len;
+    uint32_t key;                /* of the registration that it lies in */
+};
+
 struct softdat_dto {
     DAT_DTO_COOKIE cookie;
     int op;                      /* DAT_DTOS, DAT_IB_DTOS or SOFTDAT_DTO_BIND */
@@ -354,8 +368,10 @@ struct softdat_dto {
     uint64_t raddr;
     uint64_t due;                /* on a slow wire: not before, ns */
     uint32_t rkey;
-    int n_iov;
-    struct iovec *iov;           /* its place in the ring's iov array */
+    uint32_t frees;              /* ia->frees when its segments were last found registered */
+    bool direct;                 /* the target carries the bytes */
+    int n_seg;
+    struct softdat_seg *seg;     /* its place in the ring's array */
     uint8_t ext;                 /* an extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
     uint32_t imm;                /* immediate data, sent or received */
     uint64_t operand[2];         /* of an atomic operation: add; or compare, swap */
@@ -372,7 +388,7 @@ static inline bool softdat_is_read(const struct softdat_dto *d)
 /* A ring of posted DTOs, oldest first. */
 struct softdat_ring {
     struct softdat_dto *dto;
-    struct iovec *iov;
+    struct softdat_seg *seg;
     uint32_t size, head, count;
     uint32_t sent;               /* requests: how many from head on have been started */
 };
@@ -403,7 +419,7 @@ struct softdat_ep {
     struct softdat_rq own, *rq;  /* rq: own, or of srq */
     struct softdat_srq *srq;
     struct softdat_dto taken;    /* the receive that the arriving send goes to */
-    struct iovec taken_iov[SOFTDAT_MAX_IOV];
+    struct softdat_seg taken_seg[SOFTDAT_MAX_IOV];
     bool has_taken;
     struct softdat_ring req;
     uint32_t next_seq;           /* of the next SEND or WRITE */
@@ -476,6 +492,7 @@ struct softdat_ia {
     bool own_async;
     struct softdat_mem_slot *mem;
     uint32_t n_mem, free_mem, n_lmrs;
+    uint32_t frees;              /* how many regions have ended, ever */
     uint8_t *scratch;            /* where sockets are read into */
     uint64_t word;               /* random: who reads it can read our memory (direct.c) */
     int n_agents_due;
@@ -539,6 +556,8 @@ struct softdat_region *softdat_region_find(struct softdat_ia *ia, uint32_t key);
 /* Where these bytes are, NULL when there is no such region, or it does not allow it. */
 uint8_t *softdat_region_at(const struct softdat_region *region, const struct softdat_pz *pz,
                            uint64_t addr, uint64_t len, DAT_MEM_PRIV_FLAGS priv);
+/* Are the registrations still there in which the segments of d lie? */
+bool softdat_segs_registered(struct softdat_ia *ia, struct softdat_dto *d);
 /* What a posted bind does in its turn. */
 void softdat_bind_apply(struct softdat_bind *bind);
 /* It will never have its turn. */
@@ -594,12 +613,12 @@ void softdat_ep_destroy(struct softdat_ep *ep);
 
 /* rq.c */
 struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i);
-bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each);
+bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each);
 void softdat_ring_free(struct softdat_ring *r);
 void softdat_ring_pop(struct softdat_ring *r);
 /* The oldest request that has not finished; NULL: none. */
 struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r);
-bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t iov_each);
+bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each);
 /* A receive has left the shared queue: is that to be told? */
 void softdat_srq_took(struct softdat_srq *srq);
 
@@ -616,7 +635,10 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
 void softdat_tx_pump(struct softdat_conn *c);
 bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
                       size_t len);
-bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len);
+/* The answer to a READ: len bytes at data, registered under key. */
+bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len, uint32_t key);
+/* Forgets the frames that would read registered memory. False: one of them has left in part. */
+bool softdat_tx_drop_answers(struct softdat_conn *c);
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status);
 /* Nothing came in this round: whoever waits for an acknowledgement waits for us. */
 void softdat_tx_idle_acks(struct softdat_ia *ia);
@@ -673,10 +695,19 @@ void softdat_direct_try(struct softdat_conn *c);
 bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len);
 /* The DTO's memory as the payload of PULL or PUSH; its length in bytes. */
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);
-/* The target's part, all checks done: false when the caller's memory is not there. The last
- * tail_len bytes of a PULL go to `tail`. */
-bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len);
-bool softdat_direct_push(struct softdat_conn *c);
+/* The target's part, all checks done. The last tail_len bytes of a PULL go to `tail`. */
+enum softdat_carried {
+    SOFTDAT_CARRIED,
+    SOFTDAT_UNREACHABLE,         /* the requester's memory is not there */
+    SOFTDAT_WITHDRAWN,           /* the requester has withdrawn its consent */
+};
+enum softdat_carried softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len);
+enum softdat_carried softdat_direct_push(struct softdat_conn *c);
+/* The requester's part: withdraws its consent to all that is under way. When it returns, nobody
+ * reads or writes this process's memory for this connection any more. */
+void softdat_direct_withdraw(struct softdat_conn *c);
+/* A registration ends: withdraws the consent of connections with transfers in it; they break. */
+void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key);
 
 /* path.c */
 void softdat_path_start(struct softdat_ia *ia);
@@ -706,6 +737,9 @@ bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what);
 void softdat_fault_request(struct softdat_conn *c);
 /* It will break at the end of this round; meanwhile it writes nothing and completes nothing. */
 void softdat_fault_doom(struct softdat_conn *c);
+/* The same, and this request of its endpoint completes with the status. */
+void softdat_fault_blame(struct softdat_conn *c, struct softdat_dto *d,
+                         DAT_DTO_COMPLETION_STATUS status);
 void softdat_fault_execute(struct softdat_ia *ia);
 
 static inline bool softdat_doomed(const struct softdat_conn *c)
