@@ -93,7 +93,7 @@ static void get(struct pair *p, size_t n)
     softdat_shared_tell(&p->in);
 }
 
-/* n bytes pass, of which none is looked at: the state is as after that many, with both ends alike. */
+/* n bytes pass that nobody looks at: the state is as after that many. */
 static void pass(struct pair *p, uint32_t n)
 {
     struct softdat_half *half = p->out.shared.mine;
