@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
@@ -71,32 +75,196 @@ bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len)
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)
 {
-    for (int i = 0; i < d->n_iov; i++)
-        out[i] = (struct softdat_piece){ (uint64_t)(uintptr_t)d->iov[i].iov_base,
-                                         d->iov[i].iov_len };
-    return (uint32_t)((size_t)d->n_iov * sizeof(*out));
+    for (int i = 0; i < d->n_seg; i++)
+        out[i] = (struct softdat_piece){ (uint64_t)(uintptr_t)d->seg[i].at, d->seg[i].len };
+    return (uint32_t)((size_t)d->n_seg * sizeof(*out));
 }
 
-/* Moves all of it; the kernel may stop at 2 GiB or in between. */
-static bool move(struct softdat_conn *c, struct iovec *here, int n_here, struct iovec *there,
-                 int n_there, bool in)
+/* -- consent ---------------------------------------------------------------------------------- */
+
+/*
+ * The target moves the bytes, so the requester's word that it is done with a request is not enough
+ * to keep the target away from its memory. Each side has a word for what it has requested, with
+ * two bits: COPYING belongs to the target, WITHDRAWN to the requester, and both change it by
+ * read-modify-write only. The target sets COPYING before each system call that moves bytes, if
+ * WITHDRAWN is not set, and clears it behind the call. The requester sets WITHDRAWN before it
+ * completes, flushes or frees anything that is under way, and waits while COPYING is set. The word
+ * has one order of changes: either the target finds WITHDRAWN and moves nothing any more, or the
+ * requester finds COPYING, and waits until that one call has returned.
+ *
+ * A call moves at most PIECE bytes, so the wait is short, unless the target is stopped or dies with
+ * COPYING set. A stopped thread is out of its system call, so when all threads of the target are
+ * stopped or dead nobody copies; and when one of them goes on it clears COPYING, and finds
+ * WITHDRAWN before its next call. The end of the socket says that the target has closed the
+ * connection, which it does not do in the middle of a copy, or that its process has ended.
+ */
+enum { COPYING = 1, WITHDRAWN = 2 };
+enum {
+    PIECE = 1 << 20,             /* bytes of one system call */
+    LOOK_EVERY = 64,             /* turns of waiting between two looks at the target's threads */
+};
+
+static bool claim(struct softdat_reach *theirs)
 {
-    struct iovec *h = here, *t = there;
+    uint32_t open = 0;
+
+    return atomic_compare_exchange_strong_explicit(&theirs->consent, &open, COPYING,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+static void release(struct softdat_reach *theirs)
+{
+    atomic_fetch_and_explicit(&theirs->consent, ~(uint32_t)COPYING, memory_order_release);
+}
+
+/* Is this thread of another process stopped, or at its end? proc(5), stat: "tid (name) state". */
+static bool thread_stopped(const char *path)
+{
+    char text[256];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    const char *name_end;
+
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return true;             /* it has gone */
+    text[n] = '\0';
+    name_end = strrchr(text, ')');
+    return name_end && name_end[1] && name_end[2] && strchr("TtZXx", name_end[2]);
+}
+
+static bool process_stopped(pid_t pid)
+{
+    char path[64];
+    struct dirent *e;
+    bool stopped = true;
+    DIR *d;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    d = opendir(path);
+    while (d && stopped && (e = readdir(d))) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)pid, e->d_name);
+        stopped = thread_stopped(path);
+    }
+    if (d)
+        closedir(d);
+    return d ? stopped : errno == ENOENT;
+}
+
+static bool socket_ended(const struct softdat_conn *c)
+{
+    struct pollfd p = { .fd = c->sock.fd, .events = POLLRDHUP };
+
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+void softdat_direct_withdraw(struct softdat_conn *c)
+{
+    _Atomic uint32_t *consent = c->shared.seg ? &c->shared.my_reach->consent : NULL;
+    const struct timespec turn = { 0, 20000 };
+
+    if (!consent)
+        return;
+    atomic_fetch_or_explicit(consent, WITHDRAWN, memory_order_acq_rel);
+    for (unsigned n = 1; atomic_load_explicit(consent, memory_order_acquire) & COPYING; n++) {
+        if (n % LOOK_EVERY == 0 && (socket_ended(c) || process_stopped(c->shared.pid)))
+            return;
+        nanosleep(&turn, NULL);
+    }
+}
+
+static bool lies_in(const struct softdat_dto *d, uint32_t key)
+{
+    for (int i = 0; i < d->n_seg; i++)
+        if (d->seg[i].key == key)
+            return true;
+    return false;
+}
+
+/* The oldest request that the target may be carrying to or from that registration. */
+static struct softdat_dto *carried_for(struct softdat_conn *c, uint32_t key)
+{
+    struct softdat_ep *ep = c->ep;
+
+    for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+
+        if (d->direct && d->state == SOFTDAT_DTO_SENT && lies_in(d, key))
+            return d;
+    }
+    return NULL;
+}
+
+void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key)
+{
+    struct softdat_list *l;
+
+    if (!ia->cfg.direct_bytes)
+        return;
+    for (l = ia->rings.next; l != &ia->rings; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
+        struct softdat_dto *d = carried_for(c, key);
+
+        if (!d)
+            continue;
+        softdat_direct_withdraw(c);
+        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+    }
+}
+
+/* -- the target's part ------------------------------------------------------------------------ */
+
+/* One system call, by the requester's consent. The bytes moved; 0: it has withdrawn that; -1. */
+static ssize_t move_piece(struct softdat_conn *c, const struct iovec *here, int n_here,
+                          const struct iovec *there, int n_there, bool in)
+{
+    ssize_t n;
+
+    if (!claim(c->shared.their_reach))
+        return 0;
+    n = in ? process_vm_readv(c->shared.pid, here, (unsigned long)n_here, there,
+                              (unsigned long)n_there, 0)
+           : process_vm_writev(c->shared.pid, here, (unsigned long)n_here, there,
+                               (unsigned long)n_there, 0);
+    release(c->shared.their_reach);
+    return n > 0 ? n : -1;
+}
+
+/* The first `max` bytes of v as an iovec of their own; the number of its pieces. */
+static int first_bytes(const struct iovec *v, int n, size_t max, struct iovec *out)
+{
+    int i;
+
+    for (i = 0; i < n && max > 0; i++) {
+        out[i] = v[i];
+        if (out[i].iov_len > max)
+            out[i].iov_len = max;
+        max -= out[i].iov_len;
+    }
+    return i;
+}
+
+static enum softdat_carried move(struct softdat_conn *c, struct iovec *here, int n_here,
+                                 struct iovec *there, int n_there, bool in)
+{
+    struct iovec *h = here, *t = there, piece[SOFTDAT_MAX_IOV];
 
     while (n_here > 0 && n_there > 0) {
-        ssize_t n = in ? process_vm_readv(c->shared.pid, h, (unsigned long)n_here, t,
-                                          (unsigned long)n_there, 0)
-                       : process_vm_writev(c->shared.pid, h, (unsigned long)n_here, t,
-                                           (unsigned long)n_there, 0);
+        /* The shorter of the two lists limits what is moved. */
+        int n_piece = first_bytes(h, n_here, PIECE, piece);
+        ssize_t n = move_piece(c, piece, n_piece, t, n_there, in);
 
-        if (n <= 0 && errno != EINTR)
-            return false;
-        if (n > 0) {
-            softdat_iov_step(&h, &n_here, (size_t)n);
-            softdat_iov_step(&t, &n_there, (size_t)n);
-        }
+        if (n == 0)
+            return SOFTDAT_WITHDRAWN;
+        if (n < 0)
+            return SOFTDAT_UNREACHABLE;
+        softdat_iov_step(&h, &n_here, (size_t)n);
+        softdat_iov_step(&t, &n_there, (size_t)n);
     }
-    return n_here == 0 && n_there == 0;
+    return n_here == 0 && n_there == 0 ? SOFTDAT_CARRIED : SOFTDAT_UNREACHABLE;
 }
 
 /* The caller's pieces as an iovec; false when they are not `want` bytes together. */
@@ -117,13 +285,13 @@ static bool take_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
     return sum == c->hdr.want;
 }
 
-bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
+enum softdat_carried softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
 {
     struct iovec there[SOFTDAT_MAX_IOV], here[2];
     int n;
 
     if (!take_list(c, there, &n))
-        return false;
+        return SOFTDAT_UNREACHABLE;
     here[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
     here[1] = (struct iovec){ tail, tail_len };
     /* An empty first piece is not moved, so it must not be counted either. */
@@ -131,11 +299,11 @@ bool softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
                            : move(c, here + 1, 1, there, n, true);
 }
 
-bool softdat_direct_push(struct softdat_conn *c)
+enum softdat_carried softdat_direct_push(struct softdat_conn *c)
 {
     struct iovec there[SOFTDAT_MAX_IOV];
     struct iovec here = { c->target, c->hdr.want };
     int n;
 
-    return take_list(c, there, &n) && move(c, &here, 1, there, n, false);
+    return take_list(c, there, &n) ? move(c, &here, 1, there, n, false) : SOFTDAT_UNREACHABLE;
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "ep.h"
+
 #include "softdat.h"
 #include "calls.h"
 
@@ -81,8 +83,8 @@ struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep)
     if (ep->rq->ring.count == 0)
         return NULL;
     ep->taken = *d;
-    ep->taken.iov = ep->taken_iov;
-    memcpy(ep->taken_iov, d->iov, (size_t)d->n_iov * sizeof(*d->iov));
+    ep->taken.seg = ep->taken_seg;
+    memcpy(ep->taken_seg, d->seg, (size_t)d->n_seg * sizeof(*d->seg));
     ep->has_taken = true;
     softdat_ring_pop(&ep->rq->ring);
     if (ep->srq)

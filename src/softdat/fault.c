@@ -119,6 +119,15 @@ void softdat_fault_doom(struct softdat_conn *c)
         softdat_list_append(&c->ia->doomed, &c->doomed);
 }
 
+void softdat_fault_blame(struct softdat_conn *c, struct softdat_dto *d,
+                         DAT_DTO_COMPLETION_STATUS status)
+{
+    d->state = SOFTDAT_DTO_DONE;
+    d->status = status;
+    c->blamed = true;
+    softdat_fault_doom(c);
+}
+
 void softdat_fault_request(struct softdat_conn *c)
 {
     struct softdat_ia *ia = c->ia;
@@ -151,7 +160,10 @@ void softdat_fault_execute(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(ia->doomed.next, struct softdat_conn, doomed);
 
         softdat_list_remove(&c->doomed);
-        softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
+        if (c->blamed)
+            softdat_conn_lost(c);
+        else
+            softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     }
     if (ia->fatal)
         fail(ia);

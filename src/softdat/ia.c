@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "ia.h"
+
 #include "softdat.h"
 #include "calls.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "mem.h"
+
 #include "softdat.h"
 #include "calls.h"
 
@@ -100,6 +102,17 @@ uint8_t *softdat_region_at(const struct softdat_region *r, const struct softdat_
     return r->at + (addr - r->va);
 }
 
+bool softdat_segs_registered(struct softdat_ia *ia, struct softdat_dto *d)
+{
+    if (d->frees == ia->frees)
+        return true;
+    for (int i = 0; i < d->n_seg; i++)
+        if (!softdat_region_find(ia, d->seg[i].key))
+            return false;
+    d->frees = ia->frees;
+    return true;
+}
+
 static bool enter(struct softdat_ia *ia, struct softdat_region *region)
 {
     struct softdat_mem_slot *s;
@@ -117,13 +130,15 @@ static bool enter(struct softdat_ia *ia, struct softdat_region *region)
 
 static void leave(struct softdat_ia *ia, struct softdat_region *region)
 {
-    uint32_t i = region->key & (INDEX_MAX - 1);
+    uint32_t key = region->key, i = key & (INDEX_MAX - 1);
     struct softdat_mem_slot *s = &ia->mem[i];
 
-    if (region->key == 0)
+    if (key == 0)
         return;
     region->key = 0;
     s->region = NULL;
+    ia->frees++;
+    softdat_direct_region_gone(ia, key);
     s->gen = s->gen % GEN_MASK + 1;
     s->next_free = ia->free_mem;
     ia->free_mem = i + 1;

@@ -11,13 +11,14 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-/* Checks the local segments and writes them as an iovec. */
+/* Checks the local segments and notes where they are. */
 static DAT_RETURN take_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
                             struct softdat_dto *d, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
                             DAT_MEM_PRIV_FLAGS priv)
 {
-    d->n_iov = 0;
+    d->n_seg = 0;
     d->len = 0;
+    d->frees = ia->frees;
     for (DAT_COUNT i = 0; i < n; i++) {
         struct softdat_region *r = softdat_region_find(ia, seg[i].lmr_context);
         uint8_t *at;
@@ -29,7 +30,7 @@ static DAT_RETURN take_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
             return DAT_ERROR(DAT_PROTECTION_VIOLATION, DAT_NO_SUBTYPE);
         if ((r->priv & priv) != priv)
             return DAT_ERROR(DAT_PRIVILEGES_VIOLATION, DAT_NO_SUBTYPE);
-        d->iov[d->n_iov++] = (struct iovec){ at, seg[i].segment_length };
+        d->seg[d->n_seg++] = (struct softdat_seg){ at, seg[i].segment_length, seg[i].lmr_context };
         d->len += seg[i].segment_length;
     }
     return DAT_SUCCESS;
@@ -109,7 +110,9 @@ static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, const struct
 
     if (ret != DAT_SUCCESS)
         return ret;
-    if ((max > 0 && d->len > max) || (r->remote && r->remote->segment_length < d->len)
+    if (max == 0)                /* no limit of the EP's own */
+        max = ep->h.ia->cfg.max_message;
+    if (d->len > max || (r->remote && r->remote->segment_length < d->len)
         || (k->len && d->len != k->len))
         return DAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE);
     d->op = k->op;
@@ -119,6 +122,7 @@ static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, const struct
     d->raddr = r->remote ? r->remote->virtual_address : 0;
     d->rkey = r->remote ? r->remote->rmr_context : 0;
     d->imm = r->imm;
+    d->direct = false;
     d->operand[0] = r->operand[0];
     d->operand[1] = r->operand[1];
     return DAT_SUCCESS;
@@ -228,8 +232,9 @@ DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind
     d->ext = 0;
     d->cookie.as_64 = cookie.as_64;
     d->flags = flags;
-    d->n_iov = 0;
+    d->n_seg = 0;
     d->len = 0;
+    d->direct = false;
     d->bind = *bind;
     start(ep, d);
     return DAT_SUCCESS;
@@ -297,7 +302,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     d->ext = 0;
     d->status = DAT_DTO_SUCCESS;
     rq->ring.count++;
-    softdat_rx_posted(rq);
+    softdat_held_posted(rq);
     return DAT_SUCCESS;
 }
 

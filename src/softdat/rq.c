@@ -14,19 +14,19 @@ struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
     return &r->dto[at < r->size ? at : at - r->size];
 }
 
-bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t iov_each)
+bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each)
 {
     *r = (struct softdat_ring){ .size = size, .dto = calloc(size, sizeof(*r->dto)),
-                                .iov = calloc((size_t)size * iov_each, sizeof(*r->iov)) };
-    for (uint32_t i = 0; r->dto && r->iov && i < size; i++)
-        r->dto[i].iov = &r->iov[(size_t)i * iov_each];
-    return r->dto && r->iov;
+                                .seg = calloc((size_t)size * seg_each, sizeof(*r->seg)) };
+    for (uint32_t i = 0; r->dto && r->seg && i < size; i++)
+        r->dto[i].seg = &r->seg[(size_t)i * seg_each];
+    return r->dto && r->seg;
 }
 
 void softdat_ring_free(struct softdat_ring *r)
 {
     free(r->dto);
-    free(r->iov);
+    free(r->seg);
 }
 
 void softdat_ring_pop(struct softdat_ring *r)
@@ -45,11 +45,11 @@ struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r)
     return NULL;
 }
 
-bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t iov_each)
+bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each)
 {
     softdat_list_init(&rq->waiting);
-    rq->max_iov = iov_each;
-    return softdat_ring_make(&rq->ring, size, iov_each);
+    rq->max_iov = seg_each;
+    return softdat_ring_make(&rq->ring, size, seg_each);
 }
 
 /* -- shared receive queues -------------------------------------------------------------------- */
@@ -157,11 +157,11 @@ static void move_all(struct softdat_ring *from, struct softdat_ring *to)
     for (; from->count > 0; softdat_ring_pop(from), to->count++) {
         const struct softdat_dto *d = softdat_ring_at(from, 0);
         struct softdat_dto *t = softdat_ring_at(to, to->count);
-        struct iovec *iov = t->iov;
+        struct softdat_seg *seg = t->seg;
 
         *t = *d;
-        t->iov = iov;
-        memcpy(iov, d->iov, (size_t)d->n_iov * sizeof(*iov));
+        t->seg = seg;
+        memcpy(seg, d->seg, (size_t)d->n_seg * sizeof(*seg));
     }
 }
 

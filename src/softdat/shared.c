@@ -161,9 +161,22 @@ static void put(struct softdat_conn *c, const void *from, size_t n)
     s->tail += (uint32_t)n;
 }
 
+/* Positions are 32 bits of the stream, so the cell's would come again 2^32 bytes later. It is
+ * withdrawn before that: when more than a ring has been written behind it, the other side has read
+ * past it (there is never more than a ring that it has not read), and `tail`, by which it will hear
+ * of all that follows, is stored behind this. */
+static void withdraw_cell(struct softdat_shared *s)
+{
+    if (!s->cell_live || s->tail - s->cell_at <= SOFTDAT_RING)
+        return;
+    atomic_store_explicit(&s->mine->cell_len, 0, memory_order_relaxed);
+    s->cell_live = false;
+}
+
 static void publish(struct softdat_conn *c)
 {
-    atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_relaxed);
+    withdraw_cell(&c->shared);
+    atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
     atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
     atomic_store_explicit(&c->shared.mine->tail, c->shared.tail, memory_order_release);
     c->shared.told = c->shared.head;
@@ -187,6 +200,8 @@ static size_t put_cell(struct softdat_shared *s, const struct iovec *iov, int n,
         memcpy(to, iov[i].iov_base, iov[i].iov_len);
     atomic_store_explicit(&s->mine->cell_at, s->tail, memory_order_relaxed);
     atomic_store_explicit(&s->mine->cell_len, (uint32_t)len, memory_order_relaxed);
+    s->cell_at = s->tail;
+    s->cell_live = true;
     s->tail += (uint32_t)len;
     return len;
 }
@@ -224,8 +239,6 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
     if (read && len <= SOFTDAT_CELL) {
         len = put_cell(s, iov, n, len);
     } else {
-        if (read)
-            atomic_store_explicit(&s->mine->cell_len, 0, memory_order_relaxed);
         len = put_ring(c, iov, n);
     }
     if (len > 0) {

@@ -20,13 +20,14 @@ static const uint64_t ack_ns = 10000;    /* that it waits for a frame which take
 /* -- frames that are not requests ------------------------------------------------------------- */
 
 static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
-                  const void *priv, size_t len)
+                  uint32_t key, const void *priv, size_t len)
 {
     struct softdat_out *out = malloc(sizeof(*out) + (priv ? len : 0));
 
     if (!out)
         return false;
     out->f = *f;
+    out->key = key;
     out->due = c->phase == SOFTDAT_OPEN ? softdat_slow_due(c->ia) : 0;
     out->f.magic = SOFTDAT_WIRE_MAGIC;
     out->f.len = (uint32_t)len;
@@ -52,14 +53,30 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
         f.want = c->shared.seg != NULL;
     if (type == SOFTDAT_BYE)
         c->said_bye = true;
-    return queue(c, &f, NULL, len > 0 ? priv : NULL, len);
+    return queue(c, &f, NULL, 0, len > 0 ? priv : NULL, len);
 }
 
-bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len)
+bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len, uint32_t key)
 {
     struct softdat_frame f = { .type = SOFTDAT_READ_DATA };
 
-    return queue(c, &f, data, NULL, len);
+    return queue(c, &f, data, key, NULL, len);
+}
+
+bool softdat_tx_drop_answers(struct softdat_conn *c)
+{
+    struct softdat_list *l = c->outs.next;
+
+    while (l != &c->outs) {
+        struct softdat_out *out = SOFTDAT_OF(l, struct softdat_out, link);
+
+        l = l->next;
+        if (out->key == 0)
+            continue;
+        softdat_list_remove(&out->link);
+        free(out);
+    }
+    return !c->cur_out || c->cur_out->key == 0;
 }
 
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status)
@@ -67,7 +84,7 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
     struct softdat_frame f = { .type = SOFTDAT_NAK, .status = (uint16_t)status, .id = id };
 
     c->poisoned = true;
-    return queue(c, &f, NULL, NULL, 0);
+    return queue(c, &f, NULL, 0, NULL, 0);
 }
 
 void softdat_tx_idle_acks(struct softdat_ia *ia)
@@ -100,7 +117,7 @@ void softdat_tx_acks(struct softdat_ia *ia)
         if (c->ringed)
             softdat_shared_tell(c);
         else
-            queue(c, &f, NULL, NULL, 0);
+            queue(c, &f, NULL, 0, NULL, 0);
     }
 }
 
@@ -110,6 +127,7 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
 {
     c->cur_hdr = *f;
     c->cur_due = due;
+    c->cur_frees = c->ia->frees;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;
     c->unacked_bytes = 0;
@@ -117,6 +135,22 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
     c->cur[0] = (struct iovec){ &c->cur_hdr, sizeof(c->cur_hdr) };
     c->cur_n = 1;
     c->cur_at = 0;
+}
+
+/* Is the memory still registered that the answer to a READ comes from? */
+static bool out_registered(struct softdat_ia *ia, const struct softdat_out *out)
+{
+    return out->key == 0 || softdat_region_find(ia, out->key);
+}
+
+/* It is not, and nothing has left: the answer is a refusal. */
+static void refuse_read(struct softdat_conn *c, struct softdat_out *out)
+{
+    c->poisoned = true;
+    out->f.type = SOFTDAT_NAK;
+    out->f.status = DAT_DTO_ERR_REMOTE_ACCESS;
+    out->f.len = 0;
+    out->key = 0;
 }
 
 static bool begin_out(struct softdat_conn *c)
@@ -127,6 +161,8 @@ static bool begin_out(struct softdat_conn *c)
         return false;
     out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
     softdat_list_remove(&out->link);
+    if (!out_registered(c->ia, out))
+        refuse_read(c, out);
     begin(c, &out->f, out->due);
     c->cur_out = out;
     if (out->f.len > 0)
@@ -183,9 +219,8 @@ static struct softdat_dto *next_to_start(struct softdat_conn *c)
 
 static void add_iov(struct softdat_conn *c, const struct softdat_dto *d)
 {
-    for (int i = 0; i < d->n_iov; i++)
-        if (d->iov[i].iov_len > 0)
-            c->cur[c->cur_n++] = d->iov[i];
+    for (int i = 0; i < d->n_seg; i++)
+        c->cur[c->cur_n++] = (struct iovec){ d->seg[i].at, d->seg[i].len };
 }
 
 static void add_bytes(struct softdat_conn *c, void *base, size_t len)
@@ -222,6 +257,10 @@ static bool begin_request(struct softdat_conn *c)
 
     if (!d)
         return false;
+    if (!softdat_segs_registered(c->ia, d)) {
+        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        return false;
+    }
     direct = frame_of[d->op].direct && softdat_direct_possible(c, d->len);
     f.type = direct ? frame_of[d->op].direct : frame_of[d->op].usual;
     f.addr = d->raddr;
@@ -229,6 +268,7 @@ static bool begin_request(struct softdat_conn *c)
     f.id = d->ext ? d->imm : 0;
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
+    d->direct = direct;
     c->ia->count[SOFTDAT_N_DIRECT] += direct;
     if (softdat_is_read(d))
         ep->reads++;
@@ -351,13 +391,38 @@ static int first_bytes(const struct softdat_conn *c, size_t max, struct iovec *v
     return n;
 }
 
+/* The request whose frame is being written. */
+static struct softdat_dto *cur_request(struct softdat_conn *c)
+{
+    return c->ep && c->ep->req.sent > 0 ? softdat_ring_at(&c->ep->req, c->ep->req.sent - 1) : NULL;
+}
+
+/* A registration has ended while a frame was being written: may it go on? If not it cannot be
+ * taken back either, and the connection breaks. */
+static bool cur_registered(struct softdat_conn *c)
+{
+    struct softdat_dto *d = c->cur_out ? NULL : cur_request(c);
+
+    if (c->cur_frees == c->ia->frees)
+        return true;
+    c->cur_frees = c->ia->frees;
+    if (c->cur_out ? out_registered(c->ia, c->cur_out)
+                   : d && (d->direct || softdat_segs_registered(c->ia, d)))
+        return true;
+    if (d)
+        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+    else
+        softdat_fault_doom(c);
+    return false;
+}
+
 static bool write_some(struct softdat_conn *c)
 {
     size_t max = softdat_slow_allow(c);
     struct iovec v[SOFTDAT_MAX_IOV + 2], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
 
-    if (max == 0)
+    if (max == 0 || !cur_registered(c))
         return false;
     if (max != SIZE_MAX) {
         n = first_bytes(c, max, v);
@@ -401,5 +466,5 @@ void softdat_tx_owe_ack(struct softdat_conn *c)
     if (c->ringed)
         softdat_shared_tell(c);
     else
-        queue(c, &f, NULL, NULL, 0);
+        queue(c, &f, NULL, 0, NULL, 0);
 }

@@ -51,6 +51,8 @@ void post_recv(struct side *s, size_t at, uint32_t len, uint64_t n);
 void post_send(struct side *s, size_t at, uint32_t len, uint64_t n);
 void make_ep(struct side *s);
 void open_side(struct side *s, const char *name);
+/* Frees all that it has, and its memory. */
+void close_side(struct side *s);
 int set_up(void **state);
 int tear_down(void **state);
 DAT_CR_HANDLE call(struct world *w, const void *priv, int len);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn.h"
+
+#include "softdat.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to finish after a disconnect */
+
+void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
+{
+    c->deadline = softdat_now() + ns;
+    if (c->deadline < c->ia->next_deadline)
+        c->ia->next_deadline = c->deadline;
+}
+
+static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    struct softdat_conn *c = SOFTDAT_OF(s, struct softdat_conn, sock);
+
+    (void)ia;
+    if (c->phase == SOFTDAT_CALLING) {
+        softdat_connected(c);
+        return;
+    }
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        softdat_rx_ready(c);
+    if (c->sock.fd >= 0 && events & EPOLLOUT)
+        softdat_tx_pump(c);
+    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR))
+        softdat_conn_lost(c);
+}
+
+struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softdat_conn_phase phase)
+{
+    struct softdat_conn *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->sock = (struct softdat_sock){ .fd = fd, .ready = conn_ready };
+    c->ia = ia;
+    softdat_list_init(&c->slow);
+    softdat_list_init(&c->doomed);
+    c->phase = phase;
+    softdat_list_init(&c->acks);
+    softdat_list_init(&c->outs);
+    softdat_list_init(&c->held);
+    softdat_list_init(&c->polled);
+    softdat_list_init(&c->waiting);
+    c->segment_fd = -1;
+    if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CALLING ? EPOLLOUT : EPOLLIN)) {
+        free(c);
+        return NULL;
+    }
+    softdat_list_append(&ia->conns, &c->link);
+    ia->n_sockets++;
+    return c;
+}
+
+void softdat_conn_free(struct softdat_conn *c)
+{
+    softdat_direct_withdraw(c);
+    softdat_sock_close(c->ia, &c->sock);
+    softdat_list_remove(&c->acks);
+    softdat_list_remove(&c->polled);
+    softdat_list_remove(&c->slow);
+    softdat_list_remove(&c->doomed);
+    c->ia->n_streams -= c->stream;
+    c->ia->n_sockets -= !c->ringed && !c->stream;
+    c->stream = false;
+    if (c->segment_fd >= 0)
+        close(c->segment_fd);
+    while (!softdat_list_empty(&c->outs)) {
+        struct softdat_out *out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
+
+        softdat_list_remove(&out->link);
+        free(out);
+    }
+    free(c->cur_out);
+    c->cur_out = NULL;
+    softdat_held_free(c);
+    if (c->ep)
+        c->ep->conn = NULL;
+    if (c->cr)
+        c->cr->conn = NULL;
+    c->ep = NULL;
+    c->cr = NULL;
+    /* Its socket may be among the events of this round: it is freed at the round's end. */
+    softdat_list_remove(&c->link);
+    softdat_list_append(&c->ia->dead, &c->link);
+}
+
+void softdat_conn_linger(struct softdat_conn *c)
+{
+    c->phase = SOFTDAT_LEAVING;
+    softdat_conn_deadline(c, linger_ns);
+}
+
+void softdat_conn_leave(struct softdat_conn *c, bool linger)
+{
+    bool half_written_request = c->cur_n > 0 && !c->cur_out;
+    bool half_written_answer = !softdat_tx_drop_answers(c);
+
+    softdat_direct_withdraw(c);
+    if (c->ep)
+        c->ep->conn = NULL;
+    c->ep = NULL;
+    /* The EP's memory, and what its answers come from, is its owner's again: nothing may be read
+     * from it or written to it now. What has left in part cannot be finished without it. */
+    if (!linger || c->phase < SOFTDAT_OPEN || half_written_request || half_written_answer) {
+        softdat_conn_free(c);
+        return;
+    }
+    softdat_conn_linger(c);
+    if (c->hdr_have == sizeof(c->hdr))
+        c->sink.discard = true;
+    softdat_held_free(c);
+    if (!c->said_bye)
+        softdat_tx_frame(c, SOFTDAT_BYE, NULL, 0);
+}
+
+void softdat_conn_open(struct softdat_conn *c)
+{
+    c->phase = SOFTDAT_OPEN;
+    if (!c->ringed) {
+        c->stream = true;
+        softdat_list_append(&c->ia->streams, &c->polled);
+        c->ia->n_streams++;
+        c->ia->n_sockets--;
+    }
+    c->ia->count[SOFTDAT_N_CONNECTS]++;
+    softdat_path_watch(c);
+}
+
+/* -- the end that nobody asked for ------------------------------------------------------------ */
+
+void softdat_conn_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number)
+{
+    struct softdat_ep *ep = c->ep;
+
+    softdat_conn_free(c);
+    if (ep && softdat_ep_step(ep, SOFTDAT_EP_FAIL))
+        softdat_ep_event(ep, number, NULL, 0);
+}
+
+static void ep_lost(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    c->ia->count[SOFTDAT_N_BREAKS]++;
+    softdat_conn_free(c);
+    if (ep)
+        softdat_ep_down(ep, DAT_CONNECTION_EVENT_BROKEN);
+}
+
+void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status)
+{
+    struct softdat_dto *d = c->ep ? softdat_ring_unfinished(&c->ep->req) : NULL;
+
+    if (d) {
+        d->state = SOFTDAT_DTO_DONE;
+        d->status = status;
+    }
+    softdat_conn_lost(c);
+}
+
+void softdat_conn_lost(struct softdat_conn *c)
+{
+    switch (c->phase) {
+    case SOFTDAT_CALLED:
+        softdat_conn_failed(c, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        break;
+    case SOFTDAT_ANSWERED:
+        softdat_conn_failed(c, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        break;
+    case SOFTDAT_OPEN:
+        ep_lost(c);
+        break;
+    default:
+        softdat_conn_free(c);
+        break;
+    }
+}
+
+void softdat_conn_expire(struct softdat_conn *c)
+{
+    if (c->phase == SOFTDAT_CALLING || c->phase == SOFTDAT_CALLED)
+        softdat_conn_failed(c, DAT_CONNECTION_EVENT_TIMED_OUT);
+    else if (c->phase == SOFTDAT_OPEN)
+        softdat_path_expired(c);
+    else
+        softdat_conn_lost(c);
+}
+
+/* -- frames of connection management ---------------------------------------------------------- */
+
+static const struct {
+    enum softdat_conn_phase phase;   /* in which the frame is expected */
+    bool (*act)(struct softdat_conn *);
+} cm_frame[SOFTDAT_FRAME_TYPES] = {
+    [SOFTDAT_CONNECT] = { SOFTDAT_INCOMING, softdat_cm_asked },
+    [SOFTDAT_ACCEPT] = { SOFTDAT_CALLED, softdat_cm_accepted },
+    [SOFTDAT_REJECT] = { SOFTDAT_CALLED, softdat_cm_rejected },
+    [SOFTDAT_READY] = { SOFTDAT_ANSWERED, softdat_cm_ready },
+};
+
+bool softdat_cm_frame(struct softdat_conn *c)
+{
+    return c->phase == cm_frame[c->hdr.type].phase && cm_frame[c->hdr.type].act(c);
+}

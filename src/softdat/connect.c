@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void say_connect(struct softdat_conn *c)
+{
+    c->phase = SOFTDAT_CALLED;
+    softdat_tx_frame(c, SOFTDAT_CONNECT, c->priv, c->sink.left);
+    c->sink.left = 0;
+}
+
+static const struct {
+    int error;
+    DAT_EVENT_NUMBER number;
+} call_error[] = {
+    { ECONNREFUSED, DAT_CONNECTION_EVENT_NON_PEER_REJECTED },
+    { ECONNRESET, DAT_CONNECTION_EVENT_NON_PEER_REJECTED },
+    { ETIMEDOUT, DAT_CONNECTION_EVENT_TIMED_OUT },
+};
+
+static DAT_EVENT_NUMBER number_of(int error)
+{
+    for (size_t i = 0; i < sizeof(call_error) / sizeof(call_error[0]); i++)
+        if (call_error[i].error == error)
+            return call_error[i].number;
+    return DAT_CONNECTION_EVENT_UNREACHABLE;
+}
+
+/* The TCP connect has come to its end. */
+void softdat_connected(struct softdat_conn *c)
+{
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    getsockopt(c->sock.fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    if (error) {
+        softdat_conn_failed(c, number_of(error));
+        return;
+    }
+    softdat_set_nodelay(c->sock.fd);
+    softdat_sock_watch(c->ia, &c->sock, EPOLLIN);
+    say_connect(c);
+}
+
+/* A socket to the EP's peer from that port: local when it is a process of this host. */
+static struct softdat_conn *call_from(struct softdat_ep *ep, int port, int *error_p)
+{
+    struct softdat_ia *ia = ep->h.ia;
+    struct softdat_conn *c = NULL;
+    bool local = false;
+    int fd = -1;
+
+    if (ia->cfg.local >= SOFTDAT_LOCAL_SOCKET)
+        fd = softdat_call_local(ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+    local = fd >= 0;
+    if (!local)
+        fd = softdat_call_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
+    if (fd >= 0)
+        c = softdat_conn_make(ia, fd, local ? SOFTDAT_CALLED : SOFTDAT_CALLING);
+    if (!c && fd >= 0)
+        close(fd);
+    if (c) {
+        c->local = local;
+        c->port = (uint8_t)port;
+    }
+    return c;
+}
+
+static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, size_t size)
+{
+    int error = ENETUNREACH, port = softdat_path_choose(ep->h.ia, ep->remote.sin_addr);
+    struct softdat_conn *c = port >= 0 ? call_from(ep, port, &error) : NULL;
+
+    if (!c) {
+        softdat_ep_step(ep, SOFTDAT_EP_FAIL);
+        softdat_ep_event(ep, number_of(error), NULL, 0);
+        return;
+    }
+    ep->port = (uint8_t)port;
+    c->ep = ep;
+    ep->conn = c;
+    c->peer = ep->remote;
+    if (us != DAT_TIMEOUT_INFINITE)
+        softdat_conn_deadline(c, (uint64_t)us * 1000);
+    if (size > 0)
+        memcpy(c->priv, priv, size);
+    c->sink.left = size;         /* kept there until CONNECT leaves */
+    if (c->local) {
+        c->segment_fd = softdat_shared_make(c);
+        say_connect(c);
+    }
+}
+
+DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CONN_QUAL qual,
+                              DAT_TIMEOUT us, DAT_COUNT size, const DAT_PVOID priv, DAT_QOS qos,
+                              DAT_CONNECT_FLAGS flags)
+{
+    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    DAT_RETURN ret = DAT_SUCCESS;
+
+    if (!ep)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+    if (!to || ((struct sockaddr *)to)->sa_family != AF_INET)
+        return DAT_ERROR(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
+    if (qual == 0 || qual > UINT16_MAX)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    if (us == 0)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
+    if (size < 0 || (uint32_t)size > ep->h.ia->cfg.max_priv || (size > 0 && !priv))
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG5);
+    if (qos != DAT_QOS_BEST_EFFORT || flags != DAT_CONNECT_DEFAULT_FLAG)
+        return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
+    softdat_lock(ep->h.ia);
+    if (ep->h.ia->failed) {
+        ret = DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    } else if (softdat_ep_step(ep, SOFTDAT_EP_CONNECT)) {
+        memcpy(&ep->remote, to, sizeof(ep->remote));
+        ep->remote.sin_port = htons((uint16_t)qual);
+        ep->remote_qual = qual;
+        call_now(ep, us, priv, (size_t)size);
+    } else {
+        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
+    }
+    softdat_unlock(ep->h.ia);
+    return ret;
+}
+
+/* Connects to where another EP is connected to. */
+DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_TIMEOUT us,
+                                  DAT_COUNT size, const DAT_PVOID priv, DAT_QOS qos)
+{
+    struct softdat_ep *of = softdat_get(like, DAT_HANDLE_TYPE_EP);
+    struct sockaddr_in to;
+    DAT_CONN_QUAL qual;
+
+    if (!of)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+    softdat_lock(of->h.ia);
+    to = of->remote;
+    qual = of->state == DAT_EP_STATE_CONNECTED ? of->remote_qual : 0;
+    softdat_unlock(of->h.ia);
+    if (qual == 0)
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
+    return softdat_ep_connect(handle, (DAT_IA_ADDRESS_PTR)&to, qual, us, size, priv, qos,
+                              DAT_CONNECT_DEFAULT_FLAG);
+}
+
+/* -- the answer -------------------------------------------------------------------------------- */
+
+bool softdat_cm_accepted(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    if (!ep)
+        return false;
+    if (c->hdr.want && c->shared.seg) {
+        softdat_direct_try(c);
+        softdat_shared_start(c);
+    }
+    softdat_conn_open(c);
+    softdat_tx_frame(c, SOFTDAT_READY, NULL, 0);
+    softdat_ep_step(ep, SOFTDAT_EP_UP);
+    softdat_ep_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, c->priv, c->hdr.len);
+    return true;
+}
+
+bool softdat_cm_rejected(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+    uint8_t priv[SOFTDAT_PRIV_MAX];
+    size_t len = c->hdr.len;
+
+    memcpy(priv, c->priv, len);
+    softdat_conn_free(c);
+    if (ep && softdat_ep_step(ep, SOFTDAT_EP_FAIL))
+        softdat_ep_event(ep, DAT_CONNECTION_EVENT_PEER_REJECTED, priv, len);
+    return true;
+}
+
+/* -- ending ----------------------------------------------------------------------------------- */
+
+DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
+{
+    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_ia *ia;
+    DAT_RETURN ret = DAT_SUCCESS;
+
+    if (!ep)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+    if (flags != DAT_CLOSE_ABRUPT_FLAG && flags != DAT_CLOSE_GRACEFUL_FLAG)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    ia = ep->h.ia;
+    softdat_lock(ia);
+    if (ep->state == DAT_EP_STATE_DISCONNECTED) {
+        /* done already */
+    } else if (flags == DAT_CLOSE_GRACEFUL_FLAG && softdat_ep_step(ep, SOFTDAT_EP_DISCONNECT)) {
+        softdat_ep_reap(ep);
+    } else if (softdat_ep_can(ep, SOFTDAT_EP_DOWN)) {
+        if (ep->conn)
+            softdat_conn_leave(ep->conn, true);
+        softdat_ep_down(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
+    } else {
+        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
+    }
+    softdat_unlock(ia);
+    return ret;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <string.h>
+
+enum { LONG = 1 << 14 };          /* bytes of payload beyond which little is read ahead */
+
+/* -- frames: at the header -------------------------------------------------------------------- */
+
+/* All of the frame's payload goes nowhere. */
+static void discard(struct softdat_conn *c)
+{
+    softdat_sink_start(&c->sink, c->hdr.len);
+    c->sink.discard = true;
+}
+
+static bool head_send(struct softdat_conn *c)
+{
+    /* a held send is before it */
+    struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_take_recv(c->ep) : NULL;
+    DAT_DTO_COMPLETION_STATUS status = d ? softdat_held_judge(c, d, c->hdr.len) : DAT_DTO_SUCCESS;
+
+    c->holding = NULL;
+    if (status != DAT_DTO_SUCCESS) {
+        discard(c);
+        softdat_held_refuse(c, status);
+        return true;
+    }
+    if (d) {
+        softdat_sink_into(&c->sink, d, c->hdr.len);
+        return true;
+    }
+    c->holding = softdat_held_make(c->hdr.len);
+    if (!c->holding)
+        return false;
+    softdat_sink_start(&c->sink, c->hdr.len);
+    softdat_sink_add(&c->sink, c->holding->data, c->hdr.len);
+    return true;
+}
+
+/* The memory that a request names, NULL when it may not. */
+static uint8_t *target(const struct softdat_conn *c, uint64_t len, DAT_MEM_PRIV_FLAGS priv)
+{
+    return softdat_region_at(softdat_region_find(c->ia, c->hdr.key), c->ep->pz, c->hdr.addr, len,
+                             priv);
+}
+
+static bool head_write(struct softdat_conn *c)
+{
+    size_t len = c->hdr.len;
+
+    c->tail_len = 0;
+    c->target = target(c, len, DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+    softdat_sink_start(&c->sink, len);
+    if (len == 0)
+        return true;
+    if (!c->target) {
+        discard(c);
+        return softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_ACCESS);
+    }
+    c->tail_len = softdat_tail_of((uintptr_t)c->target, len);
+    softdat_sink_add(&c->sink, c->target, len - c->tail_len);
+    softdat_sink_add(&c->sink, c->tail, c->tail_len);
+    return true;
+}
+
+static bool head_read(struct softdat_conn *c)
+{
+    uint8_t *at = target(c, c->hdr.want, DAT_MEM_PRIV_REMOTE_READ_FLAG);
+
+    softdat_sink_start(&c->sink, 0);
+    if (c->hdr.want > 0 && !at)
+        return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
+    return softdat_tx_read_data(c, at, c->hdr.want, c->hdr.want > 0 ? c->hdr.key : 0);
+}
+
+/* Payload that is not the request's data, but says more about it. */
+static void sink_words(struct softdat_conn *c)
+{
+    softdat_sink_start(&c->sink, c->hdr.len);
+    softdat_sink_add(&c->sink, c->priv, c->hdr.len);
+}
+
+static bool head_atomic(struct softdat_conn *c)
+{
+    if (c->hdr.len != sizeof(uint64_t[2]))
+        return false;
+    c->target = target(c, sizeof(uint64_t),
+                       (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
+    sink_words(c);
+    if (c->target && (uintptr_t)c->target % sizeof(uint64_t) == 0)
+        return true;
+    discard(c);
+    return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
+}
+
+/* The same checks, but only the list of the caller's pieces comes by the connection. */
+static bool head_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_t id)
+{
+    const struct softdat_frame *f = &c->hdr;
+
+    if (!c->ringed || !c->shared.reaches || f->want == 0 || f->len > sizeof(c->priv))
+        return false;
+    c->target = target(c, f->want, priv);
+    sink_words(c);
+    if (c->target)
+        return true;
+    discard(c);
+    return softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
+}
+
+static bool head_pull(struct softdat_conn *c)
+{
+    return head_direct(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->executed + 1);
+}
+
+static bool head_push(struct softdat_conn *c)
+{
+    return head_direct(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, 0);
+}
+
+/* The oldest READ that is under way. */
+static struct softdat_dto *first_read(struct softdat_ep *ep)
+{
+    for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+
+        if (softdat_is_read(d) && d->state == SOFTDAT_DTO_SENT)
+            return d;
+    }
+    return NULL;
+}
+
+static bool head_read_data(struct softdat_conn *c)
+{
+    struct softdat_dto *d = first_read(c->ep);
+
+    if (!d || d->len != c->hdr.len)
+        return false;
+    if (!softdat_segs_registered(c->ia, d)) {
+        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        discard(c);
+        return true;
+    }
+    softdat_sink_into(&c->sink, d, c->hdr.len);
+    return true;
+}
+
+static bool head_priv(struct softdat_conn *c)
+{
+    if (c->hdr.len > sizeof(c->priv))
+        return false;
+    softdat_sink_start(&c->sink, c->hdr.len);
+    softdat_sink_add(&c->sink, c->priv, c->hdr.len);
+    return true;
+}
+
+static bool head_bare(struct softdat_conn *c)
+{
+    softdat_sink_start(&c->sink, 0);
+    return c->hdr.len == 0;
+}
+
+/* -- frames: in the middle, when a registration has ended ------------------------------------- */
+
+/* Each of these looks again at the memory that the frame is about, and ends what may not go on. */
+
+static void again_send(struct softdat_conn *c)
+{
+    if (c->holding || softdat_segs_registered(c->ia, &c->ep->taken))
+        return;
+    c->sink.discard = true;
+    softdat_held_refuse(c, DAT_DTO_ERR_LOCAL_PROTECTION);
+}
+
+static void again_target(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint64_t len, uint32_t id)
+{
+    if (len == 0 || target(c, len, priv) == c->target)
+        return;
+    c->sink.discard = true;
+    softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
+}
+
+static void again_write(struct softdat_conn *c)
+{
+    again_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.len, c->executed + 1);
+}
+
+static void again_pull(struct softdat_conn *c)
+{
+    again_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.want, c->executed + 1);
+}
+
+static void again_push(struct softdat_conn *c)
+{
+    again_target(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, c->hdr.want, 0);
+}
+
+static void again_atomic(struct softdat_conn *c)
+{
+    again_target(c, (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC, sizeof(uint64_t), 0);
+}
+
+static void again_read_data(struct softdat_conn *c)
+{
+    struct softdat_dto *d = first_read(c->ep);
+
+    if (!d || softdat_segs_registered(c->ia, d))
+        return;
+    softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+    c->sink.discard = true;
+}
+
+/* -- frames: all of it is here ---------------------------------------------------------------- */
+
+/* The peer has executed it. False: the news has been lost, and the connection with it. */
+static bool finish(struct softdat_conn *c, struct softdat_dto *d)
+{
+    if (softdat_fault_strikes(c->ia, SOFTDAT_FAULT_LOSE))
+        softdat_fault_doom(c);
+    else
+        d->state = SOFTDAT_DTO_DONE;
+    return d->state == SOFTDAT_DTO_DONE;
+}
+
+bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
+{
+    struct softdat_ep *ep = c->ep;
+
+    if (!ep || softdat_doomed(c))
+        return true;
+    if ((int32_t)(ep->next_seq - ack) < 0)
+        return false;
+    for (uint32_t i = 0; i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+
+        if (softdat_is_read(d))
+            continue;
+        if ((int32_t)(ack - d->seq) < 0)
+            break;
+        if (d->state == SOFTDAT_DTO_SENT && !finish(c, d))
+            break;
+    }
+    softdat_ep_reap(ep);
+    return true;
+}
+
+static bool done_send(struct softdat_conn *c)
+{
+    struct softdat_held *h = c->holding;
+
+    c->holding = NULL;
+    if (h) {
+        softdat_held_wait(c, h);
+        return true;
+    }
+    softdat_tx_owe_ack(c);
+    softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, c->hdr.len, NULL);
+    return true;
+}
+
+static bool done_write(struct softdat_conn *c)
+{
+    if (c->hdr.len > 0)
+        softdat_store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
+    softdat_tx_owe_ack(c);
+    return true;
+}
+
+/* The write is in place; the news of it takes its turn among the sends. */
+static bool tell_written(struct softdat_conn *c, uint64_t written)
+{
+    struct softdat_held *h = softdat_held_make(0);
+
+    if (!h)
+        return false;
+    h->imm = true;
+    h->imm_data = c->hdr.id;
+    h->written = written;
+    softdat_held_wait(c, h);
+    return true;
+}
+
+static bool done_write_imm(struct softdat_conn *c)
+{
+    if (c->hdr.len > 0)
+        softdat_store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
+    return tell_written(c, c->hdr.len);
+}
+
+static bool done_atomic(struct softdat_conn *c)
+{
+    _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)c->target;
+    uint64_t operand[2], old;
+
+    memcpy(operand, c->priv, sizeof(operand));
+    if (c->hdr.id == SOFTDAT_FETCH_ADD) {
+        old = atomic_fetch_add(at, operand[0]);
+    } else if (c->hdr.id == SOFTDAT_CMP_SWAP) {
+        old = operand[0];
+        atomic_compare_exchange_strong(at, &old, operand[1]);
+    } else {
+        return false;
+    }
+    return softdat_tx_frame(c, SOFTDAT_READ_DATA, &old, sizeof(old));
+}
+
+static bool done_read_data(struct softdat_conn *c)
+{
+    struct softdat_dto *d = first_read(c->ep);
+
+    if (!d)
+        return false;
+    if (softdat_doomed(c) || !finish(c, d))
+        return true;
+    c->ep->reads--;
+    softdat_ep_reap(c->ep);
+    softdat_tx_pump(c);          /* a fenced request or a further read may have waited */
+    return true;
+}
+
+/* What could not be carried ends the connection: by the requester, who has withdrawn its consent
+ * since it gives the request up, or by a NAK when its memory is not there: its own fault, so it
+ * completes with a local error. */
+static bool was_carried(struct softdat_conn *c, enum softdat_carried how, uint32_t id)
+{
+    if (how == SOFTDAT_UNREACHABLE)
+        softdat_tx_nak(c, id, DAT_DTO_ERR_LOCAL_PROTECTION);
+    if (how == SOFTDAT_WITHDRAWN)
+        c->poisoned = true;
+    return how == SOFTDAT_CARRIED;
+}
+
+static bool pull(struct softdat_conn *c)
+{
+    uint8_t tail[8];
+    size_t tail_len = softdat_tail_of((uintptr_t)c->target, c->hdr.want);
+
+    if (!was_carried(c, softdat_direct_pull(c, tail, tail_len), c->executed + 1))
+        return false;
+    softdat_store_tail((uintptr_t)c->target + c->hdr.want - tail_len, tail, tail_len);
+    return true;
+}
+
+static bool done_pull(struct softdat_conn *c)
+{
+    if (pull(c))
+        softdat_tx_owe_ack(c);
+    return true;
+}
+
+static bool done_pull_imm(struct softdat_conn *c)
+{
+    return !pull(c) || tell_written(c, c->hdr.want);
+}
+
+static bool done_push(struct softdat_conn *c)
+{
+    return !was_carried(c, softdat_direct_push(c), 0)
+           || softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0);
+}
+
+static bool done_nothing(struct softdat_conn *c)
+{
+    (void)c;
+    return true;
+}
+
+/* The peer refuses a request: it completes with the status, the connection is broken. */
+static bool done_nak(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
+        struct softdat_dto *d = softdat_ring_at(&ep->req, i);
+        bool read = softdat_is_read(d);
+
+        if (d->state != SOFTDAT_DTO_SENT || (c->hdr.id ? read || d->seq != c->hdr.id : !read))
+            continue;
+        d->state = SOFTDAT_DTO_DONE;
+        d->status = (DAT_DTO_COMPLETION_STATUS)c->hdr.status;
+        break;
+    }
+    if (ep) {
+        softdat_conn_leave(c, true);
+        softdat_ep_down(ep, DAT_CONNECTION_EVENT_BROKEN);
+    }
+    return true;
+}
+
+static bool done_bye(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+
+    c->heard_bye = true;
+    if (ep) {
+        softdat_conn_leave(c, true);
+        softdat_ep_down(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+    return true;
+}
+
+/* What each type is allowed to do; phase: open connections only, or connection management's own.
+ * again: NULL for those that are about no registered memory. */
+static const struct {
+    bool open;
+    bool (*head)(struct softdat_conn *);
+    bool (*done)(struct softdat_conn *);
+    void (*again)(struct softdat_conn *);
+} frame[SOFTDAT_FRAME_TYPES] = {
+    [SOFTDAT_CONNECT] = { false, head_priv, softdat_cm_frame },
+    [SOFTDAT_ACCEPT] = { false, head_priv, softdat_cm_frame },
+    [SOFTDAT_REJECT] = { false, head_priv, softdat_cm_frame },
+    [SOFTDAT_READY] = { false, head_bare, softdat_cm_frame },
+    [SOFTDAT_SEND] = { true, head_send, done_send, again_send },
+    [SOFTDAT_WRITE] = { true, head_write, done_write, again_write },
+    [SOFTDAT_READ] = { true, head_read, done_nothing },
+    [SOFTDAT_READ_DATA] = { true, head_read_data, done_read_data, again_read_data },
+    [SOFTDAT_ACK] = { true, head_bare, done_nothing },
+    [SOFTDAT_NAK] = { true, head_bare, done_nak },
+    [SOFTDAT_BYE] = { true, head_bare, done_bye },
+    [SOFTDAT_PULL] = { true, head_pull, done_pull, again_pull },
+    [SOFTDAT_PUSH] = { true, head_push, done_push, again_push },
+    [SOFTDAT_WRITE_IMM] = { true, head_write, done_write_imm, again_write },
+    [SOFTDAT_PULL_IMM] = { true, head_pull, done_pull_imm, again_pull },
+    [SOFTDAT_ATOMIC] = { true, head_atomic, done_atomic, again_atomic },
+    [SOFTDAT_PUSHED] = { true, head_bare, done_read_data },
+};
+
+/* The header is complete. False: this is not our protocol. */
+bool softdat_frame_head(struct softdat_conn *c)
+{
+    const struct softdat_frame *f = &c->hdr;
+
+    if (f->magic != SOFTDAT_WIRE_MAGIC || f->type == 0 || f->type >= SOFTDAT_FRAME_TYPES
+        || f->len > UINT32_C(1) << 31)
+        return false;
+    if (frame[f->type].open
+        && (c->phase < SOFTDAT_OPEN || (c->ep && !softdat_frame_acked(c, f->ack))))
+        return false;
+    if (frame[f->type].open && (c->poisoned || !c->ep) && f->type != SOFTDAT_BYE) {
+        discard(c);
+        return true;
+    }
+    c->expect_long = f->len > LONG;
+    c->hdr_frees = c->ia->frees;
+    return frame[f->type].head(c);
+}
+
+bool softdat_frame_done(struct softdat_conn *c)
+{
+    c->hdr_have = 0;
+    if (c->sink.discard)
+        return true;
+    return frame[c->hdr.type].done(c);
+}
+
+/* A frame goes on that has come in part. If a registration has ended meanwhile, is its memory
+ * still there? */
+void softdat_frame_again(struct softdat_conn *c)
+{
+    if (c->hdr_have < sizeof(c->hdr) || c->hdr_frees == c->ia->frees)
+        return;
+    c->hdr_frees = c->ia->frees;
+    if (!c->sink.discard && c->ep && frame[c->hdr.type].again)
+        frame[c->hdr.type].again(c);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <stdlib.h>
+
+/* A send and the receive that was taken for it do not go together: both ends learn it. */
+void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status)
+{
+    softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_RESPONDER);
+    softdat_ep_recv_done(c->ep, status, 0, NULL);
+}
+
+/* Does what arrives fit the receive, and is its memory still registered? */
+DAT_DTO_COMPLETION_STATUS softdat_held_judge(struct softdat_conn *c, struct softdat_dto *d,
+                                            size_t len)
+{
+    return len > d->len ? DAT_DTO_ERR_LOCAL_LENGTH
+           : !softdat_segs_registered(c->ia, d) ? DAT_DTO_ERR_LOCAL_PROTECTION : DAT_DTO_SUCCESS;
+}
+
+struct softdat_held *softdat_held_make(size_t len)
+{
+    struct softdat_held *h = malloc(sizeof(*h) + len);
+
+    if (h)
+        *h = (struct softdat_held){ .len = len };
+    return h;
+}
+
+/* What has come waits for a receive. One may have been posted meanwhile. */
+void softdat_held_wait(struct softdat_conn *c, struct softdat_held *h)
+{
+    struct softdat_rq *rq = c->ep->rq;
+
+    c->held_bytes += h->len;
+    softdat_list_append(&c->held, &h->link);
+    if (softdat_list_empty(&c->waiting))
+        softdat_list_append(&rq->waiting, &c->waiting);
+    softdat_held_posted(rq);
+}
+
+static void deliver(struct softdat_conn *c, const struct softdat_held *h)
+{
+    struct softdat_dto *d = softdat_ep_take_recv(c->ep);
+    DAT_DTO_COMPLETION_STATUS status;
+    struct softdat_sink s;
+
+    status = softdat_held_judge(c, d, h->len);
+    if (status != DAT_DTO_SUCCESS) {
+        softdat_held_refuse(c, status);
+        return;
+    }
+    softdat_sink_into(&s, d, h->len);
+    softdat_sink_copy(&s, h->data, h->len);
+    softdat_tx_owe_ack(c);
+    softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, h->imm ? h->written : h->len,
+                         h->imm ? &h->imm_data : NULL);
+}
+
+void softdat_held_posted(struct softdat_rq *rq)
+{
+    while (rq->ring.count > 0 && !softdat_list_empty(&rq->waiting)) {
+        struct softdat_conn *c = SOFTDAT_OF(rq->waiting.next, struct softdat_conn, waiting);
+        struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
+
+        softdat_list_remove(&h->link);
+        c->held_bytes -= h->len;
+        deliver(c, h);
+        free(h);
+        if (c->poisoned || softdat_list_empty(&c->held))
+            softdat_list_remove(&c->waiting);
+        if (c->stalled && c->held_bytes <= SOFTDAT_HELD_MAX)
+            softdat_rx_stall(c, false);
+    }
+}
+
+void softdat_held_free(struct softdat_conn *c)
+{
+    softdat_list_remove(&c->waiting);
+    while (!softdat_list_empty(&c->held)) {
+        struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
+
+        softdat_list_remove(&h->link);
+        free(h);
+    }
+    free(c->holding);
+    c->holding = NULL;
+}

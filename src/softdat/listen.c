@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+#include "calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    ACCEPT_BURST = 64,
+    FIRST_ANY = 1024, LAST_ANY = 64535,
+};
+
+static const uint64_t stranger_ns = UINT64_C(5) * 1000000000;    /* to say CONNECT */
+
+static void take_call(struct softdat_ia *ia, const struct softdat_listener *at, int fd)
+{
+    struct softdat_conn *c;
+    socklen_t len = sizeof(c->peer);
+
+    if (ia->failed || (at->local && !softdat_same_user(fd))
+        || !(c = softdat_conn_make(ia, fd, SOFTDAT_INCOMING))) {
+        close(fd);
+        return;
+    }
+    c->sp = at->sp;
+    c->local = at->local;
+    c->port = at->port;
+    if (!c->local) {
+        softdat_set_nodelay(fd);
+        getpeername(fd, (struct sockaddr *)&c->peer, &len);
+    }
+    softdat_conn_deadline(c, stranger_ns);
+}
+
+static void listen_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+{
+    const struct softdat_listener *at = SOFTDAT_OF(s, struct softdat_listener, sock);
+
+    (void)events;
+    for (int i = 0; i < ACCEPT_BURST; i++) {
+        int got = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (got < 0)
+            return;
+        take_call(ia, at, got);
+    }
+}
+
+void softdat_sp_deaf(struct softdat_ia *ia, struct softdat_sp *sp)
+{
+    for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
+        softdat_sock_close(ia, &sp->listener[i].tcp.sock);
+        softdat_sock_close(ia, &sp->listener[i].local.sock);
+    }
+}
+
+static void sp_close(struct softdat_ia *ia, struct softdat_sp *sp)
+{
+    struct softdat_list *l = ia->conns.next;
+
+    softdat_sp_deaf(ia, sp);
+    while (l != &ia->conns) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        l = l->next;
+        if (c->phase == SOFTDAT_INCOMING && c->sp == sp)
+            softdat_conn_free(c);
+        else if (c->sp == sp)
+            c->sp = NULL;
+    }
+    for (l = ia->handles.next; l != &ia->handles; l = l->next) {
+        struct softdat_cr *cr = (struct softdat_cr *)SOFTDAT_OF(l, struct softdat_handle, link);
+
+        if (cr->h.type == DAT_HANDLE_TYPE_CR && cr->sp == sp)
+            cr->sp = NULL;
+    }
+}
+
+static bool listen_on(struct softdat_ia *ia, struct softdat_listener *at, int fd)
+{
+    at->sock = (struct softdat_sock){ .fd = fd, .ready = listen_ready };
+    return fd >= 0 && softdat_sock_add(ia, &at->sock, EPOLLIN) == 0;
+}
+
+/* On every port, by TCP and by a unix socket. */
+static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
+{
+    uint32_t qual = (uint32_t)sp->qual;
+    bool ok = true;
+
+    for (uint8_t i = 0; i < ia->cfg.n_ports; i++) {
+        struct sockaddr_in sin = ia->cfg.port[i].addr;
+
+        sp->listener[i].tcp = (struct softdat_listener){ .sp = sp, .port = i };
+        sp->listener[i].local = (struct softdat_listener){ .sp = sp, .port = i, .local = true };
+        ok = listen_on(ia, &sp->listener[i].tcp, ok ? softdat_listen_tcp(sin, qual) : -1) && ok;
+        ok = listen_on(ia, &sp->listener[i].local, ok ? softdat_listen_local(sin, qual) : -1) && ok;
+        if (ok && ia->cfg.port[i].cut) {
+            softdat_sock_mute(ia, &sp->listener[i].tcp.sock, true);
+            softdat_sock_mute(ia, &sp->listener[i].local.sock, true);
+        }
+    }
+    return ok;
+}
+
+static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CONN_QUAL qual,
+                            struct softdat_evd *evd, struct softdat_sp **sp_p)
+{
+    struct softdat_sp *sp;
+
+    if (qual == 0 || qual > UINT16_MAX)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (ia->failed)
+        return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    sp = calloc(1, sizeof(*sp));
+    if (!sp)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    sp->qual = qual;
+    sp->evd = evd;
+    if (!sp_listen(ia, sp)) {
+        softdat_sp_deaf(ia, sp);
+        free(sp);
+        return DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE);
+    }
+    evd->users++;
+    softdat_handle_init(&sp->h, ia, type);
+    *sp_p = sp;
+    return DAT_SUCCESS;
+}
+
+static void sp_free(struct softdat_sp *sp)
+{
+    sp_close(sp->h.ia, sp);
+    sp->evd->users--;
+    if (sp->ep)
+        softdat_ep_step(sp->ep, SOFTDAT_EP_RELEASE);
+    softdat_handle_end(&sp->h);
+}
+
+DAT_RETURN softdat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qual,
+                              DAT_EVD_HANDLE evd_handle,
+                              DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *psp_p)
+{
+    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
+    struct softdat_evd *evd = softdat_get(evd_handle, DAT_HANDLE_TYPE_EVD);
+    struct softdat_sp *sp = NULL;
+    DAT_RETURN ret;
+
+    if (!ia)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    if (!evd || !(evd->flags & DAT_EVD_CR_FLAG))
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_CR);
+    if (flags != DAT_PSP_CONSUMER_FLAG)
+        return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
+    softdat_lock(ia);
+    ret = sp_create(ia, DAT_HANDLE_TYPE_PSP, qual, evd, &sp);
+    if (ret == DAT_SUCCESS)
+        sp->flags = flags;
+    softdat_unlock(ia);
+    if (ret == DAT_SUCCESS)
+        *psp_p = sp;
+    return ret;
+}
+
+DAT_RETURN softdat_psp_create_any(DAT_IA_HANDLE ia, DAT_CONN_QUAL *qual, DAT_EVD_HANDLE evd,
+                                  DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *psp_p)
+{
+    DAT_RETURN ret = DAT_ERROR(DAT_CONN_QUAL_UNAVAILABLE, DAT_NO_SUBTYPE);
+    uint32_t span = LAST_ANY - FIRST_ANY + 1;
+
+    for (uint32_t i = 0; i < span; i++) {
+        *qual = FIRST_ANY + ((uint32_t)getpid() + i) % span;
+        ret = softdat_psp_create(ia, *qual, evd, flags, psp_p);
+        if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_CONN_QUAL_IN_USE))
+            break;
+    }
+    return ret;
+}
+
+DAT_RETURN softdat_psp_query(DAT_PSP_HANDLE handle, DAT_PSP_PARAM_MASK mask, DAT_PSP_PARAM *p)
+{
+    struct softdat_sp *sp = softdat_get(handle, DAT_HANDLE_TYPE_PSP);
+
+    (void)mask;
+    if (!sp)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PSP);
+    if (!p)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    *p = (DAT_PSP_PARAM){ sp->h.ia, sp->qual, sp->evd, sp->flags };
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_psp_free(DAT_PSP_HANDLE handle)
+{
+    struct softdat_sp *sp = softdat_get(handle, DAT_HANDLE_TYPE_PSP);
+    struct softdat_ia *ia;
+
+    if (!sp)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PSP);
+    ia = sp->h.ia;
+    softdat_lock(ia);
+    sp_free(sp);
+    softdat_unlock(ia);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_rsp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qual, DAT_EP_HANDLE ep_handle,
+                              DAT_EVD_HANDLE evd_handle, DAT_RSP_HANDLE *rsp_p)
+{
+    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
+    struct softdat_ep *ep = softdat_get(ep_handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_evd *evd = softdat_get(evd_handle, DAT_HANDLE_TYPE_EVD);
+    struct softdat_sp *sp = NULL;
+    DAT_RETURN ret;
+
+    if (!ia)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    if (!ep)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+    if (!evd)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_CR);
+    softdat_lock(ia);
+    if (!softdat_ep_can(ep, SOFTDAT_EP_RESERVE))
+        ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_RESERVED);
+    else
+        ret = sp_create(ia, DAT_HANDLE_TYPE_RSP, qual, evd, &sp);
+    if (ret == DAT_SUCCESS) {
+        sp->ep = ep;
+        softdat_ep_step(ep, SOFTDAT_EP_RESERVE);
+        *rsp_p = sp;
+    }
+    softdat_unlock(ia);
+    return ret;
+}
+
+DAT_RETURN softdat_rsp_query(DAT_RSP_HANDLE handle, DAT_RSP_PARAM_MASK mask, DAT_RSP_PARAM *p)
+{
+    struct softdat_sp *sp = softdat_get(handle, DAT_HANDLE_TYPE_RSP);
+
+    (void)mask;
+    if (!sp)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RSP);
+    if (!p)
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    *p = (DAT_RSP_PARAM){ sp->h.ia, sp->qual, sp->evd, sp->ep };
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN softdat_rsp_free(DAT_RSP_HANDLE handle)
+{
+    struct softdat_sp *sp = softdat_get(handle, DAT_HANDLE_TYPE_RSP);
+    struct softdat_ia *ia;
+
+    if (!sp)
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RSP);
+    ia = sp->h.ia;
+    softdat_lock(ia);
+    sp_free(sp);
+    softdat_unlock(ia);
+    return DAT_SUCCESS;
+}

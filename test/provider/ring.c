@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rings of bytes between two adapters of one host (src/softdat/shared.c) by themselves: both
+ * ends in this process, beside each other on one segment. What comes out is what went in, in its
+ * order, wherever the 32-bit positions of the stream stand.
+ */
+#include "softdat.h"
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* What shared.c asks of the rest of the provider. */
+void softdat_direct_offer(struct softdat_conn *c) { (void)c; }
+void softdat_direct_try(struct softdat_conn *c) { (void)c; }
+bool softdat_path_cut(const struct softdat_conn *c) { (void)c; return false; }
+
+struct pair {
+    struct softdat_ia ia;
+    struct softdat_conn out, in;     /* who writes, who reads */
+    unsigned next_out, next_in;      /* the stream is a count, modulo a prime */
+    int fd[2];
+};
+
+static void end_of(struct pair *p, struct softdat_conn *c, int fd)
+{
+    c->ia = &p->ia;
+    c->sock.fd = fd;
+    softdat_list_init(&c->acks);
+    softdat_list_init(&c->polled);
+}
+
+static int set_up(void **state)
+{
+    struct pair *p = calloc(1, sizeof(*p));
+    int fd;
+
+    p->ia.cfg.local = SOFTDAT_LOCAL_SHARED;
+    softdat_list_init(&p->ia.rings);
+    softdat_list_init(&p->ia.acks);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p->fd), 0);
+    end_of(p, &p->out, p->fd[0]);
+    end_of(p, &p->in, p->fd[1]);
+    fd = softdat_shared_make(&p->out);
+    assert_true(fd >= 0);
+    assert_true(softdat_shared_take(&p->in, fd));
+    softdat_shared_start(&p->out);
+    softdat_shared_start(&p->in);
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct pair *p = *state;
+
+    softdat_shared_free(&p->out);
+    softdat_shared_free(&p->in);
+    close(p->fd[0]);
+    close(p->fd[1]);
+    free(p);
+    return 0;
+}
+
+/* Writes n bytes; all of them find room. */
+static void put(struct pair *p, size_t n)
+{
+    static uint8_t bytes[SOFTDAT_RING];
+    struct iovec v = { bytes, n };
+
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(p->next_out++ % 251);
+    assert_int_equal(softdat_shared_write(&p->out, &v, 1), n);
+}
+
+/* Reads n bytes and compares them. */
+static void get(struct pair *p, size_t n)
+{
+    while (n > 0) {
+        const uint8_t *at;
+        ssize_t got = softdat_shared_peek(&p->in, &at);
+
+        assert_true(got > 0);
+        if ((size_t)got > n)
+            got = (ssize_t)n;
+        for (ssize_t i = 0; i < got; i++)
+            assert_int_equal(at[i], p->next_in++ % 251);
+        softdat_shared_took(&p->in, (size_t)got);
+        n -= (size_t)got;
+    }
+    softdat_shared_tell(&p->in);
+}
+
+/* n bytes pass that nobody looks at: the state is as after that many. */
+static void pass(struct pair *p, uint32_t n)
+{
+    struct softdat_half *half = p->out.shared.mine;
+
+    assert_int_equal(n % SOFTDAT_RING, 0);       /* so the rings' contents stay where they are */
+    p->out.shared.tail += n;
+    p->out.shared.their_head += n;
+    atomic_fetch_add(&half->tail, n);
+    p->in.shared.head += n;
+    p->in.shared.told += n;
+    p->in.shared.their_tail += n;
+    atomic_fetch_add(&p->in.shared.mine->head, n);
+}
+
+static void short_and_long_frames(void **state)
+{
+    struct pair *p = *state;
+
+    for (size_t n = 1; n < 3000; n += 7) {
+        put(p, n);               /* finds the ring empty: beside the counters when it is short */
+        put(p, 40);
+        get(p, n + 40);
+    }
+}
+
+/* A stream that does not run dry for 2^32 bytes comes by the place again where its last short frame
+ * lay beside the counters: that is not to be read a second time. */
+static void position_comes_again(void **state)
+{
+    struct pair *p = *state;
+    uint32_t at;
+
+    put(p, 1000);
+    get(p, 1000);
+    at = p->out.shared.tail;
+    put(p, 32);                  /* beside the counters, at `at` */
+    put(p, 5000);                /* from here on there is always something unread */
+    get(p, 32);
+    for (int i = 0; i < 200; i++) {
+        put(p, 1000);
+        get(p, 1000);
+    }
+    pass(p, (at - p->in.shared.head) / SOFTDAT_RING * SOFTDAT_RING);
+    while (p->in.shared.head != at) {
+        size_t step = at - p->in.shared.head < 1000 ? at - p->in.shared.head : 1000;
+
+        put(p, step);
+        get(p, step);
+    }
+    put(p, 1000);
+    get(p, 6000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(short_and_long_frames, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(position_comes_again, set_up, tear_down),
+    };
+
+    return RUN(tests);
+}
