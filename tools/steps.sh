@@ -6,13 +6,23 @@
 started=$SECONDS
 logs=$top/build/logs
 jobs=$(nproc 2>/dev/null || echo 2)
-mkdir -p "$logs"
 
 say() { printf '[%4ds] %s\n' $((SECONDS - started)) "$*"; }
 die() {
     printf '[%4ds] FAILED: %s\n' $((SECONDS - started)) "$*" >&2
     exit 1
 }
+
+# path_fits WHAT PATH: ends with one line when configure, libtool, make or dat.conf cannot take it.
+path_fits() {
+    case $2 in
+    *[][[:space:]\"\'\\\$\&\;\|\<\>\(\)\{\}*?!#~^\`,:%=]*)
+        die "$1, \"$2\", contains a character that configure, libtool or dat.conf cannot take:" \
+            "no blanks, quotes, commas, colons and none of \\ \$ & ; | < > ( ) { } [ ] * ? ! # ~ ^ \` % =" ;;
+    esac
+}
+path_fits "the directory of the sources" "$top"
+mkdir -p "$logs"
 
 # A line every half minute while a step runs, so that nobody takes it for stuck.
 heartbeat() {
@@ -92,19 +102,21 @@ configured() {
 }
 
 # build_mpich NAME DEVICE PREFIX: configures and builds MPICH with this device in build/NAME-obj and
-# installs it: what MPI programs need, optimised, under the names of Debian's libraries. Static
+# installs it: what MPI programs need, optimised, under the names of Debian's libraries, for C and for
+# those of Fortran and C++ that there is a compiler for. Static
 # libraries would double the compile time; the older datatype engine (Debian's choice too) saves
 # compiling the newer one's generated files.
 build_mpich() {
-    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj fortran=()
+    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj fortran=() cxx=--disable-cxx
     export MPILIBNAME=mpich
     if command -v gfortran >/dev/null; then
         fortran=("FFLAGS=-O2 -fallow-argument-mismatch" "FCFLAGS=-O2 -fallow-argument-mismatch")
     else
         fortran=(--disable-fortran)
     fi
+    if command -v g++ >/dev/null; then cxx=--enable-cxx; fi
     step "$name-configure" configured "$dir" "" "$(cat "$top/build/mpich.dir")/configure" \
-        --prefix="$prefix" --with-device="$device" --enable-shared --disable-static --disable-cxx \
+        --prefix="$prefix" --with-device="$device" --enable-shared --disable-static "$cxx" \
         --disable-doc --without-yaksa --enable-fast=O3,ndebug "${fortran[@]}"
     step "$name-build" make -C "$dir" -j"$jobs" V=0
     step "$name-install" make -C "$dir" install
@@ -116,6 +128,12 @@ headers() {
     for h in "$@"; do
         if echo "#include <$h>" | cc -E - > /dev/null 2>&1; then echo "$h"; fi
     done
+}
+
+# install_programs PREFIX: a first job and a measurement, for users to try.
+install_programs() {
+    "$1/bin/mpicc" -O2 -o "$1/bin/mpich-dapl-first" "$top/benchmarks/mpi_first.c" &&
+        "$1/bin/mpicc" -O2 -o "$1/bin/mpich-dapl-perf" "$top/benchmarks/mpi_perf.c"
 }
 
 # build_ours NAME [OPTION...]: configures and builds our own libraries in build/NAME.

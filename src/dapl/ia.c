@@ -7,6 +7,7 @@
 #include "least.h"
 #include "list.h"
 #include "log.h"
+#include "why.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -66,49 +67,67 @@ static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
 {
     ia->async_evd = DAT_HANDLE_NULL;
     snprintf(ia->name, sizeof(ia->name), "%s", name);
+    errno = 0;
     return ia->dat->dat_ia_openv(ia->name, 8, &ia->async_evd, &ia->handle, DAT_VERSION_MAJOR,
                                  DAT_VERSION_MINOR, DAT_FALSE);
 }
 
 static int open_named(struct mdapl_ia *ia, const char *name)
 {
-    char text[96];
+    char why[MDAPL_WHY];
     DAT_RETURN ret = open_name(ia, name);
 
     if (ret == DAT_SUCCESS)
         return 0;
     if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_PROVIDER_NOT_FOUND))
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
-                             "IA %s does not open: %s. Check its line in %s and the adapter itself",
-                             name, mdapl_dat_text(ia, ret, text), dat_conf());
+                             "IA %s of %s does not open: %s. %s", name, dat_conf(),
+                             mdapl_why(ia, ret, why), mdapl_why_remedy(errno));
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
                          "IA %s: no line of %s has this name, or the provider library in that "
                          "line cannot be loaded. Set MPIR_CVAR_DAPL_IA to a name of that file, "
                          "or DAT_OVERRIDE to the right file", name, dat_conf());
 }
 
+/* None of them opens: each with its own reason, and the remedy of the last. */
+static int none_opens(struct mdapl_ia *ia, int n, const char *reasons, int cause)
+{
+    if (access(dat_conf(), R_OK))
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
+                             "%s cannot be read (%s), so no interface adapter is known. Write one "
+                             "(docs/provider.md has a line to copy) or set DAT_OVERRIDE to it",
+                             dat_conf(), strerror(errno));
+    if (n == 0)
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
+                             "%s has no line of an interface adapter. Write one "
+                             "(docs/provider.md has a line to copy) or set DAT_OVERRIDE to another "
+                             "file", dat_conf());
+    return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
+                         "none of the %d interface adapters of %s opens: %s. %s", n, dat_conf(),
+                         reasons, mdapl_why_remedy(cause));
+}
+
 static int open_first(struct mdapl_ia *ia)
 {
     char (*name)[DAT_NAME_MAX_LENGTH] = calloc(REGISTRY_MAX, DAT_NAME_MAX_LENGTH);
-    int n, found = -ENODEV;
+    char reasons[512] = "", why[MDAPL_WHY];
+    size_t at = 0;
+    int n, cause = 0, found = -ENODEV;
 
     if (!name)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
     n = registry_names(ia, name);
-    for (int i = 0; i < n && found; i++)
-        if (open_name(ia, name[i]) == DAT_SUCCESS)
-            found = 0;
+    for (int i = 0; i < n && found; i++) {
+        DAT_RETURN ret = open_name(ia, name[i]);
+
+        found = ret == DAT_SUCCESS ? 0 : -ENODEV;
+        if (found && at < sizeof(reasons))
+            at += (size_t)snprintf(reasons + at, sizeof(reasons) - at, "%s%s: %s", i ? "; " : "",
+                                   name[i], mdapl_why(ia, ret, why));
+        cause = errno;
+    }
     free(name);
-    if (found && access(dat_conf(), R_OK))
-        mdapl_err_set(mdapl_ctx_err(ia->ctx), found,
-                      "%s cannot be read (%s), so no interface adapter is known. Write one "
-                      "(docs/provider.md has a line to copy) or set DAT_OVERRIDE to it",
-                      dat_conf(), strerror(errno));
-    else if (found)
-        mdapl_err_set(mdapl_ctx_err(ia->ctx), found,
-                      "none of the %d interface adapters of %s opens. Check that file, the "
-                      "provider libraries in it and the adapters themselves", n, dat_conf());
-    return found;
+    return found ? none_opens(ia, n, reasons, cause) : 0;
 }
 
 /* -- what it can ------------------------------------------------------------------------------ */
@@ -160,10 +179,11 @@ static int psp_create(struct mdapl_ia *ia)
 {
     DAT_RETURN ret = DAT_CONN_QUAL_IN_USE;
     uint32_t span = QUAL_LAST - QUAL_FIRST + 1, at = (uint32_t)getpid() % span;
-    char text[96];
+    char why[MDAPL_WHY];
 
     for (uint32_t i = 0; i < span; i++) {
         ia->qual = QUAL_FIRST + (at + i) % span;
+        errno = 0;
         ret = ia->dat->dat_psp_create(ia->handle, ia->qual, ia->cr_evd, DAT_PSP_CONSUMER_FLAG,
                                       &ia->psp);
         if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_CONN_QUAL_IN_USE))
@@ -172,22 +192,25 @@ static int psp_create(struct mdapl_ia *ia)
     if (ret == DAT_SUCCESS)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EADDRINUSE,
-                         "IA %s cannot listen on connection qualifier %llu: %s", ia->name,
-                         (unsigned long long)ia->qual, mdapl_dat_text(ia, ret, text));
+                         "IA %s cannot listen on connection qualifier %llu: %s. %s", ia->name,
+                         (unsigned long long)ia->qual, mdapl_why(ia, ret, why),
+                         mdapl_why_remedy(errno));
 }
 
 static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                       DAT_EVD_HANDLE *evd_p)
 {
     DAT_COUNT entries = (DAT_COUNT)mdapl_least(qlen, ia->max.evd_qlen);
-    DAT_RETURN ret = ia->dat->dat_evd_create(ia->handle, entries, DAT_HANDLE_NULL, flags, evd_p);
-    char text[96];
+    char why[MDAPL_WHY];
+    DAT_RETURN ret;
 
+    errno = 0;
+    ret = ia->dat->dat_evd_create(ia->handle, entries, DAT_HANDLE_NULL, flags, evd_p);
     if (ret == DAT_SUCCESS)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
-                         "IA %s refuses an event dispatcher of %u entries: %s", ia->name, qlen,
-                         mdapl_dat_text(ia, ret, text));
+                         "IA %s refuses an event dispatcher of %u entries: %s. %s", ia->name,
+                         qlen, mdapl_why(ia, ret, why), mdapl_why_remedy(errno));
 }
 
 static int make_objects(struct mdapl_ia *ia)

@@ -10,13 +10,16 @@
  *   daplsoft fail  TARGET                the adapter fails for good (IA catastrophic error)
  *
  * TARGET: PID, PID.K (the K-th IA of that process) or all. Another host's adapters (or another
- * network namespace's) are seen only from there.
+ * network namespace's) are seen only from there. The dat.conf of list is the one that MPI jobs of
+ * this installation use: DAT_OVERRIDE's, else etc/dat.conf under the prefix if there is one, else
+ * libdat2's own.
  */
 #include "control.h"
 
 #include <dat2/udat.h>
 #include <dat2/dat_registry.h>
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -131,6 +134,25 @@ static int on_each(const char *order, const char *target)
     return failed > 0;
 }
 
+/* libdat2 reads dat.conf as it is loaded, so it is loaded when it is known which one counts. */
+static bool registry(DAT_COUNT max, DAT_COUNT *n_p, DAT_PROVIDER_INFO **info)
+{
+    DAT_RETURN (*ask_registry)(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
+    void *lib, *f;
+
+    if (!getenv("DAT_OVERRIDE") && access(DAPLSOFT_DAT_CONF, R_OK) == 0)
+        setenv("DAT_OVERRIDE", DAPLSOFT_DAT_CONF, 1);
+    lib = dlopen("libdat2.so.2", RTLD_NOW | RTLD_GLOBAL);
+    f = lib ? dlsym(lib, "dat_registry_list_providers") : NULL;
+    if (!f) {
+        fprintf(stderr, "daplsoft: uDAPL is not installed here: %s. Install the package libdapl2 "
+                "(Debian; dapl elsewhere)\n", dlerror());
+        return false;
+    }
+    memcpy(&ask_registry, &f, sizeof(f));
+    return ask_registry(max, n_p, info) == DAT_SUCCESS;
+}
+
 static int list(void)
 {
     DAT_PROVIDER_INFO info[MAX_LINES], *at[MAX_LINES];
@@ -138,7 +160,7 @@ static int list(void)
 
     for (int i = 0; i < MAX_LINES; i++)
         at[i] = &info[i];
-    if (dat_registry_list_providers(MAX_LINES, &n, at) == DAT_SUCCESS)
+    if (registry(MAX_LINES, &n, at))
         for (DAT_COUNT i = 0; i < n; i++)
             printf("dat.conf: %s (uDAPL %u.%u)\n", info[i].ia_name, info[i].dapl_version_major,
                    info[i].dapl_version_minor);
@@ -155,6 +177,10 @@ int main(int argc, char **argv)
     const char *word = argc > 1 ? argv[1] : "", *target = argc > 2 ? argv[2] : NULL;
     char order[64];
 
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        fputs(usage, stdout);
+        return 0;
+    }
     find_open();
     if (strcmp(word, "list") == 0 && argc == 2)
         return list();

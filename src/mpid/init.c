@@ -31,16 +31,20 @@ static const char job_key_name[] = "dapl-job";
 
 /* Rank 0 draws the job's id and key; they travel through the launcher only, never in arguments or
  * the environment (FAULTS: whoever knows the key may connect). */
-static int put_job(const char *kvs)
+static int put_job(const char *kvs, struct mdapl_err *err)
 {
     unsigned char raw[JOB_BYTES];
     char hex[2 * JOB_BYTES + 1];
 
     if (getrandom(raw, sizeof(raw), 0) != sizeof(raw))
-        return -EIO;
+        return mdapl_err_set(err, -errno, "the system gives no random numbers for the job's key: "
+                             "getrandom: %s. Allow the system call", strerror(errno));
     for (int i = 0; i < JOB_BYTES; i++)
         snprintf(hex + 2 * i, 3, "%02x", raw[i]);
-    return PMI_KVS_Put(kvs, job_key_name, hex) == PMI_SUCCESS ? 0 : -EIO;
+    if (PMI_KVS_Put(kvs, job_key_name, hex) != PMI_SUCCESS)
+        return mdapl_err_set(err, -EIO, "the launcher does not take the job's key; check the "
+                             "launcher");
+    return 0;
 }
 
 static int get_job(struct mdapl_ctx *ctx, const char *kvs)
@@ -107,13 +111,14 @@ static int open_ctx(struct mdapl_glue *g, int rank)
 static int publish(struct mdapl_glue *g, int rank)
 {
     char card[MDAPL_CARD_MAX], *kvs;
+    struct mdapl_err err;
     int mpi_errno;
 
     MPIDI_PG_GetConnKVSname(&kvs);
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0)
         return init_error(rank, "the business card does not fit; use a shorter host name");
-    if (rank == 0 && put_job(kvs))
-        return init_error(rank, "the launcher does not take the job's key; check the launcher");
+    if (rank == 0 && put_job(kvs, &err))
+        return init_error(rank, err.text);
     mpi_errno = MPIDI_PG_SetConnInfo(rank, card);
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
         mpi_errno = init_error(rank,

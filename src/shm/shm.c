@@ -28,8 +28,7 @@ enum {
 static int unusable(struct mdapl_ctx *ctx, const char *why)
 {
     return mdapl_err_set(mdapl_ctx_err(ctx), -ENOTSUP,
-                         "no shared memory between the ranks of this node: %s; they use the other "
-                         "channels", why);
+                         "no shared memory between the ranks of this node: %s", why);
 }
 
 static int make_segment(struct mdapl_shm *s)

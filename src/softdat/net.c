@@ -254,16 +254,20 @@ static void *help(void *arg)
 
 int softdat_net_start(struct softdat_ia *ia)
 {
+    int cause;
+
     ia->epfd = epoll_create1(EPOLL_CLOEXEC);
     ia->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ia->epfd >= 0 && ia->stop_fd >= 0) {
         softdat_path_start(ia);
         softdat_control_start(ia);
-        ia->helper_runs = pthread_create(&ia->helper, NULL, help, ia) == 0;
+        cause = pthread_create(&ia->helper, NULL, help, ia);
+        ia->helper_runs = cause == 0;
         if (ia->helper_runs)
             return 0;
         softdat_path_stop(ia);
         softdat_control_stop(ia);
+        errno = cause;
     }
     if (ia->epfd >= 0)
         close(ia->epfd);

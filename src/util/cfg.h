@@ -12,13 +12,17 @@
 struct mdapl_err;
 
 #define KNOB_INT(name, def, min, max, help) int64_t name;
+#define KNOB_BYTES(name, def, min, max, help) int64_t name;
 #define KNOB_STR(name, def, help) char name[256];
+#define KNOB_LIST(name, words, help) char name[256];
 #define KNOB_ENUM(name, def, words, help) int name;
 struct mdapl_cfg {
 #include "knobs.def"
 };
 #undef KNOB_INT
+#undef KNOB_BYTES
 #undef KNOB_STR
+#undef KNOB_LIST
 #undef KNOB_ENUM
 
 /* Words of the enums that code asks for; kept in the order of their row (a test checks it). */
@@ -34,7 +38,10 @@ enum mdapl_rndv_mode { MDAPL_RNDV_RGET, MDAPL_RNDV_RPUT, MDAPL_RNDV_COPY };
 
 /* All knobs at their defaults. */
 void mdapl_cfg_init(struct mdapl_cfg *cfg);
-/* Sets one knob by its name ("vbuf_size") from text. 0, -ENOENT (no such knob), -EINVAL. */
+/*
+ * Sets one knob by its name ("vbuf_size") from text ("16k"). 0, or with the line in err -EINVAL (a
+ * wrong value; cfg is as before) or -ENOENT (no such knob).
+ */
 int mdapl_cfg_set(struct mdapl_cfg *cfg, const char *name, const char *value,
                   struct mdapl_err *err);
 /* Defaults, then every MPIR_CVAR_DAPL_<NAME> of the environment. 0 or -EINVAL. */

@@ -102,6 +102,18 @@ static const struct mdapl_channel *find_channel(const struct mdapl_ctx *ctx,
     return *list;
 }
 
+/* No channel has opened; rc is the last one's. */
+static int none_opens(struct mdapl_ctx *ctx, int rc)
+{
+    char why[sizeof(ctx->err.text)];
+
+    if (rc != -ENOTSUP)
+        return rc;
+    memcpy(why, ctx->err.text, sizeof(why));
+    return mdapl_err_set(&ctx->err, rc, "%.500s, and MPIR_CVAR_DAPL_CHANNELS=%.128s has no other "
+                         "channel. Add dapl to it", why, ctx->cfg.channels);
+}
+
 static int open_named(struct mdapl_ctx *ctx, const struct mdapl_channel *const *list)
 {
     char names[sizeof(ctx->cfg.channels)], *save = NULL;
@@ -119,7 +131,7 @@ static int open_named(struct mdapl_ctx *ctx, const struct mdapl_channel *const *
         if (rc && rc != -ENOTSUP)
             return rc;
     }
-    return ctx->n_channels > 0 ? 0 : rc;
+    return ctx->n_channels > 0 ? 0 : none_opens(ctx, rc);
 }
 
 static int open_all(struct mdapl_ctx *ctx, const struct mdapl_channel *const *list)

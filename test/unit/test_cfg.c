@@ -6,6 +6,7 @@
 #include "err.h"
 #include "stats.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,21 +16,29 @@
 /* The rows once more, to be walked at run time. */
 static const struct { const char *name; int64_t def, min, max; } ints[] = {
 #define KNOB_INT(name, def, min, max, help) { #name, def, min, max },
+#define KNOB_BYTES(name, def, min, max, help) { #name, def, min, max },
 #define KNOB_STR(name, def, help)
+#define KNOB_LIST(name, words, help)
 #define KNOB_ENUM(name, def, words, help)
 #include "knobs.def"
 #undef KNOB_INT
+#undef KNOB_BYTES
 #undef KNOB_STR
+#undef KNOB_LIST
 #undef KNOB_ENUM
 };
 
 static const char *const helps[] = {
 #define KNOB_INT(name, def, min, max, help) help,
+#define KNOB_BYTES(name, def, min, max, help) help,
 #define KNOB_STR(name, def, help) help,
+#define KNOB_LIST(name, words, help) help,
 #define KNOB_ENUM(name, def, words, help) help,
 #include "knobs.def"
 #undef KNOB_INT
+#undef KNOB_BYTES
 #undef KNOB_STR
+#undef KNOB_LIST
 #undef KNOB_ENUM
 };
 
@@ -54,40 +63,72 @@ static void bounds_of_every_number(void **state)
     }
 }
 
+/* Each wrong value is named, with what is right, and leaves the knob as it was. */
 static void wrong_values(void **state)
 {
-    static const struct { const char *name, *value, *line; } row[] = {
-        { "sr_window", "1",
-          "MPIR_CVAR_DAPL_SR_WINDOW=1 is not possible:"
-          " it must be a number from 2 to 4096" },
-        { "vbuf_size", "",
-          "MPIR_CVAR_DAPL_VBUF_SIZE= is not possible:"
-          " it must be a number from 512 to 1048576" },
-        { "vbuf_size", "8x",
-          "MPIR_CVAR_DAPL_VBUF_SIZE=8x is not possible:"
-          " it must be a number from 512 to 1048576" },
-        { "vbuf_size", "99999999999999999999",
-          "MPIR_CVAR_DAPL_VBUF_SIZE=99999999999999999999 is not possible:"
-          " it must be a number from 512 to 1048576" },
-        { "wiring", "thread ",
-          "MPIR_CVAR_DAPL_WIRING=thread  is not possible:"
-          " it must be one of auto|ring|ondemand|thread" },
-        { "wiring", "rin",
-          "MPIR_CVAR_DAPL_WIRING=rin is not possible:"
-          " it must be one of auto|ring|ondemand|thread" },
-        { "rndv", "",
-          "MPIR_CVAR_DAPL_RNDV= is not possible:"
-          " it must be one of rget|rput|copy" },
+    static const char window[] = "a number from 2 to 4096";
+    static const char vbuf[] = "a number of bytes from 512 to 1048576; a suffix k, m or g "
+                               "multiplies by 1024, 1024^2 or 1024^3";
+    static const char cache[] = "a number of bytes from 0 to 1099511627776; a suffix k, m or g "
+                                "multiplies by 1024, 1024^2 or 1024^3";
+    static const char wiring[] = "one of auto|ring|ondemand|thread";
+    static const char ia[] = "empty, or names with single commas between them";
+    static const char channels[] = "empty, or names of shm|dapl with single commas between them, "
+                                   "each once";
+    static const struct { const char *name, *value, *right; } row[] = {
+        { "SR_WINDOW", "1", window },
+        { "SR_WINDOW", "", window },
+        { "SR_WINDOW", " ", window },
+        { "SR_WINDOW", "abc", window },
+        { "SR_WINDOW", "4 ", window },
+        { "SR_WINDOW", " 4", window },
+        { "SR_WINDOW", "+4", window },
+        { "SR_WINDOW", "-4", window },
+        { "SR_WINDOW", "0x10", window },
+        { "SR_WINDOW", "1k", window },
+        { "SR_WINDOW", "4294967300", window },
+        { "VBUF_SIZE", "", vbuf },
+        { "VBUF_SIZE", "8x", vbuf },
+        { "VBUF_SIZE", "4q", vbuf },
+        { "VBUF_SIZE", "1kk", vbuf },
+        { "VBUF_SIZE", "k", vbuf },
+        { "VBUF_SIZE", "0x1000", vbuf },
+        { "VBUF_SIZE", "99999999999999999999", vbuf },
+        { "REG_CACHE_BYTES", "1025g", cache },
+        { "REG_CACHE_BYTES", "9223372036854775807k", cache },
+        { "REG_CACHE_BYTES", "-1", cache },
+        { "REG_CACHE_BYTES", "-1k", cache },
+        { "WIRING", "thread ", wiring },
+        { "WIRING", "rin", wiring },
+        { "WIRING", "", wiring },
+        { "IA", ",", ia },
+        { "IA", " ", ia },
+        { "IA", "a,,b", ia },
+        { "IA", "a,", ia },
+        { "IA", ",a", ia },
+        { "IA", "a, b", ia },
+        { "CHANNELS", ",", channels },
+        { "CHANNELS", "shm,tcp", channels },
+        { "CHANNELS", "shm,shm", channels },
+        { "CHANNELS", "shm,", channels },
+        { "CHANNELS", "SHM", channels },
     };
-    struct mdapl_cfg cfg;
+    struct mdapl_cfg cfg, before;
     struct mdapl_err err;
+    char line[256], name[32];
 
     (void)state;
     mdapl_cfg_init(&cfg);
+    before = cfg;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        assert_int_equal(mdapl_cfg_set(&cfg, row[i].name, row[i].value, &err), -EINVAL);
-        assert_string_equal(err.text, row[i].line);
+        for (size_t j = 0; j <= strlen(row[i].name); j++)
+            name[j] = (char)tolower((unsigned char)row[i].name[j]);
+        assert_int_equal(mdapl_cfg_set(&cfg, name, row[i].value, &err), -EINVAL);
+        snprintf(line, sizeof(line), "MPIR_CVAR_DAPL_%s=\"%s\" is not possible: it must be %s",
+                 row[i].name, row[i].value, row[i].right);
+        assert_string_equal(err.text, line);
     }
+    assert_memory_equal(&cfg, &before, sizeof(cfg));
     assert_int_equal(mdapl_cfg_set(&cfg, "nonsense", "1", &err), -ENOENT);
 }
 
@@ -106,6 +147,19 @@ static void right_values(void **state)
     assert_int_equal(cfg.vbuf_size, 65536);
     assert_int_equal(mdapl_cfg_set(&cfg, "rndv_segment", "1M", &err), 0);
     assert_int_equal(cfg.rndv_segment, 1 << 20);
+    assert_int_equal(mdapl_cfg_set(&cfg, "reg_cache_bytes", "4294967297", &err), 0);
+    assert_int_equal(cfg.reg_cache_bytes, 4294967297);
+    assert_int_equal(mdapl_cfg_set(&cfg, "reg_cache_bytes", "1024g", &err), 0);
+    assert_int_equal(cfg.reg_cache_bytes, (int64_t)1 << 40);
+    assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", "-1", &err), 0);
+    assert_int_equal(cfg.shm_single_bytes, -1);
+    assert_int_equal(mdapl_cfg_set(&cfg, "ack_frames", "010", &err), 0);
+    assert_int_equal(cfg.ack_frames, 10);
+    assert_int_equal(mdapl_cfg_set(&cfg, "channels", "dapl,shm", &err), 0);
+    assert_string_equal(cfg.channels, "dapl,shm");
+    assert_int_equal(mdapl_cfg_set(&cfg, "channels", "", &err), 0);
+    assert_string_equal(cfg.channels, "");
+    assert_int_equal(mdapl_cfg_set(&cfg, "ia", "soft0,soft0", &err), 0);
     assert_int_equal(mdapl_cfg_set(&cfg, "ia", "ofa-v2-mlx4_0-1", &err), 0);
     assert_string_equal(cfg.ia, "ofa-v2-mlx4_0-1");
     memset(word, 'x', sizeof(word));
@@ -162,6 +216,8 @@ static void environment(void **state)
     assert_int_equal(mdapl_cfg_env(&cfg, &err), 0);
     assert_int_equal(cfg.sr_window, 7);
     setenv("MPIR_CVAR_DAPL_SR_WINDOW", "0", 1);
+    assert_int_equal(mdapl_cfg_env(&cfg, &err), -EINVAL);
+    setenv("MPIR_CVAR_DAPL_SR_WINDOW", "", 1);
     assert_int_equal(mdapl_cfg_env(&cfg, &err), -EINVAL);
     unsetenv("MPIR_CVAR_DAPL_SR_WINDOW");
 }

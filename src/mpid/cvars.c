@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The knobs from MPICH's control variables. Each is a text for MPICH, which then neither folds
+ * numbers to 32 bits nor refuses what our parser takes; every wrong value is refused by cfg.c.
+ *
+ * MPICH keeps two copies of a text: what the environment says, and what MPI_T reads and writes, in
+ * which it puts the default only. So a copy that is not the default was written by the program and
+ * counts, and the value in effect is stored there for those who read it.
+ */
+#include "mpidi_ch3_impl.h"
+
+#include "mdapl_knobs.h"
+
+static const char *effective(const struct mdapl_knob *k, const cvar_table_entry_t *entry)
+{
+    const char *text = entry->addr, *def = entry->defaultval.str ? entry->defaultval.str : "";
+
+    if (strcmp(text, def) != 0)
+        return text;
+    return *k->value ? *k->value : "";
+}
+
+int mdapl_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err)
+{
+    mdapl_cfg_init(cfg);
+    for (const struct mdapl_knob *k = mdapl_knobs; k->name; k++) {
+        cvar_table_entry_t *entry = LOOKUP_CVAR_BY_NAME(k->cvar);
+        const char *value = effective(k, entry);
+
+        if (mdapl_cfg_set(cfg, k->name, value, err))
+            return -1;
+        if (value != entry->addr)
+            MPL_strncpy(entry->addr, value, (size_t)entry->count);
+    }
+    return 0;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Knobs and counters as an MPI_T tool sees them.
+ *
+ *   knobs classes              the class of every counter, and that each can be read
+ *   knobs early                counters before MPI_Init and after MPI_Finalize
+ *   knobs cvar NAME [VALUE]    a control variable after MPI_Init; VALUE is written before it
+ *   knobs transfer N LEN ...   rank 0 sends N messages of LEN bytes (pairs) to rank 1: what each
+ *                              counter of the two grew by
+ *   knobs gather N             ranks but 0 send N messages to rank 0 in turn: the counters that grew
+ *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
+ *                              and the counters that grew
+ *   knobs wired                connections that stand after MPI_Init
+ *
+ * Prints "rank R NAME VALUE" lines, and "fault: ..." for what is wrong.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 256 };
+
+static const char prefix[] = "dapl_";
+
+static struct counter {
+    char name[64];
+    int class, index;
+    MPI_T_pvar_handle handle;
+    unsigned long long before;
+} counters[MOST];
+static int n_counters, rank, size;
+static MPI_T_pvar_session session;
+static unsigned long long yields;
+
+/* The library's calls come here: it has been loaded after this program. */
+int sched_yield(void)
+{
+    yields++;
+    return (int)syscall(SYS_sched_yield);
+}
+
+static void check(int good, const char *what, const char *name)
+{
+    if (!good)
+        printf("fault: rank %d: %s %s\n", rank, what, name);
+}
+
+static int class_of(const char *name)
+{
+    const char *end = strrchr(name, '_');
+
+    if (end && strcmp(end, "_max") == 0)
+        return MPI_T_PVAR_CLASS_HIGHWATERMARK;
+    return end && strcmp(end, "_us") == 0 ? MPI_T_PVAR_CLASS_TIMER : MPI_T_PVAR_CLASS_COUNTER;
+}
+
+/* Finds the counters; how many there are. */
+static int find_counters(void)
+{
+    int total;
+
+    n_counters = 0;
+    MPI_T_pvar_get_num(&total);
+    for (int i = 0; i < total && n_counters < MOST; i++) {
+        struct counter *c = &counters[n_counters];
+        int len = sizeof(c->name), verbosity, bind, readonly, continuous, atomic, no = 0;
+        MPI_Datatype type;
+        MPI_T_enum words;
+
+        if (MPI_T_pvar_get_info(i, c->name, &len, &verbosity, &c->class, &type, &words, NULL, &no,
+                                &bind, &readonly, &continuous, &atomic) != MPI_SUCCESS
+            || strncmp(c->name, prefix, strlen(prefix)) != 0)
+            continue;
+        check(c->class == class_of(c->name), "wrong class of", c->name);
+        check(type == MPI_UNSIGNED_LONG_LONG, "wrong type of", c->name);
+        check(readonly && continuous, "not readonly and continuous:", c->name);
+        c->index = i;
+        n_counters++;
+    }
+    return n_counters;
+}
+
+static void open_counters(void)
+{
+    check(MPI_T_pvar_session_create(&session) == MPI_SUCCESS, "no session", "");
+    for (int i = 0; i < n_counters; i++) {
+        int count;
+
+        check(MPI_T_pvar_handle_alloc(session, counters[i].index, NULL, &counters[i].handle, &count)
+                  == MPI_SUCCESS && count == 1, "no handle of", counters[i].name);
+    }
+}
+
+static unsigned long long value(struct counter *c)
+{
+    unsigned long long v = 0;
+
+    check(MPI_T_pvar_read(session, c->handle, &v) == MPI_SUCCESS, "cannot be read:", c->name);
+    return v;
+}
+
+static void note(void)
+{
+    for (int i = 0; i < n_counters; i++)
+        counters[i].before = value(&counters[i]);
+}
+
+/* What has grown since note(). */
+static void print_growth(void)
+{
+    for (int i = 0; i < n_counters; i++) {
+        unsigned long long v = value(&counters[i]);
+
+        if (v != counters[i].before)
+            printf("rank %d %s %llu\n", rank, counters[i].name + strlen(prefix),
+                   v - counters[i].before);
+    }
+}
+
+static void token(int from, int to)
+{
+    if (rank == from)
+        MPI_Send(NULL, 0, MPI_BYTE, to, 1, MPI_COMM_WORLD);
+    else if (rank == to)
+        MPI_Recv(NULL, 0, MPI_BYTE, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void messages(int from, int to, int n, int len)
+{
+    char *buf = calloc(1, (size_t)len + 1);
+
+    for (int i = 0; i < n; i++)
+        if (rank == from)
+            MPI_Send(buf, len, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        else if (rank == to)
+            MPI_Recv(buf, len, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    free(buf);
+}
+
+/* The first token is counted by rank 0 only before, the last one by rank 1 only after. */
+static void transfer(char **pairs)
+{
+    if (rank == 1)
+        note();
+    token(1, 0);
+    if (rank == 0)
+        note();
+    for (; pairs[0] && pairs[1]; pairs += 2)
+        messages(0, 1, atoi(pairs[0]), atoi(pairs[1]));
+    if (rank == 1)
+        print_growth();
+    token(1, 0);
+    if (rank == 0)
+        print_growth();
+}
+
+static void gather(int n)
+{
+    note();
+    for (int r = 1; r < size; r++) {
+        messages(r, 0, n, 8);
+        token(0, r);
+    }
+    print_growth();
+}
+
+static void idle(int ms)
+{
+    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+    token(1, 0);
+    note();
+    yields = 0;
+    if (rank == 0)
+        nanosleep(&t, NULL);
+    token(0, 1);
+    if (rank == 1) {
+        printf("rank 1 yields %llu\n", yields);
+        print_growth();
+    }
+}
+
+static void cvar(const char *name, const char *text, int print)
+{
+    MPI_T_cvar_handle handle;
+    char value[1024];
+    int index, count;
+
+    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS
+        || MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) {
+        check(0, "no control variable", name);
+        return;
+    }
+    if (text)
+        check(MPI_T_cvar_write(handle, text) == MPI_SUCCESS, "cannot be written:", name);
+    check(MPI_T_cvar_read(handle, value) == MPI_SUCCESS, "cannot be read:", name);
+    if (print)
+        printf("rank %d %s %s\n", rank, name, value);
+    MPI_T_cvar_handle_free(&handle);
+}
+
+/* Handles are taken before MPI_Init and read after MPI_Finalize: MPI_T allows both. */
+static int early(void)
+{
+    unsigned long long before[MOST];
+    int n = find_counters();
+
+    printf("counters before MPI_Init %d\n", n);
+    open_counters();
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    messages(0, 1, 10, 100);
+    MPI_Finalize();
+    for (int i = 0; i < n; i++)
+        before[i] = value(&counters[i]);
+    printf("counters after MPI_Finalize %d\n", find_counters());
+    for (int i = 0; i < n; i++)
+        if (strcmp(counters[i].name, "dapl_tx_msgs") == 0)
+            printf("rank %d %s %llu\n", rank, counters[i].name, before[i]);
+    MPI_T_finalize();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int level;
+
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
+    if (strcmp(what, "early") == 0)
+        return early();
+    if (strcmp(what, "cvar") == 0)
+        cvar(argv[2], argv[3], 0);
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    find_counters();
+    open_counters();
+    if (strcmp(what, "wired") == 0 || strcmp(what, "classes") == 0)
+        print_growth();
+    if (strcmp(what, "classes") == 0)
+        printf("rank %d counters %d\n", rank, n_counters);
+    if (strcmp(what, "cvar") == 0)
+        cvar(argv[2], NULL, 1);
+    if (strcmp(what, "transfer") == 0)
+        transfer(argv + 2);
+    if (strcmp(what, "gather") == 0)
+        gather(atoi(argv[2]));
+    if (strcmp(what, "idle") == 0)
+        idle(atoi(argv[2]));
+    fflush(stdout);
+    MPI_Finalize();
+    MPI_T_finalize();
+    return 0;
+}
