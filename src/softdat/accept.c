@@ -7,14 +7,14 @@
 
 static const uint64_t answer_ns = UINT64_C(30) * 1000000000;     /* for READY after ACCEPT */
 
-/* CONNECT has arrived: the consumer hears of it. */
+/* CONNECT has arrived: an event, if there is room for one. Else the caller is refused. */
 bool softdat_cm_asked(struct softdat_conn *c)
 {
     struct softdat_cr *cr = calloc(1, sizeof(*cr));
     DAT_EVENT event;
     DAT_CR_ARRIVAL_EVENT_DATA *e = &event.event_data.cr_arrival_event_data;
 
-    if (!cr || !c->sp) {
+    if (!cr || !c->sp || softdat_evd_full(c->sp->evd)) {
         free(cr);
         return false;
     }

@@ -166,32 +166,40 @@ void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status
     softdat_conn_lost(c);
 }
 
+/* The events of an EP whose connection ends in a phase without having been asked to: the other end
+ * has gone, or the phase has lasted too long. 0: no EP has heard of the connection. */
+static const struct { DAT_EVENT_NUMBER lost, expired; } end_of[] = {
+    [SOFTDAT_CALLING] = { DAT_CONNECTION_EVENT_UNREACHABLE, DAT_CONNECTION_EVENT_TIMED_OUT },
+    [SOFTDAT_CALLED] = { DAT_CONNECTION_EVENT_NON_PEER_REJECTED, DAT_CONNECTION_EVENT_TIMED_OUT },
+    [SOFTDAT_INCOMING] = { 0, 0 },
+    [SOFTDAT_ASKED] = { 0, 0 },
+    [SOFTDAT_ANSWERED] = { DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+                           DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR },
+    [SOFTDAT_OPEN] = { DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_BROKEN },
+    [SOFTDAT_LEAVING] = { 0, 0 },
+};
+
+static void end(struct softdat_conn *c, DAT_EVENT_NUMBER number)
+{
+    if (c->phase == SOFTDAT_OPEN)
+        ep_lost(c);
+    else if (number)
+        softdat_conn_failed(c, number);
+    else
+        softdat_conn_free(c);
+}
+
 void softdat_conn_lost(struct softdat_conn *c)
 {
-    switch (c->phase) {
-    case SOFTDAT_CALLED:
-        softdat_conn_failed(c, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-        break;
-    case SOFTDAT_ANSWERED:
-        softdat_conn_failed(c, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
-        break;
-    case SOFTDAT_OPEN:
-        ep_lost(c);
-        break;
-    default:
-        softdat_conn_free(c);
-        break;
-    }
+    end(c, end_of[c->phase].lost);
 }
 
 void softdat_conn_expire(struct softdat_conn *c)
 {
-    if (c->phase == SOFTDAT_CALLING || c->phase == SOFTDAT_CALLED)
-        softdat_conn_failed(c, DAT_CONNECTION_EVENT_TIMED_OUT);
-    else if (c->phase == SOFTDAT_OPEN)
+    if (c->phase == SOFTDAT_OPEN)
         softdat_path_expired(c);
     else
-        softdat_conn_lost(c);
+        end(c, end_of[c->phase].expired);
 }
 
 /* -- frames of connection management ---------------------------------------------------------- */

@@ -173,6 +173,8 @@ void softdat_sp_deaf(struct softdat_ia *ia, struct softdat_sp *sp);
 /* connect.c */
 /* The socket's connect() has come to its end. */
 void softdat_connected(struct softdat_conn *c);
+/* The listening point's backlog was full: calls it again. */
+void softdat_call_again(struct softdat_conn *c);
 
 /* What frames of connection management do (accept.c, connect.c). False: not possible now. */
 bool softdat_cm_asked(struct softdat_conn *c);
@@ -184,8 +186,10 @@ bool softdat_cm_rejected(struct softdat_conn *c);
 /* Sockets that listen: the descriptor, or -1 with errno. */
 int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual);
 int softdat_listen_local(struct sockaddr_in sin, uint32_t qual);
-/* A unix socket that is connected to that listening point of this host, or -1. */
-int softdat_call_local(struct in_addr addr, uint32_t qual);
+int softdat_local_socket(void);
+/* Connects a unix socket to that listening point of this host. 0 or an errno; EAGAIN: its backlog
+ * is full. */
+int softdat_call_local(int fd, struct in_addr addr, uint32_t qual);
 /* A TCP socket that is connecting from that address; -1 with *error_p. */
 int softdat_call_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p);
 void softdat_set_nodelay(int fd);

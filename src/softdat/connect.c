@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { FULL_WAIT_NS = 1000 * 1000 };     /* between two calls of one whose backlog is full */
+
 static void say_connect(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_CALLED;
@@ -49,27 +51,61 @@ void softdat_connected(struct softdat_conn *c)
     say_connect(c);
 }
 
-/* A socket to the EP's peer from that port: local when it is a process of this host. */
+/* Calls a process of this host. A listening point whose backlog is full is called again: going by
+ * TCP instead would be another link, and a slower one, for as long as the connection lasts. */
+static struct softdat_conn *call_local(struct softdat_ep *ep)
+{
+    int fd = softdat_local_socket();
+    int error = fd < 0 ? errno
+                       : softdat_call_local(fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+    bool full = fd >= 0 && error == EAGAIN;
+    struct softdat_conn *c = NULL;
+
+    if (fd >= 0 && (!error || full))
+        c = softdat_conn_make(ep->h.ia, fd, full ? SOFTDAT_CALLING : SOFTDAT_CALLED);
+    if (!c && fd >= 0)
+        close(fd);
+    if (c)
+        c->local = true;
+    if (c && full) {
+        softdat_sock_mute(c->ia, &c->sock, true);
+        softdat_slow_until(c, softdat_now() + FULL_WAIT_NS);
+    }
+    return c;
+}
+
+void softdat_call_again(struct softdat_conn *c)
+{
+    struct softdat_ep *ep = c->ep;
+    int error = softdat_call_local(c->sock.fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+
+    if (error == EAGAIN) {
+        softdat_slow_until(c, softdat_now() + FULL_WAIT_NS);
+        return;
+    }
+    if (error) {
+        softdat_conn_failed(c, number_of(error));
+        return;
+    }
+    softdat_sock_mute(c->ia, &c->sock, false);
+    softdat_sock_watch(c->ia, &c->sock, EPOLLIN);
+    c->segment_fd = softdat_shared_make(c);
+    say_connect(c);
+}
+
+/* A connection to the EP's peer from that port: local when it is a process of this host. */
 static struct softdat_conn *call_from(struct softdat_ep *ep, int port, int *error_p)
 {
     struct softdat_ia *ia = ep->h.ia;
-    struct softdat_conn *c = NULL;
-    bool local = false;
-    int fd = -1;
+    struct softdat_conn *c = ia->cfg.local >= SOFTDAT_LOCAL_SOCKET ? call_local(ep) : NULL;
+    int fd = c ? -1 : softdat_call_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
 
-    if (ia->cfg.local >= SOFTDAT_LOCAL_SOCKET)
-        fd = softdat_call_local(ep->remote.sin_addr, (uint32_t)ep->remote_qual);
-    local = fd >= 0;
-    if (!local)
-        fd = softdat_call_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
     if (fd >= 0)
-        c = softdat_conn_make(ia, fd, local ? SOFTDAT_CALLED : SOFTDAT_CALLING);
+        c = softdat_conn_make(ia, fd, SOFTDAT_CALLING);
     if (!c && fd >= 0)
         close(fd);
-    if (c) {
-        c->local = local;
+    if (c)
         c->port = (uint8_t)port;
-    }
     return c;
 }
 
@@ -92,7 +128,7 @@ static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, si
     if (size > 0)
         memcpy(c->priv, priv, size);
     c->sink.left = size;         /* kept there until CONNECT leaves */
-    if (c->local) {
+    if (c->phase == SOFTDAT_CALLED) {
         c->segment_fd = softdat_shared_make(c);
         say_connect(c);
     }

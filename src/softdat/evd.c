@@ -52,6 +52,29 @@ static void trigger_cno(struct softdat_evd *evd)
         ring_bell(cno->efd);
 }
 
+/* The EVD belongs to its CNO no more: if it was to be named there, another that has events is. */
+static void forget_cno(struct softdat_evd *evd)
+{
+    struct softdat_cno *cno = evd->cno;
+    struct softdat_list *l;
+
+    if (!cno)
+        return;
+    evd->cno = NULL;
+    cno->users--;
+    if (cno->fired != evd)
+        return;
+    cno->fired = NULL;
+    for (l = evd->h.ia->handles.next; l != &evd->h.ia->handles; l = l->next) {
+        struct softdat_evd *other = (struct softdat_evd *)SOFTDAT_OF(l, struct softdat_handle,
+                                                                     link);
+
+        if (other->h.type == DAT_HANDLE_TYPE_EVD && other->cno == cno && other->enabled
+            && atomic_load(&other->count) > 0)
+            cno->fired = other;
+    }
+}
+
 /* Agents are the consumer's code: they run when the lock is not held. */
 void softdat_run_agents(struct softdat_ia *ia)
 {
@@ -156,8 +179,7 @@ struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_
 
 void softdat_evd_destroy(struct softdat_evd *evd)
 {
-    if (evd->cno)
-        evd->cno->users--;
+    forget_cno(evd);
     if (evd->efd >= 0)
         close(evd->efd);
     free(evd->ring);
@@ -238,8 +260,7 @@ DAT_RETURN softdat_evd_modify_cno(DAT_EVD_HANDLE handle, DAT_CNO_HANDLE cno_hand
     if (cno_handle && !cno)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
     softdat_lock(evd->h.ia);
-    if (evd->cno)
-        evd->cno->users--;
+    forget_cno(evd);
     evd->cno = cno;
     if (cno)
         cno->users++;
@@ -421,6 +442,10 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     ia = evd->h.ia;
     softdat_lock(ia);
+    if (evd->waiters > 0) {
+        softdat_unlock(ia);
+        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    }
     if (evd->efd < 0)
         evd->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (;;) {

@@ -27,6 +27,11 @@ struct softdat_evd {
     bool enabled, waitable, overflowed;
 };
 
+static inline bool softdat_evd_full(const struct softdat_evd *evd)
+{
+    return atomic_load_explicit(&evd->count, memory_order_relaxed) >= evd->qlen;
+}
+
 /* evd.c */
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags);
 void softdat_evd_destroy(struct softdat_evd *evd);

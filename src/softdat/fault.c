@@ -43,11 +43,16 @@ uint64_t softdat_slow_due(struct softdat_ia *ia)
     return softdat_now() + us * 1000;
 }
 
-static size_t wait_until(struct softdat_conn *c, uint64_t when)
+void softdat_slow_until(struct softdat_conn *c, uint64_t when)
 {
     c->resume = when;
     if (softdat_list_empty(&c->slow))
         softdat_list_append(&c->ia->slow, &c->slow);
+}
+
+static size_t wait_until(struct softdat_conn *c, uint64_t when)
+{
+    softdat_slow_until(c, when);
     return 0;
 }
 
@@ -87,7 +92,10 @@ void softdat_slow_resume(struct softdat_ia *ia)
         if (c->resume > now)
             continue;
         softdat_list_remove(&c->slow);
-        softdat_tx_pump(c);
+        if (c->phase == SOFTDAT_CALLING)
+            softdat_call_again(c);
+        else
+            softdat_tx_pump(c);
     }
 }
 

@@ -182,16 +182,16 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
     if (qlen < 0 || !evd_p || !ia_p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    if (*evd_p != DAT_HANDLE_NULL)   /* a queue has one lock, its adapter's */
+        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC);
     if (softdat_config_parse(name, text, &cfg))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
     ia = ia_make(name, &cfg, provider);
     if (!ia)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    ia->own_async = *evd_p == DAT_HANDLE_NULL;
-    ia->async_evd = ia->own_async ? softdat_evd_make(ia, qlen > 8 ? qlen : 8, DAT_EVD_ASYNC_FLAG)
-                                  : softdat_get(*evd_p, DAT_HANDLE_TYPE_EVD);
+    ia->async_evd = softdat_evd_make(ia, qlen > 8 ? qlen : 8, DAT_EVD_ASYNC_FLAG);
     if (!ia->async_evd || softdat_net_start(ia)) {
-        if (ia->own_async && ia->async_evd)
+        if (ia->async_evd)
             softdat_evd_destroy(ia->async_evd);
         ia_free(ia);
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
@@ -255,8 +255,7 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
     free_kind(ia, DAT_HANDLE_TYPE_CNO, softdat_cno_free);
     free_kind(ia, DAT_HANDLE_TYPE_LMR, softdat_lmr_free);
     free_kind(ia, DAT_HANDLE_TYPE_PZ, softdat_pz_free);
-    if (ia->own_async)
-        softdat_evd_destroy(ia->async_evd);
+    softdat_evd_destroy(ia->async_evd);
     ia_free(ia);
     return DAT_SUCCESS;
 }

@@ -66,7 +66,6 @@ struct softdat_ia {
     int n_streams;
     int n_sockets;               /* connections that are neither ringed nor streams: being made */
     struct softdat_evd *async_evd;
-    bool own_async;
     struct softdat_mem_slot *mem;
     uint32_t n_mem, free_mem, n_lmrs;
     uint32_t frees;              /* how many regions have ended, ever */
@@ -145,6 +144,8 @@ void softdat_path_expired(struct softdat_conn *c);
 uint64_t softdat_slow_due(struct softdat_ia *ia);
 /* How many bytes of the current frame may be written now; 0: none, it will be resumed. */
 size_t softdat_slow_allow(struct softdat_conn *c);
+/* It goes on at that time, ns. */
+void softdat_slow_until(struct softdat_conn *c, uint64_t when);
 void softdat_slow_wrote(struct softdat_conn *c, size_t n);
 void softdat_slow_resume(struct softdat_ia *ia);
 /* When that is due next, UINT64_MAX: never. */

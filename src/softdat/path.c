@@ -112,8 +112,8 @@ static void port_changed(struct softdat_ia *ia, int port)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 
         l = l->next;
-        if (c->port != port)
-            continue;
+        if (c->port != port || (c->local && c->phase == SOFTDAT_CALLING))
+            continue;            /* the latter is not connected yet (connect.c) */
         softdat_sock_mute(ia, &c->sock, cut);
         softdat_path_watch(c);
         if (!cut)

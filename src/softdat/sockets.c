@@ -56,11 +56,16 @@ int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
     return -1;
 }
 
+int softdat_local_socket(void)
+{
+    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
 int softdat_listen_local(struct sockaddr_in sin, uint32_t qual)
 {
     struct sockaddr_un un;
     socklen_t len = local_name(&un, sin.sin_addr, qual);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = softdat_local_socket();
 
     if (fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
@@ -69,17 +74,14 @@ int softdat_listen_local(struct sockaddr_in sin, uint32_t qual)
     return -1;
 }
 
-int softdat_call_local(struct in_addr addr, uint32_t qual)
+int softdat_call_local(int fd, struct in_addr addr, uint32_t qual)
 {
     struct sockaddr_un un;
     socklen_t len = local_name(&un, addr, qual);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&un, len) == 0 && softdat_same_user(fd))
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    if (connect(fd, (struct sockaddr *)&un, len))
+        return errno;
+    return softdat_same_user(fd) ? 0 : EACCES;
 }
 
 /* A socket that is connecting from that address; -1 with *error_p. */

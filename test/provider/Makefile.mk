@@ -8,7 +8,8 @@ provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/sof
 provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
 
 check_PROGRAMS += test/provider/conform test/provider/extended test/provider/laboratory \
-    test/provider/robust test/provider/promises test/provider/ring
+    test/provider/robust test/provider/promises test/provider/ring \
+    test/provider/events
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -25,6 +26,10 @@ test_provider_promises_SOURCES = test/provider/promises.c test/provider/partner.
     test/provider/partner.h $(provider_test)
 test_provider_promises_CPPFLAGS = $(provider_test_cppflags)
 test_provider_promises_LDADD = $(provider_test_libs)
+test_provider_events_SOURCES = test/provider/events.c test/provider/partner.c \
+    test/provider/partner.h $(provider_test)
+test_provider_events_CPPFLAGS = $(provider_test_cppflags)
+test_provider_events_LDADD = $(provider_test_libs)
 test_provider_ring_SOURCES = test/provider/ring.c src/softdat/shared.c
 test_provider_ring_CPPFLAGS = $(provider_test_cppflags)
 test_provider_ring_LDADD = $(provider_test_libs)

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -39,6 +40,7 @@ static void be_partner(const char *name, partner_role *role, void (*prepare)(voi
     struct side s;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setenv("CMOCKA_TEST_ABORT", "1", 1);      /* a failed assertion ends this process */
     if (prepare)
         prepare();
     open_side(&s, name);

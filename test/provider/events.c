@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Exactly one event for every call and every connection, also when a queue is full, a backlog is
+ * full, or the adapter fails; and who may wait for it.
+ */
+#include "partner.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { CALLERS = 6 };
+
+static void connect_to(struct world *w, DAT_EP_HANDLE ep, DAT_CONN_QUAL qual)
+{
+    OK(dat_ep_connect(ep, w->addr, qual, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
+}
+
+static void make_eps(struct side *s, DAT_EP_HANDLE *ep, int n)
+{
+    for (int i = 0; i < n; i++)
+        OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep[i]));
+}
+
+static void free_eps(DAT_EP_HANDLE *ep, int n)
+{
+    for (int i = 0; i < n; i++)
+        OK(dat_ep_free(ep[i]));
+}
+
+/* Callers for whom the queue of requests has no room are refused. */
+static void full_queue_refuses(void **state)
+{
+    struct world *w = *state;
+    DAT_EP_HANDLE out[CALLERS], in[2];
+    DAT_PSP_HANDLE psp;
+    DAT_CONN_QUAL qual;
+    DAT_EVD_HANDLE cr;
+    DAT_EVENT e;
+
+    OK(dat_evd_create(w->b.ia, 2, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &cr));
+    OK(dat_psp_create_any(w->b.ia, &qual, cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    make_eps(&w->a, out, CALLERS);
+    make_eps(&w->b, in, 2);
+    for (int i = 0; i < CALLERS; i++)
+        connect_to(w, out[i], qual);
+    for (int i = 0; i < CALLERS - 2; i++)
+        assert_int_equal(next_event(w->a.conn).event_number,
+                         DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    for (int i = 0; i < 2; i++) {
+        e = next_event(cr);
+        OK(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, in[i], 0, NULL));
+        assert_int_equal(next_event(w->a.conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        assert_int_equal(next_event(w->b.conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    expect_nothing(w->a.conn);
+    expect_nothing(cr);
+    free_eps(out, CALLERS);
+    free_eps(in, 2);
+    OK(dat_psp_free(psp));
+    OK(dat_evd_free(cr));
+}
+
+/* -- a backlog that is full ------------------------------------------------------------------- */
+
+enum { CROWD = 12 };
+
+/* A network of its own, in which a listening socket has room for few that have not been accepted. */
+static bool small_network(void)
+{
+    int fd, s;
+    struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+    bool ok;
+
+    if (unshare(CLONE_NEWNET))
+        return false;
+    s = socket(AF_INET, SOCK_DGRAM, 0);
+    ok = ioctl(s, SIOCSIFFLAGS, &lo) == 0;
+    close(s);
+    fd = open("/proc/sys/net/core/somaxconn", O_WRONLY);
+    ok = fd >= 0 && write(fd, "4", 1) == 1 && ok;
+    close(fd);
+    return ok;
+}
+
+/* Accepts all that come. */
+static void accept_crowd(struct side *s, int fd)
+{
+    DAT_EP_HANDLE ep[CROWD];
+
+    say(fd, 'r');
+    make_eps(s, ep, CROWD);
+    for (int i = 0; i < CROWD; i++)
+        OK(dat_cr_accept(next_event(s->cr).event_data.cr_arrival_event_data.cr_handle, ep[i], 0,
+                         NULL));
+    hear(fd);
+}
+
+/* In a process of its own, which has left this network. */
+static void crowd(struct side *s, int fd)
+{
+    struct partner p;
+    DAT_EP_HANDLE ep[CROWD];
+    char text[SOFTDAT_CONTROL_MAX + 1];
+    const char *link = getenv("TEST_LINK");
+    unsigned by_link = 0;
+
+    partner_start(&p, "soft0", accept_crowd);
+    hear(p.fd);
+    partner_stop(&p);
+    make_eps(s, ep, CROWD);
+    for (int i = 0; i < CROWD; i++)
+        OK(dat_ep_connect(ep[i], (DAT_IA_ADDRESS_PTR)&p.addr, p.qual, 20 * SEC, 0, NULL,
+                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    expect_nothing(s->conn);
+    partner_continue(&p);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_true(control(0, "show", text) > 0);
+    for (const char *at = text; (at = strstr(at, link ? link : "shared rings")); at++)
+        by_link++;
+    assert_int_equal(by_link, CROWD);
+    partner_end(&p);
+    say(fd, 'd');
+}
+
+static void leave_network(void)
+{
+    if (!small_network())
+        _exit(77);
+}
+
+/* Calls for which the listening socket has no room yet wait, and take the link that they are to. */
+static void full_backlog_waits(void **state)
+{
+    struct partner p;
+
+    (void)state;
+    if (getuid() != 0)
+        SKIP_TEST("only root can make a network of its own");
+    partner_start_prepared(&p, "soft0", crowd, leave_network);
+    assert_int_equal(hear(p.fd), 'd');
+    partner_end(&p);
+}
+
+/* -- an adapter that fails -------------------------------------------------------------------- */
+
+/* A TCP port where calls stay unanswered: its backlog is full. */
+struct silent_port {
+    struct sockaddr_in addr;
+    int fd[8];
+};
+
+static void open_silent(struct silent_port *p)
+{
+    socklen_t len = sizeof(p->addr);
+
+    p->addr = (struct sockaddr_in){ .sin_family = AF_INET,
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    p->fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(p->fd[0], (struct sockaddr *)&p->addr, len), 0);
+    assert_int_equal(listen(p->fd[0], 0), 0);
+    getsockname(p->fd[0], (struct sockaddr *)&p->addr, &len);
+    for (int i = 1; i < 8; i++) {
+        p->fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(p->fd[i], (struct sockaddr *)&p->addr, len);
+    }
+}
+
+static void close_silent(struct silent_port *p)
+{
+    for (int i = 0; i < 8; i++)
+        close(p->fd[i]);
+}
+
+static void failure_ends_calls_too(void **state)
+{
+    struct world *w = *state;
+    char text[SOFTDAT_CONTROL_MAX + 1];
+    struct silent_port silent;
+
+    open_silent(&silent);
+    connect_to(w, w->a.ep, ntohs(silent.addr.sin_port));
+    expect_nothing(w->a.conn);
+    assert_true(control(0, "fail", text) > 0);
+    assert_int_equal(next_event(w->a.async).event_number, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_UNREACHABLE);
+    expect_nothing(w->a.conn);
+    assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
+    close_silent(&silent);
+}
+
+/* -- queues and who waits for them ------------------------------------------------------------ */
+
+static DAT_EVENT software(void)
+{
+    DAT_EVENT e;
+
+    memset(&e, 0, sizeof(e));
+    e.event_number = DAT_SOFTWARE_EVENT;
+    return e;
+}
+
+/* A notification object does not name a queue that has been freed, but another that has events. */
+static void freed_queue_is_not_notified(void **state)
+{
+    struct world *w = *state;
+    DAT_OS_WAIT_PROXY_AGENT none = { NULL, NULL };
+    DAT_EVD_HANDLE evd[2], fired;
+    DAT_CNO_HANDLE cno;
+    DAT_EVENT e = software();
+
+    OK(dat_cno_create(w->a.ia, none, &cno));
+    for (int i = 0; i < 2; i++) {
+        OK(dat_evd_create(w->a.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG, &evd[i]));
+        OK(dat_evd_post_se(evd[i], &e));
+    }
+    OK(dat_evd_free(evd[1]));
+    OK(dat_cno_wait(cno, SEC, &fired));
+    assert_ptr_equal(fired, evd[0]);
+    OK(dat_evd_post_se(evd[0], &e));
+    OK(dat_evd_modify_cno(evd[0], DAT_HANDLE_NULL));
+    IS(DAT_TIMEOUT_EXPIRED, dat_cno_wait(cno, 1000, &fired));
+    OK(dat_evd_free(evd[0]));
+    OK(dat_cno_free(cno));
+}
+
+/* The second of two waiters is refused; this one comes again until it has the event. */
+static void *wait_for_one(void *arg)
+{
+    DAT_RETURN ret;
+    DAT_COUNT more;
+    DAT_EVENT e;
+
+    do
+        ret = dat_evd_wait(arg, 60 * SEC, 1, &e, &more);
+    while (DAT_GET_TYPE(ret) == DAT_GET_TYPE(DAT_INVALID_STATE));
+    return (void *)(uintptr_t)DAT_GET_TYPE(ret);
+}
+
+/* A queue has one waiter: a second would take the event that wakes the first. */
+static void second_waiter_is_refused(void **state)
+{
+    struct world *w = *state;
+    DAT_EVD_HANDLE evd;
+    DAT_EVENT e = software(), got;
+    DAT_RETURN ret = DAT_SUCCESS;
+    pthread_t first;
+    DAT_COUNT more;
+    void *end;
+
+    OK(dat_evd_create(w->a.ia, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &evd));
+    pthread_create(&first, NULL, wait_for_one, evd);
+    for (int i = 0; i < 500 && DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_INVALID_STATE); i++)
+        ret = dat_evd_wait(evd, SEC / 100, 1, &got, &more);
+    IS(DAT_INVALID_STATE, ret);
+    OK(dat_evd_post_se(evd, &e));
+    pthread_join(first, &end);
+    assert_int_equal((uintptr_t)end, DAT_SUCCESS);
+    OK(dat_evd_free(evd));
+}
+
+/* The queue of another adapter is none for this one's asynchronous events. */
+static void queue_of_another_adapter(void **state)
+{
+    struct world *w = *state;
+    DAT_EVD_HANDLE evd = w->a.async;
+    DAT_IA_HANDLE ia;
+
+    IS(DAT_INVALID_HANDLE, dat_ia_open("soft0", 8, &evd, &ia));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_backlog_waits),
+        CASE(full_queue_refuses),
+        CASE(failure_ends_calls_too),
+        CASE(freed_queue_is_not_notified),
+        CASE(second_waiter_is_refused),
+        CASE(queue_of_another_adapter),
+    };
+
+    return RUN(tests);
+}
