@@ -7,6 +7,7 @@
  *   knobs cvar NAME [VALUE]    a control variable after MPI_Init; VALUE is written before it
  *   knobs transfer N LEN ...   rank 0 sends N messages of LEN bytes (pairs) to rank 1: what each
  *                              counter of the two grew by
+ *   knobs paced N LEN          the same, with a pause before each message
  *   knobs gather N             ranks but 0 send N messages to rank 0 in turn: the counters that grew
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
@@ -129,20 +130,23 @@ static void token(int from, int to)
         MPI_Recv(NULL, 0, MPI_BYTE, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-static void messages(int from, int to, int n, int len)
+static void messages(int from, int to, int n, int len, int pause_ms)
 {
+    struct timespec pause = { 0, pause_ms * 1000000L };
     char *buf = calloc(1, (size_t)len + 1);
 
     for (int i = 0; i < n; i++)
-        if (rank == from)
+        if (rank == from) {
+            nanosleep(&pause, NULL);
             MPI_Send(buf, len, MPI_BYTE, to, 0, MPI_COMM_WORLD);
-        else if (rank == to)
+        } else if (rank == to) {
             MPI_Recv(buf, len, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
     free(buf);
 }
 
 /* The first token is counted by rank 0 only before, the last one by rank 1 only after. */
-static void transfer(char **pairs)
+static void transfer(char **pairs, int pause_ms)
 {
     if (rank == 1)
         note();
@@ -150,7 +154,7 @@ static void transfer(char **pairs)
     if (rank == 0)
         note();
     for (; pairs[0] && pairs[1]; pairs += 2)
-        messages(0, 1, atoi(pairs[0]), atoi(pairs[1]));
+        messages(0, 1, atoi(pairs[0]), atoi(pairs[1]), pause_ms);
     if (rank == 1)
         print_growth();
     token(1, 0);
@@ -162,7 +166,7 @@ static void gather(int n)
 {
     note();
     for (int r = 1; r < size; r++) {
-        messages(r, 0, n, 8);
+        messages(r, 0, n, 8, 0);
         token(0, r);
     }
     print_growth();
@@ -214,7 +218,7 @@ static int early(void)
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    messages(0, 1, 10, 100);
+    messages(0, 1, 10, 100, 0);
     MPI_Finalize();
     for (int i = 0; i < n; i++)
         before[i] = value(&counters[i]);
@@ -248,7 +252,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "cvar") == 0)
         cvar(argv[2], NULL, 1);
     if (strcmp(what, "transfer") == 0)
-        transfer(argv + 2);
+        transfer(argv + 2, 0);
+    if (strcmp(what, "paced") == 0)
+        transfer(argv + 2, 2);
     if (strcmp(what, "gather") == 0)
         gather(atoi(argv[2]));
     if (strcmp(what, "idle") == 0)
