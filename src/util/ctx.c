@@ -198,6 +198,13 @@ size_t mdapl_peer_eager_max(const struct mdapl_peer *peer)
     return peer->channel->eager_max(ctx->channel[i].state);
 }
 
+void mdapl_probe(struct mdapl_ctx *ctx)
+{
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->probe)
+            ctx->channel[i].table->probe(ctx->channel[i].state);
+}
+
 int mdapl_wire(struct mdapl_ctx *ctx)
 {
     int all = MDAPL_DONE;
@@ -381,6 +388,16 @@ struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx)
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx)
 {
     return ctx->log.host;
+}
+
+bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank)
+{
+    return !ctx->job.near || ctx->job.near(ctx->owner, rank);
+}
+
+bool mdapl_ctx_alone(const struct mdapl_ctx *ctx)
+{
+    return ctx->n_channels == 1;
 }
 
 int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len)
