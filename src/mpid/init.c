@@ -93,18 +93,34 @@ static int init_error(int rank, const char *text)
     return mpi_errno;
 }
 
+static bool near(void *owner, int rank)
+{
+    const struct mdapl_glue *g = owner;
+
+    return g->pg->vct[rank].node_id == g->pg->vct[MPIR_Process.rank].node_id;
+}
+
 static int open_ctx(struct mdapl_glue *g, int rank)
 {
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = g, .cfg = &g->cfg,
-        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_cards_get },
+        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_cards_get, .near = near },
     };
 
     choose_dat_conf(&g->cfg);
     if (mdapl_ctx_open(&args, &g->ctx, &err))
         return init_error(rank, err.text);
     return MPI_SUCCESS;
+}
+
+/* The ranks of a node find out which of them reach each other; all know after that. */
+static int probe(struct mdapl_glue *g, int rank)
+{
+    mdapl_probe(g->ctx);
+    return PMI_Barrier() == PMI_SUCCESS ? MPI_SUCCESS
+                                        : init_error(rank, "the launcher's barrier failed; check "
+                                                           "the launcher");
 }
 
 /* My card and, from rank 0, the job's secret go to the launcher; all have put theirs after that. */
@@ -210,6 +226,8 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     mpi_errno = open_ctx(g, rank);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = publish(g, rank);
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = probe(g, rank);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = wire(g, rank);
     if (mpi_errno == MPI_SUCCESS) {

@@ -29,7 +29,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     if (!mdapl_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
     /* Proven by touching: what the card names opens, and has the card's token in it. */
-    rc = mdapl_seg_open(&far, mdapl_ctx_job(s->ctx), card.ref, card.token, rank);
+    rc = mdapl_seg_open(&far, card.ref, card.token, rank, s->near.n);
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
@@ -53,7 +53,6 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     mdapl_list_init(&peer->work);
     mdapl_list_init(&peer->flying);
     mdapl_inbox_init(&peer->inbox, &s->inboxes, &peer->base);
-    s->peers[rank] = peer;
     *p = peer;
     return 0;
 }
@@ -77,7 +76,6 @@ void mdapl_speer_free(struct mdapl_speer *peer)
     mdapl_list_remove(&peer->work);
     mdapl_seg_close(&peer->far);
     mdapl_os_process_close(peer->process);
-    peer->s->peers[peer->base.rank] = NULL;
     free(peer);
 }
 

@@ -14,7 +14,8 @@
  *      read.c     the owner's reads of either, while their cells come
  *      cell.c     cells
  *
- * and below them seg (the segment), node (who is near), os (the operating system).
+ * and below them near (which ranks of the node are reached), seg (the segment), node (the business
+ * card), os (the operating system).
  *
  * A pair of ranks has a ring in each direction, each in the segment of the one that reads it, from
  * when the first message goes that way. "No room" is in one place, the peer's queue: a message
@@ -24,6 +25,7 @@
 #include "inbox.h"
 #include "iov.h"
 #include "list.h"
+#include "near.h"
 #include "node.h"
 #include "pool.h"
 #include "ring.h"
@@ -90,7 +92,8 @@ struct mdapl_shm {
     uint64_t word;               /* others try whether they can read it here (copy.c) */
     struct mdapl_seg seg;
     bool barrier;                /* os.h */
-    struct mdapl_speer **peers;  /* by rank; NULL until first asked for */
+    struct mdapl_near near;      /* the ranks of this node */
+    struct mdapl_speer **peers;  /* by rank; NULL until the rank is reached */
     struct mdapl_speer **owner;  /* by door; NULL until it has been opened */
     struct mdapl_speer *hot[MDAPL_HOT];
     int n_hot;
@@ -156,7 +159,8 @@ static inline struct mdapl_speer *mdapl_speer_of(struct mdapl_peer *peer)
     return MDAPL_OF(peer, struct mdapl_speer, base);
 }
 
-/* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not near), -ENOMEM. */
+/* Makes the peer of a rank from its business card. 0, or -errno: -EHOSTUNREACH (in another system),
+ * or as mdapl_seg_open(). The caller puts it on s->peers once it is reached. */
 int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mdapl_speer **p);
 void mdapl_speer_free(struct mdapl_speer *peer);
 /* Something waits: the peer is looked at in every round of progress until nothing does. */

@@ -13,7 +13,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 2,
+    LAYOUT = 3,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     DOORS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
 };
@@ -25,10 +25,10 @@ static size_t door_at(uint32_t index)
     return DOORS_AT + (size_t)index * MDAPL_DOOR_BYTES;
 }
 
-/* The same in all ranks of the job. */
-static size_t seg_bytes(const struct mdapl_job *job)
+/* The same in all ranks of a node. */
+static size_t seg_bytes(int n_ranks)
 {
-    return door_at((uint32_t)mdapl_least((uint64_t)job->size, MDAPL_DOORS));
+    return door_at((uint32_t)mdapl_least((uint64_t)n_ranks, MDAPL_DOORS));
 }
 
 static int map(struct mdapl_seg *seg, int fd)
@@ -52,26 +52,25 @@ bool mdapl_seg_size_allowed(size_t bytes)
            || limit.rlim_cur >= bytes;
 }
 
-static void fill_head(struct mdapl_seg_head *head, const struct mdapl_job *job,
-                      const uint64_t *word, bool barrier)
+static void fill_head(struct mdapl_seg_head *head, int rank, const uint64_t *word, bool barrier)
 {
     if (getrandom(&head->token, sizeof(head->token), 0) != sizeof(head->token))
         head->token = (uint64_t)(uintptr_t)head ^ (uint64_t)getpid() << 32;
     head->magic = MAGIC;
     head->version = LAYOUT;
-    head->rank = job->rank;
+    head->rank = rank;
     head->pid = (int32_t)getpid();
     head->barrier = barrier;
     head->word_at = (uint64_t)(uintptr_t)word;
     head->word = *word;
 }
 
-int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
+int mdapl_seg_make(struct mdapl_seg *seg, int rank, int n_ranks, const uint64_t *word,
                    bool barrier)
 {
     int rc;
 
-    *seg = (struct mdapl_seg){ .bytes = seg_bytes(job) };
+    *seg = (struct mdapl_seg){ .bytes = seg_bytes(n_ranks) };
     seg->fd = mdapl_seg_size_allowed(seg->bytes) ? mdapl_os_segment_make(seg->bytes, seg->ref)
                                                  : -EFBIG;
     if (seg->fd < 0)
@@ -86,7 +85,7 @@ int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uin
     /* The one who reads polls: what others write for me lies near my core. The wish stays with the
      * segment, in whichever process a page is first touched. */
     mdapl_os_near(seg->head, seg->bytes);
-    fill_head(seg->head, job, word, barrier);
+    fill_head(seg->head, rank, word, barrier);
     return 0;
 }
 
@@ -103,15 +102,14 @@ void mdapl_seg_close(struct mdapl_seg *seg)
 
 /* -- another's -------------------------------------------------------------------------------- */
 
-int mdapl_seg_open(struct mdapl_seg *seg, const struct mdapl_job *job, const char *ref,
-                   uint64_t token, int rank)
+int mdapl_seg_open(struct mdapl_seg *seg, const char *ref, uint64_t token, int rank, int n_ranks)
 {
-    size_t bytes = seg_bytes(job);
+    size_t bytes = seg_bytes(n_ranks);
     int fd = mdapl_os_segment_open(ref, bytes), rc;
 
     *seg = (struct mdapl_seg){ .bytes = bytes, .fd = -1 };
     if (fd < 0)
-        return -EHOSTUNREACH;
+        return fd;
     memcpy(seg->ref, ref, strlen(ref));
     rc = map(seg, fd);
     close(fd);

@@ -26,7 +26,8 @@ struct mdapl_job;
 
 enum {
     MDAPL_BELL_WORDS = 64,
-    MDAPL_DOORS = 64 * MDAPL_BELL_WORDS,     /* at most; there is one for each rank of the job */
+    MDAPL_DOORS = 64 * MDAPL_BELL_WORDS,     /* at most; there is one for each rank of the node */
+    MDAPL_MAPPED = 1,
     MDAPL_CELLS = 32,
     MDAPL_CELL_BYTES = 32768,
     MDAPL_SEG_HEAD_BYTES = 65536,    /* of the file: whole pages everywhere */
@@ -44,6 +45,8 @@ struct mdapl_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bells;      /* words of bell that may have any */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bell[MDAPL_BELL_WORDS];  /* a bit for a door */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: wake me when you ring */
+    /* By index of the ranks of the node (near.h): MAPPED, or the -errno why its segment is not. */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_DOORS];
 };
 
 /* A segment, mapped whole: address space costs nothing, calls to map its parts would. */
@@ -54,13 +57,13 @@ struct mdapl_seg {
     char ref[MDAPL_SHM_REF_MAX];
 };
 
-/* Makes mine. word: some number in my memory that stays as it is. 0, or -errno: out of memory. */
-int mdapl_seg_make(struct mdapl_seg *seg, const struct mdapl_job *job, const uint64_t *word,
+/* Makes mine, for so many ranks of this node. word: some number in my memory that stays as it is.
+ * 0, or -errno: out of memory. */
+int mdapl_seg_make(struct mdapl_seg *seg, int rank, int n_ranks, const uint64_t *word,
                    bool barrier);
-/* Opens another's, of this rank of the job, and proves that it is what its card means. 0,
- * -EHOSTUNREACH, or -ENOMEM. */
-int mdapl_seg_open(struct mdapl_seg *seg, const struct mdapl_job *job, const char *ref,
-                   uint64_t token, int rank);
+/* Opens another's, of this rank of the job, and proves that it is what its card means. 0, or
+ * -EHOSTUNREACH (it is something else), -ENOMEM, or the system's -errno. */
+int mdapl_seg_open(struct mdapl_seg *seg, const char *ref, uint64_t token, int rank, int n_ranks);
 void mdapl_seg_close(struct mdapl_seg *seg);
 /* May this process make a segment of so many bytes? Its limit on the size of files counts for
  * segments as well, and answers with a signal. */

@@ -33,7 +33,7 @@ static int unusable(struct mdapl_ctx *ctx, const char *why)
 
 static int make_segment(struct mdapl_shm *s)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    int rank = mdapl_ctx_job(s->ctx)->rank;
     struct mdapl_seg again;
     int rc;
 
@@ -41,11 +41,11 @@ static int make_segment(struct mdapl_shm *s)
         return unusable(s->ctx, "the system does not tell this node's identity (is /proc there?)");
     s->word = s->node ^ (uint64_t)(uintptr_t)s;
     s->barrier = mdapl_os_barrier_init();
-    rc = mdapl_seg_make(&s->seg, job, &s->word, s->barrier);
+    rc = mdapl_seg_make(&s->seg, rank, s->near.n, &s->word, s->barrier);
     if (rc)
         return unusable(s->ctx, strerror(-rc));
     /* What I cannot open the way that others would, they cannot either. */
-    if (mdapl_seg_open(&again, job, s->seg.ref, s->seg.head->token, job->rank) == 0) {
+    if (mdapl_seg_open(&again, s->seg.ref, s->seg.head->token, rank, s->near.n) == 0) {
         mdapl_seg_close(&again);
         return 0;
     }
@@ -78,6 +78,7 @@ static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
 
 static void free_state(struct mdapl_shm *s)
 {
+    mdapl_near_free(s);
     mdapl_idmap_fini(&s->tx_ids);
     mdapl_idmap_fini(&s->rx_ids);
     mdapl_pool_fini(&s->items);
@@ -90,9 +91,8 @@ static void free_state(struct mdapl_shm *s)
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
     struct mdapl_shm *s = make_state(ctx);
-    int rc = s && s->peers && s->owner ? make_segment(s)
-                                       : mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM,
-                                                       "out of memory");
+    int rc = s && s->peers && s->owner && mdapl_near_init(s) == 0
+             ? make_segment(s) : mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
 
     if (rc) {
         if (s)
@@ -112,29 +112,49 @@ static int card(void *state, char *buf, size_t len)
     return mdapl_card_write(&c, buf, len);
 }
 
+static void probe(void *state)
+{
+    mdapl_near_probe(state);
+}
+
 static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
 {
     struct mdapl_speer *peer;
-    int rc = mdapl_speer_make(state, rank, text, &peer);
+    int rc = mdapl_near_reach(state, rank, &peer);
 
+    (void)text;                  /* it has been read by the probe */
     if (!rc)
         *peer_p = &peer->base;
     return rc;
 }
 
-/* A ring begins with its first message. What can be done before is to find out who is near and
- * to map their segments; ranks that are not are another channel's matter. */
+static int nobody_reaches(struct mdapl_shm *s, int rank)
+{
+    char why[256];
+
+    mdapl_near_why(s, rank, why, sizeof(why));
+    return mdapl_err_set(mdapl_ctx_err(s->ctx), -EHOSTUNREACH,
+                         "rank %d is not reached through shared memory, the only channel there is: "
+                         "%s. Put dapl into MPIR_CVAR_DAPL_CHANNELS", rank, why);
+}
+
+/* A ring begins with its first message; which ranks are reached is known already. Those that are
+ * not are another channel's, if there is one. */
 static int wire(void *state)
 {
     struct mdapl_shm *s = state;
     const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
     struct mdapl_peer *peer;
 
-    if (!s->wired && mdapl_cfg_wiring(mdapl_ctx_cfg(s->ctx), job->size) != MDAPL_WIRING_ONDEMAND)
-        for (int i = 0; i < job->size; i++)
-            if (i != job->rank)
-                mdapl_peer_get(s->ctx, i, &peer);
+    if (s->wired)
+        return MDAPL_DONE;
     s->wired = true;
+    for (int i = 0; i < s->near.n; i++)
+        if (i != s->near.me)
+            mdapl_peer_get(s->ctx, s->near.rank[i], &peer);
+    for (int i = 0; i < job->size && mdapl_ctx_alone(s->ctx); i++)
+        if (i != job->rank && !s->peers[i])
+            return nobody_reaches(s, i);
     return MDAPL_DONE;
 }
 
@@ -263,7 +283,8 @@ const struct mdapl_channel mdapl_shm_channel = {
     .name = "shm",
     .open = open_channel,        /* node.c, seg.c */
     .card = card,                /* node.c */
-    .reach = reach,              /* peer.c */
+    .probe = probe,              /* near.c */
+    .reach = reach,
     .wire = wire,
     .eager_max = eager_max,
     .send = mdapl_shm_tx_send,   /* tx.c, copy.c */

@@ -219,6 +219,13 @@ size_t mdapl_peer_eager_max(const struct mdapl_peer *peer)
     return peer->channel->eager_max(ctx->channel[i].state);
 }
 
+void mdapl_probe(struct mdapl_ctx *ctx)
+{
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->probe)
+            ctx->channel[i].table->probe(ctx->channel[i].state);
+}
+
 int mdapl_wire(struct mdapl_ctx *ctx)
 {
     int all = MDAPL_DONE;
@@ -444,6 +451,16 @@ struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx)
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx)
 {
     return ctx->log.host;
+}
+
+bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank)
+{
+    return !ctx->job.near || ctx->job.near(ctx->owner, rank);
+}
+
+bool mdapl_ctx_alone(const struct mdapl_ctx *ctx)
+{
+    return ctx->n_channels == 1;
 }
 
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,

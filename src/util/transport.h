@@ -109,6 +109,9 @@ struct mdapl_job {
     uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
     /* Copies the card of rank into buf (zero terminated). 0 or -errno. */
     int (*card)(void *owner, int rank, char *buf, size_t len);
+    /* Does the launcher place rank on my node? The same answer on all ranks of a node. NULL: it
+     * does not tell, and any rank may be there. */
+    bool (*near)(void *owner, int rank);
 };
 
 /* A channel: one table of calls. state is what open() made. */
@@ -119,6 +122,8 @@ struct mdapl_channel {
     int (*open)(struct mdapl_ctx *ctx, void **state_p);
     /* Appends this channel's part to my business card, at most len bytes with the zero. */
     int (*card)(void *state, char *buf, size_t len);
+    /* As mdapl_probe(); NULL: there is nothing to be agreed on. */
+    void (*probe)(void *state);
     /* Can this card be reached? Makes the peer if so; -EHOSTUNREACH if not. No traffic yet. */
     int (*reach)(void *state, int rank, const char *card, struct mdapl_peer **peer_p);
     /* Connects to whom the wiring policy says: as mdapl_wire(). */
@@ -173,6 +178,13 @@ int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
 int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
 /* What the launcher has told about the job after the cards were published; before mdapl_wire(). */
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES]);
+/*
+ * Tries to reach the ranks that the launcher places on this node, for channels whose two ends may
+ * come to different answers. To be called once, by all ranks, when every rank's card can be asked
+ * for; when all have returned from it (the launcher's barrier) mdapl_wire() and mdapl_peer_get() may
+ * be called. Both ends of a pair then choose the same channel.
+ */
+void mdapl_probe(struct mdapl_ctx *ctx);
 /* Bytes of header and body together that surely travel in one frame, whichever the channel. */
 size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx);
 /* The same, for the channel that reaches this peer. */
@@ -239,6 +251,10 @@ uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);  /* ns on the context's clo
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
 struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
+/* Does the launcher place rank on my node, as far as it tells? */
+bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
+/* Is there one channel only? */
+bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
 /* The channel's upcalls go through these. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
                              struct mdapl_rx *rx);

@@ -310,6 +310,8 @@ static void open_and_wire(struct rank *me)
     }
     CHECK(mdapl_ctx_card(me->ctx, shared->card[me->rank], MDAPL_CARD_MAX) > 0);
     barrier(me, 1);
+    mdapl_probe(me->ctx);
+    barrier(me, 2);
     while ((rc = mdapl_wire(me->ctx)) == 0)
         advance(me);
     if (rc < 0)
@@ -382,7 +384,7 @@ static void run_rank(const struct traffic *t, int rank)
     check_registrations(&me, stats);
     while (mdapl_drain(me.ctx) > 0)
         advance(&me);
-    barrier(&me, 2);
+    barrier(&me, 3);
     mdapl_ctx_close(me.ctx);
 }
 

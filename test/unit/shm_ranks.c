@@ -74,7 +74,8 @@ void ranks_open(struct pair *p, int rank)
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
         .clock = mdapl_clock_manual(&p->now),
-        .job = { .rank = rank, .size = p->n, .id = 77, .key = "shm pair key", .card = get_card },
+        .job = { .rank = rank, .size = p->size ? p->size : p->n, .id = 77, .key = "shm pair key",
+                 .card = get_card, .near = p->near },
     };
 
     looking = mdapl_shm_channel;
@@ -88,13 +89,18 @@ void ranks_open(struct pair *p, int rank)
     assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);
 }
 
-/* All know the cards of all. */
-static void introduce(struct pair *p)
+void ranks_introduce(struct pair *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < p->n; k++)
             if (i != k)
                 strcpy(p->rank[i].card[k], p->rank[k].card[k]);
+}
+
+static void reach(struct pair *p)
+{
+    for (int i = 0; i < p->n; i++)
+        mdapl_probe(p->rank[i].ctx);
     for (int i = 0; i < p->n; i++)
         assert_int_equal(mdapl_peer_get(p->rank[i].ctx, !i, &p->rank[i].other), 0);
 }
@@ -107,7 +113,8 @@ int ranks_make(void **state, int n)
     p->n = n;
     for (int i = 0; i < n; i++)
         ranks_open(p, i);
-    introduce(p);
+    ranks_introduce(p);
+    reach(p);
     *state = p;
     return 0;
 }

@@ -37,7 +37,8 @@ struct rank {
 
 /* Two ranks in nearly all tests. */
 struct pair {
-    int n;
+    int n, size;                 /* ranks here; of the job, 0: these are all */
+    bool (*near)(void *owner, int rank);  /* as the job's */
     struct rank rank[MANY];
     uint64_t now;
 };
@@ -60,6 +61,8 @@ extern ranks_msg_fn *on_message;
 extern const char *ranks_single_bytes;
 /* Opens one rank of p->n, which keeps its card in its own list. */
 void ranks_open(struct pair *p, int rank);
+/* Has all ranks know the cards of all. */
+void ranks_introduce(struct pair *p);
 /* A test's setup for so many ranks that reach each other, and its teardown. `other` is rank 0, and
  * for rank 0 it is rank 1. */
 int ranks_make(void **state, int n);

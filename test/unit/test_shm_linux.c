@@ -3,7 +3,6 @@
 #include "unit.h"
 
 #include "seg.h"
-#include "transport.h"
 
 #include <linux/mempolicy.h>
 #include <string.h>
@@ -19,7 +18,6 @@ enum { PORTABLE = 0 };
 /* The wish to lie near the owner is the memory's own: it holds in other processes' mappings too. */
 static void near_its_owner(void **state)
 {
-    static const struct mdapl_job job = { .rank = 0, .size = 2 };
     struct mdapl_seg seg, far;
     uint64_t word = 1;
     uint32_t index;
@@ -28,8 +26,8 @@ static void near_its_owner(void **state)
     (void)state;
     if (PORTABLE)
         SKIP_TEST("built without what only Linux has");
-    assert_int_equal(mdapl_seg_make(&seg, &job, &word, false), 0);
-    assert_int_equal(mdapl_seg_open(&far, &job, seg.ref, seg.head->token, 0), 0);
+    assert_int_equal(mdapl_seg_make(&seg, 0, 2, &word, false), 0);
+    assert_int_equal(mdapl_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0, mdapl_seg_take_door(&far, &index), MPOL_F_ADDR))
         SKIP_TEST("no memory policies here");
     assert_int_equal(mode, MPOL_PREFERRED);
@@ -58,7 +56,6 @@ static bool small_pages(const void *p)
 /* Where shared memory comes in huge pages a door would cost 2 MiB. */
 static void of_small_pages(void **state)
 {
-    static const struct mdapl_job job = { .rank = 0, .size = 64 };
     struct mdapl_seg seg, far;
     uint64_t word = 1;
 
@@ -67,8 +64,8 @@ static void of_small_pages(void **state)
         SKIP_TEST("built without what only Linux has");
     if (access("/sys/kernel/mm/transparent_hugepage", F_OK))
         SKIP_TEST("this kernel has no transparent huge pages");
-    assert_int_equal(mdapl_seg_make(&seg, &job, &word, false), 0);
-    assert_int_equal(mdapl_seg_open(&far, &job, seg.ref, seg.head->token, 0), 0);
+    assert_int_equal(mdapl_seg_make(&seg, 0, 2, &word, false), 0);
+    assert_int_equal(mdapl_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
     assert_true(small_pages(seg.head));
     assert_true(small_pages(far.head));
     mdapl_seg_close(&far);

@@ -10,10 +10,8 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* -- who is near ------------------------------------------------------------------------------ */
@@ -36,7 +34,7 @@ static void only_what_is_proven(void **state)
         if (wrong == 3)
             strcpy(bad.ref, p->rank[0].s->seg.ref);
         assert_true(mdapl_card_write(&bad, text, sizeof(text)) > 0);
-        assert_int_equal(mdapl_speer_make(p->rank[0].s, 1, text, &peer), -EHOSTUNREACH);
+        assert_true(mdapl_speer_make(p->rank[0].s, 1, text, &peer) < 0);
     }
     assert_int_equal(mdapl_card_write(&card, text, 20), -ENOSPC);
 }
@@ -438,57 +436,6 @@ static void more_than_are_watched(void **state)
 
 /* -- the other ends --------------------------------------------------------------------------- */
 
-/* Names (os_posix.c) stay behind a killed process; a segment without one does not. */
-static void nothing_is_left(const char *text)
-{
-    static const struct mdapl_job job = { .size = 2 };
-    struct mdapl_card card;
-    struct mdapl_seg gone;
-
-    assert_true(mdapl_card_read(&card, text));
-    if (card.ref[0] == '/')
-        mdapl_os_segment_remove(card.ref);
-    assert_int_equal(mdapl_seg_open(&gone, &job, card.ref, card.token, 1), -EHOSTUNREACH);
-}
-
-static void a_killed_process(void **state)
-{
-    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
-    struct rank *a = &p.rank[0];
-    struct sending s = { .op.done = ranks_done };
-    int to_child[2], to_parent[2], status;
-    char byte;
-    pid_t pid;
-
-    (void)state;
-    ranks_open(&p, 0);
-    assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
-    pid = fork();
-    if (pid == 0) {
-        ranks_open(&p, 1);
-        if (write(to_parent[1], p.rank[1].card[1], MDAPL_CARD_MAX) < 0)
-            _exit(1);
-        _exit((int)read(to_child[0], &byte, 1));     /* for ever */
-    }
-    assert_int_equal(read(to_parent[0], a->card[1], MDAPL_CARD_MAX), MDAPL_CARD_MAX);
-    assert_int_equal(mdapl_peer_get(a->ctx, 1, &a->other), 0);
-    assert_int_equal(send_now(a, 0, 8), MDAPL_DONE);
-    assert_int_equal(send_op(a, 1, LONG, true, &s.op), 0);
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(s.done, 0);
-    p.now += MDAPL_SEC(1);
-    rounds(a, 100);
-    assert_true(s.done == 1 && s.status < 0);
-    assert_non_null(strstr(a->fault, "lost rank 1"));
-    assert_non_null(strstr(a->fault, "the process is gone"));
-    assert_int_equal(mdapl_drain(a->ctx), 0);
-    assert_int_equal(a->s->n_free_cells, MDAPL_CELLS);
-    nothing_is_left(a->card[1]);
-    mdapl_ctx_close(a->ctx);
-    close(to_child[0]), close(to_child[1]), close(to_parent[0]), close(to_parent[1]);
-}
-
 /* A peer that writes what cannot be is dropped, with a line. */
 static void nonsense(void **state)
 {
@@ -553,7 +500,7 @@ int main(void)
         TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
-        cmocka_unit_test(a_killed_process), TEST(nonsense),
+        TEST(nonsense),
         TEST(reads_of_a_lost_peer),
     };
 

@@ -272,6 +272,8 @@ static struct job *start(bool to_one)
         job->rank[i] = (struct rank){ .job = job, .rank = i };
         open_rank(&job->rank[i]);
     }
+    for (int i = 0; i < RANKS; i++)
+        mdapl_probe(job->rank[i].ctx);
     return job;
 }
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "near.h"
+
+#include "log.h"
+#include "peer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int mdapl_near_init(struct mdapl_shm *s)
+{
+    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    struct mdapl_near *near = &s->near;
+    int n = 0;
+
+    for (int rank = 0; rank < job->size; rank++)
+        n += rank == job->rank || mdapl_ctx_near(s->ctx, rank);
+    near->rank = calloc((size_t)n, sizeof(*near->rank));
+    near->probed = calloc((size_t)n, sizeof(struct mdapl_speer *));
+    if (!near->rank || !near->probed)
+        return -ENOMEM;
+    for (int rank = 0; rank < job->size && near->n < MDAPL_DOORS; rank++) {
+        if (rank == job->rank)
+            near->me = near->n;
+        if (rank == job->rank || mdapl_ctx_near(s->ctx, rank))
+            near->rank[near->n++] = rank;
+    }
+    return 0;
+}
+
+void mdapl_near_free(struct mdapl_shm *s)
+{
+    for (int i = 0; i < s->near.n; i++)
+        if (s->near.probed[i])
+            mdapl_speer_free(s->near.probed[i]);
+    free(s->near.probed);
+    free(s->near.rank);
+}
+
+static int probe(struct mdapl_shm *s, int i)
+{
+    char card[MDAPL_CARD_MAX];
+    int rank = s->near.rank[i];
+    int rc = mdapl_ctx_job_card(s->ctx, rank, card, sizeof(card));
+
+    return rc ? rc : mdapl_speer_make(s, rank, card, &s->near.probed[i]);
+}
+
+void mdapl_near_probe(struct mdapl_shm *s)
+{
+    for (int i = 0; i < s->near.n; i++)
+        if (i != s->near.me) {
+            int rc = probe(s, i);
+
+            atomic_store(&s->seg.head->verdict[i], rc ? rc : MDAPL_MAPPED);
+        }
+}
+
+static int compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* The index of a rank; -1: it is on another node. */
+static int index_of(const struct mdapl_near *near, int rank)
+{
+    const int *at = bsearch(&rank, near->rank, (size_t)near->n, sizeof(rank), compare);
+
+    return at ? (int)(at - near->rank) : -1;
+}
+
+int mdapl_near_reach(struct mdapl_shm *s, int rank, struct mdapl_speer **peer_p)
+{
+    int i = index_of(&s->near, rank);
+    struct mdapl_speer *peer = i < 0 ? NULL : s->near.probed[i];
+    char why[256];
+
+    if (peer && atomic_load(&peer->far.head->verdict[s->near.me]) == MDAPL_MAPPED) {
+        s->near.probed[i] = NULL;
+        s->peers[rank] = peer;
+        *peer_p = peer;
+        return 0;
+    }
+    if (i >= 0) {
+        mdapl_near_why(s, rank, why, sizeof(why));
+        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "rank %d is not reached through shared memory: "
+                  "%s", rank, why);
+    }
+    return -EHOSTUNREACH;
+}
+
+static const char *text_of(int verdict)
+{
+    return verdict == -EHOSTUNREACH ? "it is in another container, namespace or user's session"
+                                    : strerror(-verdict);
+}
+
+void mdapl_near_why(const struct mdapl_shm *s, int rank, char *buf, size_t len)
+{
+    int i = index_of(&s->near, rank), mine, its;
+
+    if (i < 0) {
+        snprintf(buf, len, "it is on another node");
+        return;
+    }
+    mine = atomic_load(&s->seg.head->verdict[i]);
+    if (mine != MDAPL_MAPPED) {
+        snprintf(buf, len, "its segment cannot be opened from here: %s%s", text_of(mine),
+                 mine == -EACCES ? ". Is its program readable, and the process dumpable?" : "");
+        return;
+    }
+    its = s->near.probed[i] ? atomic_load(&s->near.probed[i]->far.head->verdict[s->near.me])
+                            : MDAPL_MAPPED;
+    snprintf(buf, len, "it cannot open our segment: %s", text_of(its));
+}
