@@ -249,7 +249,7 @@ int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p)
     if (rank < 0 || rank >= ctx->job.size || rank == ctx->job.rank)
         return -EINVAL;
     if (!ctx->peers[rank]) {
-        rc = ctx->job.card(ctx->owner, rank, card, sizeof(card));
+        rc = mdapl_ctx_job_card(ctx, rank, card, sizeof(card));
         if (rc)
             return rc;
         rc = -EHOSTUNREACH;
@@ -461,6 +461,11 @@ bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank)
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx)
 {
     return ctx->n_channels == 1;
+}
+
+int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len)
+{
+    return ctx->job.card(ctx->owner, rank, buf, len);
 }
 
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,

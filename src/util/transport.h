@@ -255,6 +255,8 @@ const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
 bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
 /* Is there one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
+/* Another rank's business card, asked from the launcher. 0 or -errno. */
+int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
 /* The channel's upcalls go through these. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
                              struct mdapl_rx *rx);
