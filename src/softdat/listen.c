@@ -121,9 +121,12 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
     sp->qual = qual;
     sp->evd = evd;
     if (!sp_listen(ia, sp)) {
+        bool taken = errno == EADDRINUSE;
+
         softdat_sp_deaf(ia, sp);
         free(sp);
-        return DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE);
+        return taken ? DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE)
+                     : DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     }
     evd->users++;
     softdat_handle_init(&sp->h, ia, type);

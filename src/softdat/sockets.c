@@ -47,12 +47,13 @@ int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
 {
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
+    if (fd < 0)
+        return -1;    /* with errno as it is: the user reads it */
     sin.sin_port = htons((uint16_t)qual);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0 && listen(fd, BACKLOG) == 0)
+    if (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     return -1;
 }
 
