@@ -17,10 +17,13 @@
 
 enum {
     REGISTRY_MAX = 64,       /* adapters of dat.conf that are looked at */
-    EVD_SMALL = 256,         /* entries of the connection and CR EVDs */
-    EVD_DTO_START = 512,     /* entries of the DTO EVD, doubled as EPs are made */
+    EVD_MIN = 256,           /* entries of the connection and CR EVDs at least */
+    EVENTS_OF_STREAM = 2,    /* that wait there at once: a request repeated, a beginning and an end */
+    DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
+    DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
     QUAL_LAST = 64535,
+    EP_EXTRA = 2,            /* receives of an EP beyond the window */
 };
 
 const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96])
@@ -144,6 +147,7 @@ static int query(struct mdapl_ia *ia)
     ia->max = (struct mdapl_ia_limits){
         .dtos = (uint32_t)mdapl_least((uint64_t)attr.max_dto_per_ep, 1 << 14),
         .reads = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_out, 16),
+        .reads_in = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_in, 16),
         .evd_qlen = (uint32_t)attr.max_evd_qlen,
         .priv = (uint32_t)prov.max_private_data_size,
         .message = attr.max_message_size,
@@ -190,6 +194,43 @@ static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                          mdapl_dat_text(ia, ret, text));
 }
 
+/* Streams that the whole job may have to this rank on one rail. */
+static uint64_t max_streams(const struct mdapl_ia *ia)
+{
+    return (uint64_t)mdapl_ctx_job(ia->ctx)->size * (uint64_t)mdapl_ctx_cfg(ia->ctx)->streams;
+}
+
+/* Entries for what arrives while this rank makes no progress: requests of everybody, or the
+ * beginnings and ends of all connections. */
+static uint32_t cm_entries(const struct mdapl_ia *ia)
+{
+    uint64_t events = max_streams(ia) * EVENTS_OF_STREAM;
+
+    return (uint32_t)mdapl_least(events > EVD_MIN ? events : EVD_MIN, ia->max.evd_qlen);
+}
+
+static int dto_evd_create(struct mdapl_ia *ia, uint64_t entries)
+{
+    struct mdapl_dto_evd *dto = &ia->dto[ia->n_dto];
+    int rc;
+
+    dto->used = 0;
+    dto->room = (uint32_t)mdapl_least(entries > DTO_EVD_MIN ? entries : DTO_EVD_MIN,
+                                      ia->max.evd_qlen);
+    rc = evd_create(ia, dto->room, DAT_EVD_DTO_FLAG, &dto->handle);
+    ia->n_dto += rc == 0;
+    return rc;
+}
+
+/* The first one is for the whole job, unless that is large. */
+static uint64_t dto_entries(const struct mdapl_ia *ia)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
+    uint64_t per_ep = (uint64_t)(cfg->sr_window + cfg->ep_requests) + EP_EXTRA;
+
+    return mdapl_least(max_streams(ia) * per_ep, DTO_EVD_MAX);
+}
+
 static int make_objects(struct mdapl_ia *ia)
 {
     char text[96];
@@ -199,12 +240,11 @@ static int make_objects(struct mdapl_ia *ia)
     if (ret != DAT_SUCCESS)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
                              ia->name, mdapl_dat_text(ia, ret, text));
-    ia->dto_room = (uint32_t)mdapl_least(EVD_DTO_START, ia->max.evd_qlen);
-    rc = evd_create(ia, ia->dto_room, DAT_EVD_DTO_FLAG, &ia->dto_evd);
+    rc = dto_evd_create(ia, dto_entries(ia));
     if (!rc)
-        rc = evd_create(ia, EVD_SMALL, DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
+        rc = evd_create(ia, cm_entries(ia), DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
     if (!rc)
-        rc = evd_create(ia, EVD_SMALL, DAT_EVD_CR_FLAG, &ia->cr_evd);
+        rc = evd_create(ia, cm_entries(ia), DAT_EVD_CR_FLAG, &ia->cr_evd);
     return rc ? rc : psp_create(ia);
 }
 
@@ -246,8 +286,8 @@ void mdapl_ia_close(struct mdapl_ia *ia)
         ia->dat->dat_evd_free(ia->cr_evd);
     if (ia->conn_evd)
         ia->dat->dat_evd_free(ia->conn_evd);
-    if (ia->dto_evd)
-        ia->dat->dat_evd_free(ia->dto_evd);
+    while (ia->n_dto > 0)
+        ia->dat->dat_evd_free(ia->dto[--ia->n_dto].handle);
     if (ia->cno)
         ia->dat->dat_cno_free(ia->cno);
     if (ia->pz)
@@ -257,17 +297,16 @@ void mdapl_ia_close(struct mdapl_ia *ia)
     free(ia);
 }
 
-int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
+struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
 {
-    uint32_t want = ia->dto_room;
+    struct mdapl_dto_evd *dto = ia->dto;
 
-    while (want < ia->dto_used + n && want < ia->max.evd_qlen)
-        want = (uint32_t)mdapl_least((uint64_t)want * 2, ia->max.evd_qlen);
-    if (want < ia->dto_used + n)
-        return -ENOMEM;
-    if (want > ia->dto_room && ia->dat->dat_evd_resize(ia->dto_evd, (DAT_COUNT)want) != DAT_SUCCESS)
-        return -ENOMEM;
-    ia->dto_room = want;
-    ia->dto_used += n;
-    return 0;
+    while (dto < ia->dto + ia->n_dto && dto->used + n > dto->room)
+        dto++;
+    if (dto == ia->dto + ia->n_dto
+        && (n > ia->max.evd_qlen || ia->n_dto == MDAPL_DTO_EVDS
+            || dto_evd_create(ia, mdapl_least((uint64_t)dto[-1].room * 2, ia->max.evd_qlen))))
+        return NULL;
+    dto->used += n;
+    return dto;
 }

@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include "err.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -54,10 +55,126 @@ static void one_stripe_fails(void **state)
     assert_true(only_seed || failed > 100);
 }
 
+/* -- what providers cannot do ------------------------------------------------------------------ */
+
+/* Traffic of every kind between all ranks. */
+static void mixed(struct sim *s, int messages)
+{
+    for (int k = 0; k < messages; k++) {
+        int from = (int)fake_random((uint64_t)s->n), to = (int)fake_random((uint64_t)s->n - 1);
+
+        sim_send(s, from, to + (to >= from), (uint32_t)fake_random(fake_random(2) ? 300 : 30000),
+                 fake_random(4) == 0);
+        sim_rounds(s, (int)fake_random(4));
+    }
+    sim_run(s);
+}
+
+/* Event queues cannot be resized, and are short: more endpoints get more of them. */
+static void short_event_queues(void **state)
+{
+    static const struct fake_limits limits = {
+        .dtos = 128, .reads = 4, .priv = 56, .rdma = 1 << 20, .evd_qlen = 200,
+    };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        start(&s, i, 4, NULL, &limits);
+        sim_open_all(&s, i % 2 ? "streams=3" : "streams=3 wiring=ondemand rndv=rput");
+        mixed(&s, 60);
+        sim_end(&s);
+    }
+}
+
+/* An adapter answers fewer reads than it makes; it needs the right of remote write on the memory
+ * that it reads into. */
+static void unlike_read_limits(void **state)
+{
+    static const struct fake_limits limits = {
+        .dtos = 128, .reads = 8, .priv = 56, .rdma = 1 << 20, .reads_in = 2,
+        .sink_needs_write = true,
+    };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i, 3, NULL, &limits);
+        sim_open_all(&s, "streams=2 stripe_bytes=10000");
+        mixed(&s, 60);
+        SIM_CHECK(&s, SIM_SUM(&s, rx_rget) > 0);
+        sim_end(&s);
+    }
+}
+
+/* More first contacts than a rank's queue has room for, while it computes: they are repeated. */
+static void many_first_contacts(void **state)
+{
+    static const struct fake_limits limits = {
+        .dtos = 128, .reads = 4, .priv = 56, .rdma = 1 << 20, .evd_qlen = 8,
+    };
+    uint64_t repeated = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        struct mdapl_err err;
+
+        start(&s, i, 4, NULL, &limits);
+        for (int r = 0; r < 4; r++)
+            SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand streams=4 sr_window=2 ep_requests=4 "
+                                   "connect_timeout_ms=3600000", &err) == 0);
+        for (int r = 0; r < 3; r++)
+            sim_send(&s, r, 3, 100, false);
+        for (int k = 0; k < 2000; k++) {     /* rank 3 computes */
+            fake_step();
+            mdapl_progress(s.rank[k % 3].ctx);
+        }
+        sim_run(&s);
+        repeated += SIM_SUM(&s, connect_retries);
+        sim_end(&s);
+    }
+    assert_true(repeated > 0);
+}
+
+/* -- what an adapter reports of itself ---------------------------------------------------------- */
+
+static void adapter_fails(void **state)
+{
+    static const struct { DAT_EVENT_NUMBER number; const char *text; } row[] = {
+        { DAT_ASYNC_ERROR_IA_CATASTROPHIC, "the adapter failed" },
+        { DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, "the provider failed" },
+        { DAT_ASYNC_ERROR_EVD_OVERFLOW, "an event queue overflowed" },
+    };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(12); i++) {
+        start(&s, i, 3, NULL, NULL);
+        sim_open_all(&s, i % 2 ? "ia=fake,fake" : "wiring=ring");
+        s.may_fail = true;
+        for (int k = 0; k < 10; k++)
+            sim_send(&s, 0, 1 + k % 2, 20000, true);
+        sim_rounds(&s, (int)fake_random(100));
+        fake_async(0, row[i % 3].number);
+        sim_run(&s);
+        sim_rounds(&s, 4000);
+        SIM_CHECK(&s, s.rank[0].faults == 2);
+        SIM_CHECK(&s, strstr(s.rank[0].why, row[i % 3].text));
+        SIM_CHECK(&s, strstr(s.rank[0].why, "IA fake"));
+        SIM_CHECK(&s, s.rank[1].faults == 1 && s.rank[2].faults == 1);
+        sim_close(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_stripe_fails),
+        cmocka_unit_test(short_event_queues),
+        cmocka_unit_test(unlike_read_limits),
+        cmocka_unit_test(many_first_contacts),
+        cmocka_unit_test(adapter_fails),
     };
 
     if (argc > 1)
