@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    REGISTRY_MAX = 64,       /* adapters of dat.conf that are looked at */
+    REGISTRY_START = 64,     /* entries of dat.conf that are asked for at first */
     EVD_MIN = 256,           /* entries of the connection and CR EVDs at least */
     EVENTS_OF_STREAM = 2,    /* that wait there at once: a request repeated, a beginning and an end */
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
@@ -48,21 +48,37 @@ static const char *dat_conf(void)
 
 /* -- which adapter ---------------------------------------------------------------------------- */
 
-/* The names in dat.conf, in its order. Returns how many. */
-static int registry_names(const struct mdapl_ia *ia, char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
+/* Up to max entries of dat.conf, in its order; the caller frees the array. NULL: none, or memory is
+ * out. */
+static DAT_PROVIDER_INFO *registry_list(const struct mdapl_ia *ia, DAT_COUNT max, DAT_COUNT *n_p)
 {
-    DAT_PROVIDER_INFO *info = calloc(REGISTRY_MAX, sizeof(*info));
-    DAT_PROVIDER_INFO *list[REGISTRY_MAX];
-    DAT_COUNT n = 0;
+    DAT_PROVIDER_INFO *info = calloc((size_t)max, sizeof(*info));
+    DAT_PROVIDER_INFO **list = calloc((size_t)max, sizeof(*list));
+    bool ok = info && list;
 
-    for (int i = 0; info && i < REGISTRY_MAX; i++)
+    for (DAT_COUNT i = 0; ok && i < max; i++)
         list[i] = &info[i];
-    if (!info || ia->dat->dat_registry_list_providers(REGISTRY_MAX, &n, list) != DAT_SUCCESS)
-        n = 0;
-    for (int i = 0; i < n; i++)
-        snprintf(name[i], DAT_NAME_MAX_LENGTH, "%s", list[i]->ia_name);
-    free(info);
-    return n;
+    if (!ok || ia->dat->dat_registry_list_providers(max, n_p, list) != DAT_SUCCESS) {
+        free(info);
+        info = NULL;
+    }
+    free(list);
+    return info;
+}
+
+/* All of them. */
+static DAT_PROVIDER_INFO *registry(const struct mdapl_ia *ia, DAT_COUNT *n_p)
+{
+    DAT_COUNT max = REGISTRY_START;
+    DAT_PROVIDER_INFO *info = registry_list(ia, max, n_p);
+
+    /* As many as were asked for: there may be more. */
+    while (info && *n_p >= max) {
+        free(info);
+        max *= 2;
+        info = registry_list(ia, max, n_p);
+    }
+    return info;
 }
 
 static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
@@ -92,16 +108,14 @@ static int open_named(struct mdapl_ia *ia, const char *name)
 
 static int open_first(struct mdapl_ia *ia)
 {
-    char (*name)[DAT_NAME_MAX_LENGTH] = calloc(REGISTRY_MAX, DAT_NAME_MAX_LENGTH);
-    int n, found = -ENODEV;
+    DAT_COUNT n = 0;
+    DAT_PROVIDER_INFO *info = registry(ia, &n);
+    int found = -ENODEV;
 
-    if (!name)
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
-    n = registry_names(ia, name);
-    for (int i = 0; i < n && found; i++)
-        if (open_name(ia, name[i]) == DAT_SUCCESS)
+    for (DAT_COUNT i = 0; info && i < n && found; i++)
+        if (open_name(ia, info[i].ia_name) == DAT_SUCCESS)
             found = 0;
-    free(name);
+    free(info);
     if (found && access(dat_conf(), R_OK))
         mdapl_err_set(mdapl_ctx_err(ia->ctx), found,
                       "%s cannot be read (%s), so no interface adapter is known. Write one "

@@ -102,7 +102,7 @@ static struct {
     struct ia *ias;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, executed, reads;
+    unsigned lmrs, calls, executed, reads, recvs;
     int strangers_rejected, held;
     uint64_t not_ready;
     uint8_t forged[64];
@@ -112,6 +112,7 @@ static struct {
 
 static DAT_PROVIDER table;
 static struct sockaddr_in address;
+static struct sockaddr_in6 address6;
 
 uint64_t *fake_time(void)
 {
@@ -189,7 +190,8 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
         *evd_p = DAT_HANDLE_NULL;
     if (mask && attr) {
         memset(attr, 0, sizeof(*attr));
-        attr->ia_address_ptr = (DAT_IA_ADDRESS_PTR)&address;
+        attr->ia_address_ptr = f.limits.ipv6 ? (DAT_IA_ADDRESS_PTR)&address6
+                                             : (DAT_IA_ADDRESS_PTR)&address;
         attr->max_dto_per_ep = (DAT_COUNT)f.limits.dtos;
         attr->max_rdma_read_per_ep_out = (DAT_COUNT)f.limits.reads;
         attr->max_rdma_read_per_ep_in = (DAT_COUNT)reads_in();
@@ -645,9 +647,13 @@ static DAT_RETURN ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLE
                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct ep *ep = handle;
-    DAT_RETURN ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
-                            : ERROR(DAT_INVALID_PARAMETER);
+    DAT_RETURN ret;
 
+    if (ep->state == DAT_EP_STATE_CONNECTED && f.faults.refuse_recv
+        && ++f.recvs == f.faults.refuse_recv)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
+                 : ERROR(DAT_INVALID_PARAMETER);
     if (ret == DAT_SUCCESS && ep->state == DAT_EP_STATE_DISCONNECTED)
         flush(ep);
     return ret;
@@ -1077,6 +1083,8 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     f.limits = limits ? *limits : usual;
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    memset(&address6, 0xfd, sizeof(address6));
+    address6.sin6_family = AF_INET6;
     f.info = (DAT_PROVIDER_INFO){ .ia_name = "fake", .dapl_version_major = 2 };
     dat_registry_add_provider(&table, &f.info);
 }

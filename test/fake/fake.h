@@ -17,6 +17,7 @@
 /* What goes wrong: every so many times, 0 never. */
 struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
+    unsigned refuse_recv;        /* dat_ep_post_recv on a connected EP fails, once */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
     unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
@@ -30,6 +31,7 @@ struct fake_limits {
     uint32_t lmrs;               /* registrations of one adapter at once; 0: no limit */
     uint32_t reads_in;           /* RDMA reads that an EP answers at once; 0: as many as it makes */
     uint32_t evd_qlen;           /* entries of an EVD; 0: no limit to speak of */
+    bool ipv6;                   /* its address is of that family, and uses all of its bytes */
     bool sink_needs_write;       /* as iWARP: a read's own memory needs the right of remote write */
 };
 

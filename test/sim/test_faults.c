@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+static const char started_again[] = "MDAPL_TEST_FAULTS_CONF";
 static uint64_t only_seed;
 
 static uint64_t seeds(uint64_t n)
@@ -167,6 +169,90 @@ static void adapter_fails(void **state)
     }
 }
 
+/* -- names and cards -------------------------------------------------------------------------- */
+
+/* The first adapter that opens is behind many lines of dat.conf that do not (write_dat_conf()). */
+static void long_dat_conf(void **state)
+{
+    struct mdapl_err err = { .text = "" };
+    struct sim s;
+
+    (void)state;
+    start(&s, 0, 1, NULL, NULL);
+    if (sim_open(&s, 0, "ia=", &err))
+        fail_msg("%s", err.text);
+    sim_close(&s);
+}
+
+/* The cards of four rails with long addresses; the host's name is what is cut when room is short. */
+static void long_cards(void **state)
+{
+    static const struct fake_limits limits = {
+        .dtos = 128, .reads = 4, .priv = 56, .rdma = 1 << 20, .ipv6 = true,
+    };
+    char text[2 * MDAPL_CARD_MAX];
+    struct sim s;
+    int n;
+
+    (void)state;
+    start(&s, 0, 2, NULL, &limits);
+    sim_open_all(&s, "ia=fake,fake,fake,fake");
+    n = mdapl_ctx_card(s.rank[0].ctx, text, sizeof(text));
+    assert_int_equal(n, strlen(s.card[0]));
+    assert_true(n + 80 + 62 < MDAPL_CARD_MAX);       /* the other channel's, a longer name */
+    assert_int_equal(mdapl_ctx_card(s.rank[0].ctx, text, (size_t)n), n - 1);
+    assert_int_equal(strncmp(text, s.card[0], (size_t)n - 1), 0);
+    assert_true(mdapl_ctx_card(s.rank[0].ctx, text, (size_t)n / 2) < 0);
+    mixed(&s, 20);
+    sim_end(&s);
+}
+
+/* -- receives --------------------------------------------------------------------------------- */
+
+/* A receive that cannot be posted again would be missing in the window that the peer counts on. */
+static void receive_refused(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        struct fake_faults faults = { .refuse_recv = 1 + (unsigned)i };
+
+        start(&s, i, 2, &faults, NULL);
+        sim_open_all(&s, "ring=off");
+        s.may_fail = true;
+        for (int k = 0; k < 100; k++)
+            sim_send(&s, 0, 1, 200, false);
+        sim_run(&s);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[1].faults == 1);
+        SIM_CHECK(&s, strstr(s.rank[0].why, "a receive was refused")
+                      || strstr(s.rank[1].why, "a receive was refused"));
+        sim_close(&s);
+    }
+}
+
+/*
+ * libdat2 reads its list of adapters as it is loaded, so the program starts once more with a list of its
+ * own: many lines without a library and, at the end, the fake provider's name.
+ */
+static void write_dat_conf(char **argv)
+{
+    char path[] = "/tmp/mdapl-dat-conf-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+    if (!out)
+        return;
+    for (int i = 0; i <= 300; i++)
+        fprintf(out, "%s%.0d u2.0 nonthreadsafe default /nowhere/libnone.so none.1.0 \"\" \"\"\n",
+                i < 300 ? "other" : "fake", i < 300 ? i + 1 : 0);
+    fclose(out);
+    setenv("DAT_OVERRIDE", path, 1);
+    setenv(started_again, path, 1);
+    execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -175,11 +261,20 @@ int main(int argc, char **argv)
         cmocka_unit_test(unlike_read_limits),
         cmocka_unit_test(many_first_contacts),
         cmocka_unit_test(adapter_fails),
+        cmocka_unit_test(long_dat_conf),
+        cmocka_unit_test(long_cards),
+        cmocka_unit_test(receive_refused),
     };
+    int rc;
 
+    if (!getenv(started_again))
+        write_dat_conf(argv);
     if (argc > 1)
         only_seed = strtoull(argv[1], NULL, 0);
     if (argc > 2)
         cmocka_set_test_filter(argv[2]);
-    return RUN(tests);
+    rc = RUN(tests);
+    if (getenv(started_again))
+        unlink(getenv(started_again));
+    return rc;
 }
