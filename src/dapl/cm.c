@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cm.h"
 
+#include "async.h"
 #include "cfg.h"
 #include "cm_fsm.h"
 #include "dapl.h"
@@ -342,39 +343,9 @@ static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, con
     }
 }
 
-static const char *async_text(DAT_EVENT_NUMBER number)
-{
-    switch (number) {
-    case DAT_ASYNC_ERROR_EVD_OVERFLOW:
-        return "an event queue overflowed";
-    case DAT_ASYNC_ERROR_IA_CATASTROPHIC:
-        return "the adapter failed";
-    case DAT_ASYNC_ERROR_EP_BROKEN:
-        return "the endpoint broke";
-    case DAT_ASYNC_ERROR_TIMED_OUT:
-        return "an operation timed out";
-    case DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR:
-        return "the provider failed";
-    default:
-        return NULL;     /* providers deliver events with unset numbers (UDAPL.md A6.12) */
-    }
-}
-
-static void on_async(void *arg, struct mdapl_ia *ia, struct mdapl_ep *ep, DAT_EVENT_NUMBER number)
-{
-    struct mdapl_dapl *d = arg;
-    const char *text = async_text(number);
-
-    if (!text || d->closing)
-        return;
-    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", ia->name, text);
-    if (ep && ep->owner)
-        mdapl_cm_lost(ep->owner, text);
-}
-
 struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d)
 {
-    return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = on_async, .arg = d };
+    return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = mdapl_async_event, .arg = d };
 }
 
 /* -- from inside the channel ------------------------------------------------------------------ */

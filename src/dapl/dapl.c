@@ -354,8 +354,7 @@ static void wait(void *state, uint64_t ns)
 
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
-    if (connecting(d) && !mdapl_evd_all_wake(d->rails.ia[0], true)
-        && ns > MDAPL_US(CONNECTING_US))
+    if (!mdapl_evd_all_wake(d->rails.ia[0], connecting(d)) && ns > MDAPL_US(CONNECTING_US))
         ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;

@@ -32,7 +32,7 @@ static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_
     a.max_request_dtos = (DAT_COUNT)req_max;
     a.max_recv_iov = 1;
     a.max_request_iov = 1;
-    a.max_rdma_read_in = (DAT_COUNT)ia->max.reads;
+    a.max_rdma_read_in = (DAT_COUNT)ia->max.reads_in;
     a.max_rdma_read_out = (DAT_COUNT)ia->max.reads;
     a.max_rdma_read_iov = 1;
     a.max_rdma_write_iov = 1;
@@ -47,17 +47,19 @@ int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_
     char text[96];
     DAT_RETURN ret;
 
-    if (!ep || mdapl_ia_reserve(ia, recv_max + req_max)) {
+    if (ep)
+        ep->dto_evd = mdapl_ia_reserve(ia, recv_max + req_max);
+    if (!ep || !ep->dto_evd) {
         free(ep);
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s has no room for the completions of one more endpoint (event "
-                             "queue of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
+                             "queues of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
                              "MPIR_CVAR_DAPL_EP_REQUESTS smaller", ia->name, ia->max.evd_qlen);
     }
-    ret = ia->dat->dat_ep_create(ia->handle, ia->pz, ia->dto_evd, ia->dto_evd, ia->conn_evd, &attr,
-                        &ep->handle);
+    ret = ia->dat->dat_ep_create(ia->handle, ia->pz, ep->dto_evd->handle, ep->dto_evd->handle,
+                                 ia->conn_evd, &attr, &ep->handle);
     if (ret != DAT_SUCCESS) {
-        ia->dto_used -= recv_max + req_max;
+        ep->dto_evd->used -= recv_max + req_max;
         free(ep);
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s refuses an endpoint with %u receives and %u requests: %s",
@@ -91,7 +93,7 @@ void mdapl_ep_close(struct mdapl_ep *ep)
 void mdapl_ep_free(struct mdapl_ep *ep)
 {
     ep->ia->dat->dat_ep_free(ep->handle);
-    ep->ia->dto_used -= ep->recv_max + ep->req_max;
+    ep->dto_evd->used -= ep->recv_max + ep->req_max;
     mdapl_list_remove(&ep->link);
     mdapl_tree_remove(&ep->ia->by_handle, &ep->by_handle);
     free(ep);

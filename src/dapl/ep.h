@@ -3,7 +3,7 @@
 #define MDAPL_EP_H
 /*
  * One end of one connection, and the only place that posts transfers. cm.c makes EPs and brings
- * them up; sr.c and rndv.c post on them. An EP counts what is posted on it and is freed when all
+ * them up; sr.c, ring.c and move.c post on them. An EP counts what is posted on it and is freed when all
  * of it has completed: a vbuf or a user's buffer is never reused while an adapter may still
  * write it.
  */
@@ -18,6 +18,7 @@ struct mdapl_ep {
     struct mdapl_tree_node by_handle;   /* there, too */
     struct mdapl_ia *ia;
     DAT_EP_HANDLE handle;
+    struct mdapl_dto_evd *dto_evd;      /* where its transfers complete */
     void *owner;             /* the stream; NULL once nobody wants this EP any more */
     uint32_t recv_posted, req_posted;   /* completions owed to us */
     uint32_t recv_max, req_max;

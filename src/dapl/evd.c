@@ -47,7 +47,7 @@ static void handle_async(struct mdapl_ia *ia, const DAT_EVENT *e)
 {
     DAT_HANDLE h = e->event_data.asynch_error_event_data.dat_handle;
 
-    ia->hooks.async(ia->hooks.arg, ia, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
+    ia->hooks.async(ia->hooks.arg, ia, h, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
 }
 
 static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
@@ -75,9 +75,20 @@ static int poll_slow(struct mdapl_ia *ia)
     return n + drain(ia, ia->async_evd, handle_async);
 }
 
-int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
+static int poll_dto(struct mdapl_ia *ia, DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
+    int n = 0;
+
+    while (n < BURST && ia->dat->dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
+        handle_dto(ia, &event.event_data.dto_completion_event_data);
+        n++;
+    }
+    return n;
+}
+
+int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
+{
     int n = 0;
 
     if (ia->has_slept_on) {
@@ -85,10 +96,8 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
         handle_dto(ia, &ia->slept_on.event_data.dto_completion_event_data);
         n++;
     }
-    while (n < BURST && ia->dat->dat_evd_dequeue(ia->dto_evd, &event) == DAT_SUCCESS) {
-        handle_dto(ia, &event.event_data.dto_completion_event_data);
-        n++;
-    }
+    for (int i = 0; i < ia->n_dto; i++)
+        n += poll_dto(ia, ia->dto[i].handle);
     if (all)
         n += poll_slow(ia);
     return n;
@@ -98,25 +107,27 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
 
 static bool attach(struct mdapl_ia *ia, DAT_CNO_HANDLE cno)
 {
-    DAT_EVD_HANDLE queue[] = { ia->dto_evd, ia->conn_evd, ia->cr_evd };
-    bool all = true;
+    bool all = ia->dat->dat_evd_modify_cno(ia->conn_evd, cno) == DAT_SUCCESS;
 
-    for (size_t i = 0; i < sizeof(queue) / sizeof(queue[0]); i++)
-        all = ia->dat->dat_evd_modify_cno(queue[i], cno) == DAT_SUCCESS && all;
+    all = ia->dat->dat_evd_modify_cno(ia->cr_evd, cno) == DAT_SUCCESS && all;
+    for (int i = 0; i < ia->n_dto; i++)
+        all = ia->dat->dat_evd_modify_cno(ia->dto[i].handle, cno) == DAT_SUCCESS && all;
+    ia->n_attached = ia->n_dto;
     return all;
 }
 
 bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted)
 {
-    if (wanted == ia->all_wake)
-        return wanted;
+    wanted = wanted || ia->n_dto > 1;    /* a sleep without it is on one queue */
+    if (wanted == ia->all_wake && (!wanted || ia->n_attached == ia->n_dto))
+        return true;
     if (!ia->cno && ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno)
                         != DAT_SUCCESS)
         return false;
     ia->all_wake = wanted && attach(ia, ia->cno);
     if (!ia->all_wake)           /* all of them or none */
         attach(ia, DAT_HANDLE_NULL);
-    return ia->all_wake;
+    return ia->all_wake == wanted;
 }
 
 void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
@@ -129,7 +140,7 @@ void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
         return;
     if (ia->all_wake)
         ia->dat->dat_cno_wait(ia->cno, us, &which);
-    else if (ia->dat->dat_evd_wait(ia->dto_evd, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
+    else if (ia->dat->dat_evd_wait(ia->dto[0].handle, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
         ia->has_slept_on = true;
 }
 

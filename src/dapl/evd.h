@@ -2,8 +2,8 @@
 #ifndef MDAPL_EVD_H
 #define MDAPL_EVD_H
 /*
- * Taking events. One DTO EVD serves all EPs of an adapter, so that a poll costs the same for any
- * number of peers; the other three EVDs are looked at less often (dapl.c).
+ * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same for
+ * almost any number of peers; the other three EVDs are polled less often (dapl.c).
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,7 +19,8 @@ enum mdapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all);
 /*
  * Whether an event on any queue is to end a sleep, and not only a completed DTO: wanted while
- * connections are made. At other times an adapter is spared the notices. False: it cannot be had.
+ * connections are made, and always where there are several DTO EVDs. At other times an adapter is
+ * spared the notices. False: it cannot be had, so sleeps must be short.
  */
 bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted);
 /* Sleeps until there is an event, at most ns nanoseconds. It is handled by the next poll. */

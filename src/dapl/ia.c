@@ -17,11 +17,14 @@
 #include <unistd.h>
 
 enum {
-    REGISTRY_MAX = 64,       /* adapters of dat.conf that are looked at */
-    EVD_SMALL = 256,         /* entries of the connection and CR EVDs */
-    EVD_DTO_START = 512,     /* entries of the DTO EVD, doubled as EPs are made */
+    REGISTRY_START = 64,     /* entries of dat.conf that are asked for at first */
+    EVD_MIN = 256,           /* entries of the connection and CR EVDs at least */
+    EVENTS_OF_STREAM = 2,    /* that wait there at once: a request repeated, a beginning and an end */
+    DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
+    DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
     QUAL_LAST = 64535,
+    EP_EXTRA = 2,            /* receives of an EP beyond the window */
 };
 
 const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96])
@@ -46,21 +49,37 @@ static const char *dat_conf(void)
 
 /* -- which adapter ---------------------------------------------------------------------------- */
 
-/* The names in dat.conf, in its order. Returns how many. */
-static int registry_names(const struct mdapl_ia *ia, char name[REGISTRY_MAX][DAT_NAME_MAX_LENGTH])
+/* Up to max entries of dat.conf, in its order; the caller frees the array. NULL: none, or memory is
+ * out. */
+static DAT_PROVIDER_INFO *registry_list(const struct mdapl_ia *ia, DAT_COUNT max, DAT_COUNT *n_p)
 {
-    DAT_PROVIDER_INFO *info = calloc(REGISTRY_MAX, sizeof(*info));
-    DAT_PROVIDER_INFO *list[REGISTRY_MAX];
-    DAT_COUNT n = 0;
+    DAT_PROVIDER_INFO *info = calloc((size_t)max, sizeof(*info));
+    DAT_PROVIDER_INFO **list = calloc((size_t)max, sizeof(*list));
+    bool ok = info && list;
 
-    for (int i = 0; info && i < REGISTRY_MAX; i++)
+    for (DAT_COUNT i = 0; ok && i < max; i++)
         list[i] = &info[i];
-    if (!info || ia->dat->dat_registry_list_providers(REGISTRY_MAX, &n, list) != DAT_SUCCESS)
-        n = 0;
-    for (int i = 0; i < n; i++)
-        snprintf(name[i], DAT_NAME_MAX_LENGTH, "%s", list[i]->ia_name);
-    free(info);
-    return n;
+    if (!ok || ia->dat->dat_registry_list_providers(max, n_p, list) != DAT_SUCCESS) {
+        free(info);
+        info = NULL;
+    }
+    free(list);
+    return info;
+}
+
+/* All of them. */
+static DAT_PROVIDER_INFO *registry(const struct mdapl_ia *ia, DAT_COUNT *n_p)
+{
+    DAT_COUNT max = REGISTRY_START;
+    DAT_PROVIDER_INFO *info = registry_list(ia, max, n_p);
+
+    /* As many as were asked for: there may be more. */
+    while (info && *n_p >= max) {
+        free(info);
+        max *= 2;
+        info = registry_list(ia, max, n_p);
+    }
+    return info;
 }
 
 static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
@@ -109,25 +128,23 @@ static int none_opens(struct mdapl_ia *ia, int n, const char *reasons, int cause
 
 static int open_first(struct mdapl_ia *ia)
 {
-    char (*name)[DAT_NAME_MAX_LENGTH] = calloc(REGISTRY_MAX, DAT_NAME_MAX_LENGTH);
     char reasons[512] = "", why[MDAPL_WHY];
+    DAT_COUNT n = 0;
+    DAT_PROVIDER_INFO *info = registry(ia, &n);
     size_t at = 0;
-    int n, cause = 0, found = -ENODEV;
+    int cause = 0, found = -ENODEV;
 
-    if (!name)
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
-    n = registry_names(ia, name);
-    for (int i = 0; i < n && found; i++) {
-        DAT_RETURN ret = open_name(ia, name[i]);
+    for (DAT_COUNT i = 0; info && i < n && found; i++) {
+        DAT_RETURN ret = open_name(ia, info[i].ia_name);
 
         found = ret == DAT_SUCCESS ? 0 : -ENODEV;
         if (found && at < sizeof(reasons))
             at += (size_t)snprintf(reasons + at, sizeof(reasons) - at, "%s%s: %s", i ? "; " : "",
-                                   name[i], mdapl_why(ia, ret, why));
+                                   info[i].ia_name, mdapl_why(ia, ret, why));
         cause = errno;
     }
-    free(name);
-    return found ? none_opens(ia, n, reasons, cause) : 0;
+    free(info);
+    return found ? none_opens(ia, info ? n : 0, reasons, cause) : 0;
 }
 
 /* -- what it can ------------------------------------------------------------------------------ */
@@ -163,6 +180,7 @@ static int query(struct mdapl_ia *ia)
     ia->max = (struct mdapl_ia_limits){
         .dtos = (uint32_t)mdapl_least((uint64_t)attr.max_dto_per_ep, 1 << 14),
         .reads = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_out, 16),
+        .reads_in = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_in, 16),
         .evd_qlen = (uint32_t)attr.max_evd_qlen,
         .priv = (uint32_t)prov.max_private_data_size,
         .message = attr.max_message_size,
@@ -213,6 +231,43 @@ static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                          qlen, mdapl_why(ia, ret, why), mdapl_why_remedy(errno));
 }
 
+/* Streams that the whole job may have to this rank on one rail. */
+static uint64_t max_streams(const struct mdapl_ia *ia)
+{
+    return (uint64_t)mdapl_ctx_job(ia->ctx)->size * (uint64_t)mdapl_ctx_cfg(ia->ctx)->streams;
+}
+
+/* Entries for what arrives while this rank makes no progress: requests of everybody, or the
+ * beginnings and ends of all connections. */
+static uint32_t cm_entries(const struct mdapl_ia *ia)
+{
+    uint64_t events = max_streams(ia) * EVENTS_OF_STREAM;
+
+    return (uint32_t)mdapl_least(events > EVD_MIN ? events : EVD_MIN, ia->max.evd_qlen);
+}
+
+static int dto_evd_create(struct mdapl_ia *ia, uint64_t entries)
+{
+    struct mdapl_dto_evd *dto = &ia->dto[ia->n_dto];
+    int rc;
+
+    dto->used = 0;
+    dto->room = (uint32_t)mdapl_least(entries > DTO_EVD_MIN ? entries : DTO_EVD_MIN,
+                                      ia->max.evd_qlen);
+    rc = evd_create(ia, dto->room, DAT_EVD_DTO_FLAG, &dto->handle);
+    ia->n_dto += rc == 0;
+    return rc;
+}
+
+/* The first one is for the whole job, unless that is large. */
+static uint64_t dto_entries(const struct mdapl_ia *ia)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
+    uint64_t per_ep = (uint64_t)(cfg->sr_window + cfg->ep_requests) + EP_EXTRA;
+
+    return mdapl_least(max_streams(ia) * per_ep, DTO_EVD_MAX);
+}
+
 static int make_objects(struct mdapl_ia *ia)
 {
     char text[96];
@@ -222,12 +277,11 @@ static int make_objects(struct mdapl_ia *ia)
     if (ret != DAT_SUCCESS)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
                              ia->name, mdapl_dat_text(ia, ret, text));
-    ia->dto_room = (uint32_t)mdapl_least(EVD_DTO_START, ia->max.evd_qlen);
-    rc = evd_create(ia, ia->dto_room, DAT_EVD_DTO_FLAG, &ia->dto_evd);
+    rc = dto_evd_create(ia, dto_entries(ia));
     if (!rc)
-        rc = evd_create(ia, EVD_SMALL, DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
+        rc = evd_create(ia, cm_entries(ia), DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
     if (!rc)
-        rc = evd_create(ia, EVD_SMALL, DAT_EVD_CR_FLAG, &ia->cr_evd);
+        rc = evd_create(ia, cm_entries(ia), DAT_EVD_CR_FLAG, &ia->cr_evd);
     return rc ? rc : psp_create(ia);
 }
 
@@ -269,8 +323,8 @@ void mdapl_ia_close(struct mdapl_ia *ia)
         ia->dat->dat_evd_free(ia->cr_evd);
     if (ia->conn_evd)
         ia->dat->dat_evd_free(ia->conn_evd);
-    if (ia->dto_evd)
-        ia->dat->dat_evd_free(ia->dto_evd);
+    while (ia->n_dto > 0)
+        ia->dat->dat_evd_free(ia->dto[--ia->n_dto].handle);
     if (ia->cno)
         ia->dat->dat_cno_free(ia->cno);
     if (ia->pz)
@@ -280,17 +334,16 @@ void mdapl_ia_close(struct mdapl_ia *ia)
     free(ia);
 }
 
-int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
+struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
 {
-    uint32_t want = ia->dto_room;
+    struct mdapl_dto_evd *dto = ia->dto;
 
-    while (want < ia->dto_used + n && want < ia->max.evd_qlen)
-        want = (uint32_t)mdapl_least((uint64_t)want * 2, ia->max.evd_qlen);
-    if (want < ia->dto_used + n)
-        return -ENOMEM;
-    if (want > ia->dto_room && ia->dat->dat_evd_resize(ia->dto_evd, (DAT_COUNT)want) != DAT_SUCCESS)
-        return -ENOMEM;
-    ia->dto_room = want;
-    ia->dto_used += n;
-    return 0;
+    while (dto < ia->dto + ia->n_dto && dto->used + n > dto->room)
+        dto++;
+    if (dto == ia->dto + ia->n_dto
+        && (n > ia->max.evd_qlen || ia->n_dto == MDAPL_DTO_EVDS
+            || dto_evd_create(ia, mdapl_least((uint64_t)dto[-1].room * 2, ia->max.evd_qlen))))
+        return NULL;
+    dto->used += n;
+    return dto;
 }

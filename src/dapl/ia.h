@@ -43,15 +43,17 @@ struct mdapl_ia_hooks {
     void (*cr)(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr);
     void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
                  size_t priv_len);
-    /* An asynchronous error; ep is NULL when it concerns the whole adapter. */
-    void (*async)(void *arg, struct mdapl_ia *ia, struct mdapl_ep *ep, DAT_EVENT_NUMBER event);
+    /* An asynchronous error of the object `what`; ep: the endpoint that it is, or NULL. */
+    void (*async)(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct mdapl_ep *ep,
+                  DAT_EVENT_NUMBER event);
     void *arg;
 };
 
 /* What the provider allows, cut to what we ask for. */
 struct mdapl_ia_limits {
     uint32_t dtos;           /* per EP and direction */
-    uint32_t reads;          /* RDMA reads under way per EP; 0: no RDMA read */
+    uint32_t reads;          /* RDMA reads that an EP makes at once; 0: no RDMA read */
+    uint32_t reads_in;       /* that it answers at once */
     uint32_t evd_qlen;
     uint32_t priv;           /* bytes of private data in a request */
     uint64_t message;        /* bytes of one send */
@@ -59,6 +61,18 @@ struct mdapl_ia_limits {
     uint64_t lmr;            /* bytes of one registration */
     uint32_t lmrs;           /* registrations */
 };
+
+/*
+ * A queue of DTO completions. Its length is fixed: there are providers whose dat_evd_resize() never
+ * returns, or loses what is in the queue. When the EPs of one have been promised all of its entries
+ * the next EP gets another.
+ */
+struct mdapl_dto_evd {
+    DAT_EVD_HANDLE handle;
+    uint32_t room, used;     /* entries; promised to EPs */
+};
+
+enum { MDAPL_DTO_EVDS = 32 };
 
 struct mdapl_ia {
     struct mdapl_ctx *ctx;
@@ -71,9 +85,12 @@ struct mdapl_ia {
 
     DAT_IA_HANDLE handle;
     DAT_PZ_HANDLE pz;
-    DAT_EVD_HANDLE dto_evd, conn_evd, cr_evd, async_evd;
+    DAT_EVD_HANDLE conn_evd, cr_evd, async_evd;
+    struct mdapl_dto_evd dto[MDAPL_DTO_EVDS];
+    int n_dto;               /* of them, at least one */
     DAT_CNO_HANDLE cno;      /* made when first needed (evd.c) */
     bool all_wake;           /* it is attached: an event on any queue ends a sleep */
+    int n_attached;          /* then: DTO queues that it is attached to */
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;      /* what the PSP listens on */
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
@@ -82,7 +99,6 @@ struct mdapl_ia {
     struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
     struct mdapl_list eps;   /* every EP on this adapter */
     struct mdapl_tree by_handle;   /* they, for the events that name them */
-    uint32_t dto_room, dto_used;   /* length of the DTO EVD, entries promised to EPs */
     DAT_EVENT slept_on;      /* an event that ended a sleep and is still to be handled */
     bool has_slept_on;
 };
@@ -93,8 +109,9 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char
                   const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p);
 /* Closes it with everything that is left on it. */
 void mdapl_ia_close(struct mdapl_ia *ia);
-/* Room for n more completions on the DTO EVD (an overflow would kill it). 0 or -ENOMEM. */
-int mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
+/* A DTO queue on which n more completions have room (an overflow would lose them): used is raised
+ * by n. NULL: the provider has no such queue any more. */
+struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
 const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96]);
 

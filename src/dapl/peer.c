@@ -55,9 +55,11 @@ int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len)
 
     for (int i = 0; i < d->rails.n && n < len; i++)
         n += (size_t)put_rail(d->rails.ia[i], buf + n, len - n);
-    if (n < len)
-        n += (size_t)snprintf(buf + n, len - n, ":%s", mdapl_ctx_host(d->ctx));
-    return n >= len ? -ENOSPC : (int)n;
+    if (n + 1 >= len)
+        return -ENOSPC;
+    /* The name is for people's lines only: what does not fit is cut. */
+    n += (size_t)snprintf(buf + n, len - n, ":%s", mdapl_ctx_host(d->ctx));
+    return (int)mdapl_least(n, len - 1);
 }
 
 static int hex_digit(char c)

@@ -35,6 +35,8 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
         /* The frame may have been its last one: the EP has no owner then. */
         if (ep->owner && post(ep, b) == 0)
             return;
+        if (ep->owner)           /* the peer counts on it, and would wait or overrun us */
+            mdapl_dpeer_broken(st->peer, "a receive was refused");
     } else if (st && status != DAT_DTO_ERR_FLUSHED) {
         mdapl_dpeer_broken(st->peer, "a receive failed");
     }

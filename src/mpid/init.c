@@ -132,7 +132,8 @@ static int publish(struct mdapl_glue *g, int rank)
 
     MPIDI_PG_GetConnKVSname(&kvs);
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0)
-        return init_error(rank, "the business card does not fit; use a shorter host name");
+        return init_error(rank, "the business card does not fit; name fewer adapters in "
+                                "MPIR_CVAR_DAPL_IA");
     if (rank == 0 && put_job(kvs, &err))
         return init_error(rank, err.text);
     mpi_errno = MPIDI_PG_SetConnInfo(rank, card);

@@ -37,7 +37,7 @@ struct mdapl_log;
 enum {
     MDAPL_DONE = 1,          /* a verb's answer: finished at once, op->done will not be called */
     MDAPL_HDR_MAX = 128,     /* bytes of header that every channel carries in one frame */
-    MDAPL_CARD_MAX = 192,    /* bytes of a business card, with its terminating zero */
+    MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
     MDAPL_KEY_BYTES = 16,    /* the job's key, shared through the launcher only */
 };
 

@@ -19,11 +19,15 @@ struct evd {
     struct object o;
     DAT_EVENT *queue;            /* a ring of size entries, n of them used from first on */
     int first, n, size;
+    int qlen;                    /* 0: no limit */
+    struct evd *async;           /* of its IA */
+    bool overflowed;
 };
 
 struct ia {
     struct object o;
     struct evd *async;
+    struct ia *next;             /* on f.ias */
 };
 
 struct lmr {
@@ -95,9 +99,10 @@ static struct {
     struct object *objects;
     struct pending *pending;
     struct cr *crs;
+    struct ia *ias;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, executed, reads;
+    unsigned lmrs, calls, executed, reads, recvs;
     int strangers_rejected, held;
     uint64_t not_ready;
     uint8_t forged[64];
@@ -107,6 +112,7 @@ static struct {
 
 static DAT_PROVIDER table;
 static struct sockaddr_in address;
+static struct sockaddr_in6 address6;
 
 uint64_t *fake_time(void)
 {
@@ -154,13 +160,26 @@ static void unmake(void *object)
 static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd_p,
                           DAT_IA_HANDLE *ia_p)
 {
-    struct ia *ia = make(sizeof(*ia));
+    struct ia *ia = make(sizeof(*ia)), **at = &f.ias;
 
     (void)name, (void)qlen;
     ia->async = make(sizeof(*ia->async));
+    while (*at)
+        at = &(*at)->next;
+    *at = ia;
     *evd_p = ia->async;
     *ia_p = ia;
     return DAT_SUCCESS;
+}
+
+static uint32_t reads_in(void)
+{
+    return f.limits.reads_in ? f.limits.reads_in : f.limits.reads;
+}
+
+static uint32_t evd_qlen(void)
+{
+    return f.limits.evd_qlen ? f.limits.evd_qlen : 1 << 20;
 }
 
 static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_MASK mask,
@@ -171,10 +190,12 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
         *evd_p = DAT_HANDLE_NULL;
     if (mask && attr) {
         memset(attr, 0, sizeof(*attr));
-        attr->ia_address_ptr = (DAT_IA_ADDRESS_PTR)&address;
+        attr->ia_address_ptr = f.limits.ipv6 ? (DAT_IA_ADDRESS_PTR)&address6
+                                             : (DAT_IA_ADDRESS_PTR)&address;
         attr->max_dto_per_ep = (DAT_COUNT)f.limits.dtos;
-        attr->max_rdma_read_per_ep_out = attr->max_rdma_read_per_ep_in = (DAT_COUNT)f.limits.reads;
-        attr->max_evd_qlen = 1 << 20;
+        attr->max_rdma_read_per_ep_out = (DAT_COUNT)f.limits.reads;
+        attr->max_rdma_read_per_ep_in = (DAT_COUNT)reads_in();
+        attr->max_evd_qlen = (DAT_COUNT)evd_qlen();
         attr->max_lmr_block_size = f.limits.lmr ? f.limits.lmr : UINT32_MAX;
         attr->max_lmrs = f.limits.lmrs ? (DAT_COUNT)f.limits.lmrs : MAX_OBJECTS;
         attr->max_message_size = 1 << 20;
@@ -188,10 +209,17 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
     return DAT_SUCCESS;
 }
 
+static DAT_RETURN evd_free(DAT_EVD_HANDLE handle);
+
 static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
 {
+    struct ia **at = &f.ias;
+
     (void)flags;
-    unmake(((struct ia *)ia)->async);
+    while (*at != ia)
+        at = &(*at)->next;
+    *at = (*at)->next;
+    evd_free(((struct ia *)ia)->async);
     unmake(ia);
     return DAT_SUCCESS;
 }
@@ -211,8 +239,27 @@ static DAT_RETURN simple_free(DAT_HANDLE h)
 
 /* -- events ----------------------------------------------------------------------------------- */
 
-static void post(struct evd *evd, const DAT_EVENT *event)
+static bool post(struct evd *evd, const DAT_EVENT *event);
+
+static void post_async(struct evd *async, DAT_HANDLE what, DAT_EVENT_NUMBER number)
 {
+    DAT_EVENT event;
+
+    memset(&event, 0, sizeof(event));
+    event.event_number = number;
+    event.event_data.asynch_error_event_data.dat_handle = what;
+    post(async, &event);
+}
+
+/* False: the queue is full and the event is lost. */
+static bool post(struct evd *evd, const DAT_EVENT *event)
+{
+    if (evd->qlen && evd->n == evd->qlen) {
+        if (!evd->overflowed)
+            post_async(evd->async, evd, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+        evd->overflowed = true;
+        return false;
+    }
     if (evd->n == evd->size) {
         DAT_EVENT *more = calloc((size_t)(evd->size ? evd->size * 2 : 16), sizeof(*more));
 
@@ -226,20 +273,37 @@ static void post(struct evd *evd, const DAT_EVENT *event)
         evd->size = evd->size ? evd->size * 2 : 16;
     }
     evd->queue[(evd->first + evd->n++) % evd->size] = *event;
+    return true;
+}
+
+void fake_async(int nth, DAT_EVENT_NUMBER number)
+{
+    struct ia *ia = f.ias;
+
+    while (nth-- > 0)
+        ia = ia->next;
+    post_async(ia->async, ia, number);
 }
 
 static DAT_RETURN evd_create(DAT_IA_HANDLE ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno,
                              DAT_EVD_FLAGS flags, DAT_EVD_HANDLE *evd_p)
 {
-    (void)ia, (void)qlen, (void)cno, (void)flags;
-    *evd_p = make(sizeof(struct evd));
+    struct evd *evd;
+
+    (void)cno, (void)flags;
+    if ((uint32_t)qlen > evd_qlen())
+        return ERROR(DAT_INVALID_PARAMETER);
+    evd = make(sizeof(*evd));
+    evd->qlen = qlen;
+    evd->async = ((struct ia *)ia)->async;
+    *evd_p = evd;
     return DAT_SUCCESS;
 }
 
 static DAT_RETURN evd_resize(DAT_EVD_HANDLE evd, DAT_COUNT qlen)
 {
     (void)evd, (void)qlen;
-    return DAT_SUCCESS;
+    abort();                     /* there are providers that never return from this */
 }
 
 static DAT_RETURN evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
@@ -263,6 +327,27 @@ static DAT_RETURN evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thre
     fake_step();
     f.now += (uint64_t)us * 1000;
     return evd_dequeue(handle, event) == DAT_SUCCESS ? DAT_SUCCESS : ERROR(DAT_TIMEOUT_EXPIRED);
+}
+
+static DAT_RETURN cno_create(DAT_IA_HANDLE ia, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *cno_p)
+{
+    (void)ia, (void)agent;
+    *cno_p = make(sizeof(struct object));
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN cno_wait(DAT_CNO_HANDLE cno, DAT_TIMEOUT us, DAT_EVD_HANDLE *evd_p)
+{
+    (void)cno, (void)evd_p;
+    fake_step();
+    f.now += (uint64_t)us * 1000;
+    return ERROR(DAT_TIMEOUT_EXPIRED);
+}
+
+static DAT_RETURN evd_modify_cno(DAT_EVD_HANDLE evd, DAT_CNO_HANDLE cno)
+{
+    (void)evd, (void)cno;
+    return DAT_SUCCESS;
 }
 
 static DAT_RETURN evd_free(DAT_EVD_HANDLE handle)
@@ -365,9 +450,13 @@ static DAT_RETURN ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE r
                             DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn, const DAT_EP_ATTR *attr,
                             DAT_EP_HANDLE *ep_p)
 {
-    struct ep *ep = make(sizeof(*ep));
+    struct ep *ep;
 
     (void)pz;
+    if ((uint32_t)attr->max_rdma_read_out > f.limits.reads
+        || (uint32_t)attr->max_rdma_read_in > reads_in())
+        return ERROR(DAT_INVALID_PARAMETER);
+    ep = make(sizeof(*ep));
     ep->ia = ia;
     ep->recv_evd = recv;
     ep->req_evd = req;
@@ -558,9 +647,13 @@ static DAT_RETURN ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLE
                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct ep *ep = handle;
-    DAT_RETURN ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
-                            : ERROR(DAT_INVALID_PARAMETER);
+    DAT_RETURN ret;
 
+    if (ep->state == DAT_EP_STATE_CONNECTED && f.faults.refuse_recv
+        && ++f.recvs == f.faults.refuse_recv)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
+                 : ERROR(DAT_INVALID_PARAMETER);
     if (ret == DAT_SUCCESS && ep->state == DAT_EP_STATE_DISCONNECTED)
         flush(ep);
     return ret;
@@ -753,7 +846,11 @@ static void happen_pending(struct pending *p)
         }
         event.event_number = DAT_CONNECTION_REQUEST_EVENT;
         event.event_data.cr_arrival_event_data.cr_handle = p->cr;
-        post(psp->evd, &event);
+        if (!post(psp->evd, &event)) {
+            if (p->cr->caller)
+                tell(p->cr->caller, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
+            cr_unmake(p->cr);
+        }
         return;
     }
     if (p->number != DAT_CONNECTION_EVENT_ESTABLISHED)
@@ -818,6 +915,10 @@ static bool execute(struct ep *ep, struct dto *d)
                   DAT_MEM_PRIV_REMOTE_READ_FLAG);
     if (!from)
         abort();                 /* reads what the peer has not offered, or not any more */
+    if (f.limits.sink_needs_write
+        && !memory(ep->ia, d->seg.virtual_address, len, d->seg.lmr_context,
+                   DAT_MEM_PRIV_REMOTE_WRITE_FLAG))
+        abort();                 /* the answer cannot be placed */
     memcpy(local(ep, &d->seg, len), from, len);
     return true;
 }
@@ -885,15 +986,17 @@ static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_H
                                    DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
                                    const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
 {
+    DAT_RETURN ret;
     int i = 0;
 
     while (i < 256 && eps[i])
         i++;
     if (i == 256)
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
-    ep_create(ia, pz, recv, req, conn, attr, ep_p);
-    eps[i] = *ep_p;
-    return DAT_SUCCESS;
+    ret = ep_create(ia, pz, recv, req, conn, attr, ep_p);
+    if (ret == DAT_SUCCESS)
+        eps[i] = *ep_p;
+    return ret;
 }
 
 static DAT_RETURN ep_free_listed(DAT_EP_HANDLE handle)
@@ -952,6 +1055,8 @@ static DAT_PROVIDER table = {
     .pz_create_func = pz_create, .pz_free_func = simple_free,
     .evd_create_func = evd_create, .evd_resize_func = evd_resize, .evd_wait_func = evd_wait,
     .evd_dequeue_func = evd_dequeue, .evd_free_func = evd_free,
+    .cno_create_func = cno_create, .cno_free_func = simple_free, .cno_wait_func = cno_wait,
+    .evd_modify_cno_func = evd_modify_cno,
     .lmr_create_func = lmr_create, .lmr_free_func = lmr_free,
     .psp_create_func = psp_create, .psp_free_func = psp_free,
     .cr_query_func = cr_query, .cr_accept_func = cr_accept, .cr_reject_func = cr_reject,
@@ -964,7 +1069,9 @@ static DAT_PROVIDER table = {
 
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits)
 {
-    static const struct fake_limits usual = { 128, 4, 56, 1 << 20, 0, 0 };
+    static const struct fake_limits usual = {
+        .dtos = 128, .reads = 4, .priv = 56, .rdma = 1 << 20,
+    };
 
     memset(&f, 0, sizeof(f));
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
@@ -976,6 +1083,8 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     f.limits = limits ? *limits : usual;
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    memset(&address6, 0xfd, sizeof(address6));
+    address6.sin6_family = AF_INET6;
     f.info = (DAT_PROVIDER_INFO){ .ia_name = "fake", .dapl_version_major = 2 };
     dat_registry_add_provider(&table, &f.info);
 }

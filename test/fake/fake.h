@@ -17,6 +17,7 @@
 /* What goes wrong: every so many times, 0 never. */
 struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
+    unsigned refuse_recv;        /* dat_ep_post_recv on a connected EP fails, once */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
     unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
@@ -28,9 +29,14 @@ struct fake_limits {
     uint32_t rdma;               /* bytes of one RDMA transfer */
     uint32_t lmr;                /* bytes of one registration; 0: no limit */
     uint32_t lmrs;               /* registrations of one adapter at once; 0: no limit */
+    uint32_t reads_in;           /* RDMA reads that an EP answers at once; 0: as many as it makes */
+    uint32_t evd_qlen;           /* entries of an EVD; 0: no limit to speak of */
+    bool ipv6;                   /* its address is of that family, and uses all of its bytes */
+    bool sink_needs_write;       /* as iWARP: a read's own memory needs the right of remote write */
 };
 
-/* Starts the fake under the IA name "fake". */
+/* Starts the fake under the IA name "fake". An EVD that overflows loses the event, says so to the
+ * asynchronous EVD, and lets a caller whose request was lost time out; resizing one aborts. */
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits);
 /* Ends it. Returns how many DAT objects had not been freed. */
 int fake_stop(void);
@@ -44,6 +50,8 @@ uint64_t fake_random(uint64_t n);
 bool fake_stranger(int nth_psp, const void *priv, size_t len);
 /* How many requests strangers have had rejected. */
 int fake_strangers_rejected(void);
+/* An asynchronous error of the nth IA, of those that are open in the order of opening. */
+void fake_async(int nth_ia, DAT_EVENT_NUMBER number);
 /* How often a send found no receive posted at the peer. */
 uint64_t fake_not_ready(void);
 /* Requests of the nth EP (in the order of their creation) are not executed; -1: of none. */

@@ -448,7 +448,9 @@ static void usual_sizes(void **state)
 
 static void everything_scarce(void **state)
 {
-    static const struct fake_limits tiny = { 8, 1, 56, 1024, 0, 0 };
+    static const struct fake_limits tiny = {
+        .dtos = 8, .reads = 1, .priv = 56, .rdma = 1024,
+    };
 
     (void)state;
     for (uint64_t i = 0; i < seeds(120); i++) {
@@ -511,7 +513,7 @@ static void refused_and_lost_requests(void **state)
 
 static void no_registration_no_read(void **state)
 {
-    static const struct fake_limits no_read = { 64, 0, 56, 1 << 20, 0, 0 };
+    static const struct fake_limits no_read = { .dtos = 64, .priv = 56, .rdma = 1 << 20 };
     static const struct fake_faults some = { .refuse_lmr = 3 };
     uint64_t copies = 0, failures = 0, written = 0;
 
@@ -534,7 +536,9 @@ static void no_registration_no_read(void **state)
 /* Bodies longer than a registration may be are registered in pieces. */
 static void short_registrations(void **state)
 {
-    static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 2048, 0 };
+    static const struct fake_limits limits = {
+        .dtos = 64, .reads = 4, .priv = 56, .rdma = 1 << 20, .lmr = 2048,
+    };
     uint64_t reads = 0, writes = 0;
 
     (void)state;
@@ -551,7 +555,9 @@ static void short_registrations(void **state)
 /* Hardly more frame buffers than receives need: peers wait for those that others give back. */
 static void few_buffers(void **state)
 {
-    static const struct fake_limits limits = { 64, 4, 56, 1 << 20, 17000, 2 };
+    static const struct fake_limits limits = {
+        .dtos = 64, .reads = 4, .priv = 56, .rdma = 1 << 20, .lmr = 17000, .lmrs = 2,
+    };
     uint64_t stalls = 0;
 
     (void)state;
