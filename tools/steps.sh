@@ -18,7 +18,8 @@ path_fits() {
     case $2 in
     *[][[:space:]\"\'\\\$\&\;\|\<\>\(\)\{\}*?!#~^\`,:%=]*)
         die "$1, \"$2\", contains a character that configure, libtool or dat.conf cannot take:" \
-            "no blanks, quotes, commas, colons and none of \\ \$ & ; | < > ( ) { } [ ] * ? ! # ~ ^ \` % =" ;;
+            "no blanks, quotes, commas, colons, and none of" \
+            "\\ \$ & ; | < > ( ) { } [ ] * ? ! # ~ ^ \` % =" ;;
     esac
 }
 path_fits "the directory of the sources" "$top"
@@ -102,10 +103,10 @@ configured() {
 }
 
 # build_mpich NAME DEVICE PREFIX: configures and builds MPICH with this device in build/NAME-obj and
-# installs it: what MPI programs need, optimised, under the names of Debian's libraries, for C and for
-# those of Fortran and C++ that there is a compiler for. Static
-# libraries would double the compile time; the older datatype engine (Debian's choice too) saves
-# compiling the newer one's generated files.
+# installs it: what MPI programs need, optimised, under the names of Debian's libraries, for C and
+# for those of Fortran and C++ that there is a compiler for. Static libraries would double the
+# compile time; the older datatype engine (Debian's choice too) saves compiling the newer one's
+# generated files.
 build_mpich() {
     local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj fortran=() cxx=--disable-cxx
     export MPILIBNAME=mpich

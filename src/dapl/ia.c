@@ -144,7 +144,7 @@ static int open_first(struct mdapl_ia *ia)
         cause = errno;
     }
     free(info);
-    return found ? none_opens(ia, info ? n : 0, reasons, cause) : 0;
+    return found ? none_opens(ia, n, reasons, cause) : 0;
 }
 
 /* -- what it can ------------------------------------------------------------------------------ */

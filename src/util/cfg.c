@@ -70,8 +70,8 @@ static int wrong(struct mdapl_err *err, const struct row *r, const char *value, 
     for (i = 0; r->name[i] && i < sizeof(upper) - 1; i++)
         upper[i] = (char)toupper((unsigned char)r->name[i]);
     upper[i] = '\0';
-    return mdapl_err_set(err, -EINVAL, "MPIR_CVAR_DAPL_%s=\"%.128s\" is not possible: it must be %s",
-                         upper, value, right);
+    return mdapl_err_set(err, -EINVAL, "MPIR_CVAR_DAPL_%s=\"%.128s\" is not possible: it must be "
+                         "%s", upper, value, right);
 }
 
 /* -- one function for each kind of row -------------------------------------------------------- */

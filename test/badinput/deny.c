@@ -25,7 +25,8 @@ static void *next(const char *name)
 
 ssize_t getrandom(void *buf, size_t len, unsigned flags)
 {
-    ssize_t (*f)(void *, size_t, unsigned) = (ssize_t (*)(void *, size_t, unsigned))next("getrandom");
+    ssize_t (*f)(void *, size_t, unsigned) =
+        (ssize_t (*)(void *, size_t, unsigned))next("getrandom");
 
     return denied("getrandom") ? -1 : f(buf, len, flags);
 }
@@ -44,10 +45,11 @@ int epoll_create1(int flags)
     return denied("epoll_create1") ? -1 : f(flags);
 }
 
+typedef int create_call(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
 {
-    int (*f)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))next("pthread_create");
+    create_call *f = (create_call *)next("pthread_create");
 
     return denied("pthread_create") ? EAGAIN : f(thread, attr, start, arg);
 }

@@ -4,11 +4,11 @@
  *
  *   knobs classes              the class of every counter, and that each can be read
  *   knobs early                counters before MPI_Init and after MPI_Finalize
- *   knobs cvar NAME [VALUE]    a control variable after MPI_Init; VALUE is written before it
- *   knobs transfer N LEN ...   rank 0 sends N messages of LEN bytes (pairs) to rank 1: what each
- *                              counter of the two grew by
+ *   knobs cvar NAME [VALUE]    a control variable after MPI_Init; VALUE is written before
+ *   knobs transfer N LEN ...   rank 0 sends N messages of LEN bytes (pairs) to rank 1: what the
+ *                              counters of the two grew by
  *   knobs paced N LEN          the same, with a pause before each message
- *   knobs gather N             ranks but 0 send N messages to rank 0 in turn: the counters that grew
+ *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
  *   knobs wired                connections that stand after MPI_Init
