@@ -64,7 +64,7 @@ struct mdapl_dapl {
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
     struct mdapl_list starved;   /* peers that found no frame buffer */
     struct mdapl_timers timers;
-    uint64_t now;                /* ns, of the last look (dapl.c) */
+    uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then every round is a look */
 
     int n_whole;                 /* peers all of whose connections stand */

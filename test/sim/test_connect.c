@@ -700,8 +700,8 @@ static void request_is_noticed(void **state)
         const struct mdapl_channel *const *channels = k & 1 ? second : alone;
 
         CHECK(calls_after_silence(channels, k & 2, MDAPL_MS(1)) <= 20);
-        CHECK(calls_after_silence(channels, k & 2, 100) <= 1200);
-        CHECK(calls_after_silence(channels, k & 2, 0) <= 1200);
+        CHECK(calls_after_silence(channels, k & 2, 100) <= 600);
+        CHECK(calls_after_silence(channels, k & 2, 0) <= 600);
     }
 }
 
