@@ -7,17 +7,18 @@
 /*
  * Rows: states; columns: events in their order. A request that loses while ours is under way is
  * refused: its caller will find our request waiting. One that arrives while we answer an earlier
- * one replaces it: the caller has given the earlier one up.
+ * one replaces it: the caller has given the earlier one up. Who has accepted in vain has lost
+ * nothing: it is the caller's part to call again, unless both want the connection.
  */
 static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
     [MDAPL_CM_IDLE] = {
-        [MDAPL_CM_WANT] = DO(CALL, CALLING),
+        [MDAPL_CM_WANT] = DO(CALL_SOON, PAUSING),
         [MDAPL_CM_CR_WINS] = DO(ANSWER, ANSWERING),
         [MDAPL_CM_CR_LOSES] = DO(ANSWER, ANSWERING),
         [MDAPL_CM_ESTABLISHED] = STAY(IDLE),
         [MDAPL_CM_REFUSED] = STAY(IDLE),
         [MDAPL_CM_LOST] = STAY(IDLE),
-        [MDAPL_CM_RETRY] = STAY(IDLE),
+        [MDAPL_CM_TIMER] = STAY(IDLE),
         [MDAPL_CM_GIVE_UP] = STAY(IDLE),
         [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
     },
@@ -28,8 +29,8 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_ESTABLISHED] = DO(UP, UP),
         [MDAPL_CM_REFUSED] = DO(PAUSE, PAUSING),
         [MDAPL_CM_LOST] = DO(PAUSE, PAUSING),
-        [MDAPL_CM_RETRY] = STAY(CALLING),
-        [MDAPL_CM_GIVE_UP] = DO(FAIL, DEAD),
+        [MDAPL_CM_TIMER] = DO(PAUSE, PAUSING),
+        [MDAPL_CM_GIVE_UP] = STAY(CALLING),
         [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
     },
     [MDAPL_CM_PAUSING] = {
@@ -39,7 +40,7 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_ESTABLISHED] = STAY(PAUSING),
         [MDAPL_CM_REFUSED] = STAY(PAUSING),
         [MDAPL_CM_LOST] = STAY(PAUSING),
-        [MDAPL_CM_RETRY] = DO(CALL, CALLING),
+        [MDAPL_CM_TIMER] = DO(CALL, CALLING),
         [MDAPL_CM_GIVE_UP] = DO(FAIL, DEAD),
         [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
     },
@@ -48,10 +49,10 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_CR_WINS] = DO(ANSWER, ANSWERING),
         [MDAPL_CM_CR_LOSES] = DO(ANSWER, ANSWERING),
         [MDAPL_CM_ESTABLISHED] = DO(UP, UP),
-        [MDAPL_CM_REFUSED] = DO(PAUSE, PAUSING),
-        [MDAPL_CM_LOST] = DO(PAUSE, PAUSING),
-        [MDAPL_CM_RETRY] = STAY(ANSWERING),
-        [MDAPL_CM_GIVE_UP] = DO(FAIL, DEAD),
+        [MDAPL_CM_REFUSED] = DO(RELEASE, IDLE),
+        [MDAPL_CM_LOST] = DO(RELEASE, IDLE),
+        [MDAPL_CM_TIMER] = DO(RELEASE, IDLE),
+        [MDAPL_CM_GIVE_UP] = STAY(ANSWERING),
         [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
     },
     [MDAPL_CM_UP] = {
@@ -61,7 +62,7 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_ESTABLISHED] = STAY(UP),
         [MDAPL_CM_REFUSED] = STAY(UP),
         [MDAPL_CM_LOST] = DO(FAIL, DEAD),
-        [MDAPL_CM_RETRY] = STAY(UP),
+        [MDAPL_CM_TIMER] = STAY(UP),
         [MDAPL_CM_GIVE_UP] = STAY(UP),
         [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
     },
@@ -72,7 +73,7 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_ESTABLISHED] = STAY(DEAD),
         [MDAPL_CM_REFUSED] = STAY(DEAD),
         [MDAPL_CM_LOST] = STAY(DEAD),
-        [MDAPL_CM_RETRY] = STAY(DEAD),
+        [MDAPL_CM_TIMER] = STAY(DEAD),
         [MDAPL_CM_GIVE_UP] = STAY(DEAD),
         [MDAPL_CM_CLOSE] = STAY(DEAD),
     },
@@ -95,7 +96,7 @@ const char *mdapl_cm_state_name(enum mdapl_cm_state state)
 const char *mdapl_cm_event_name(enum mdapl_cm_event event)
 {
     static const char *const name[MDAPL_CM_EVENTS] = {
-        "want", "cr-wins", "cr-loses", "established", "refused", "lost", "retry", "give-up",
+        "want", "cr-wins", "cr-loses", "established", "refused", "lost", "timer", "give-up",
         "close"
     };
 

@@ -11,7 +11,7 @@
 enum mdapl_cm_state {
     MDAPL_CM_IDLE,           /* nobody has wanted it yet */
     MDAPL_CM_CALLING,        /* our request is under way */
-    MDAPL_CM_PAUSING,        /* our request failed; the retry timer runs */
+    MDAPL_CM_PAUSING,        /* our next request leaves when the timer fires */
     MDAPL_CM_ANSWERING,      /* we have accepted theirs; ESTABLISHED is to come */
     MDAPL_CM_UP,
     MDAPL_CM_DEAD,           /* lost for good, or closed */
@@ -23,9 +23,9 @@ enum mdapl_cm_event {
     MDAPL_CM_CR_WINS,        /* a verified request whose caller has the lower rank */
     MDAPL_CM_CR_LOSES,       /* a verified request whose caller has the higher rank */
     MDAPL_CM_ESTABLISHED,
-    MDAPL_CM_REFUSED,        /* rejected, unreachable, timed out, not accepted */
+    MDAPL_CM_REFUSED,        /* the attempt is over: rejected, unreachable, timed out */
     MDAPL_CM_LOST,           /* disconnected or broken */
-    MDAPL_CM_RETRY,          /* the pause is over */
+    MDAPL_CM_TIMER,          /* the pause is over, or the time for an answer */
     MDAPL_CM_GIVE_UP,        /* the time allowed for connecting is over */
     MDAPL_CM_CLOSE,
     MDAPL_CM_EVENTS
@@ -33,11 +33,13 @@ enum mdapl_cm_event {
 
 enum mdapl_cm_action {
     MDAPL_CM_NOTHING,
+    MDAPL_CM_DO_CALL_SOON,   /* start the timer: in the next round, behind its events */
     MDAPL_CM_DO_CALL,        /* new EP, connect */
     MDAPL_CM_DO_ANSWER,      /* give our own attempt up if there is one; new EP, accept */
     MDAPL_CM_DO_REFUSE,      /* reject the request */
     MDAPL_CM_DO_UP,          /* let frames leave */
-    MDAPL_CM_DO_PAUSE,       /* give the EP up, start the retry timer */
+    MDAPL_CM_DO_PAUSE,       /* give the EP up, start the timer of the next request */
+    MDAPL_CM_DO_RELEASE,     /* give the EP up; call, if this rank wants the connection itself */
     MDAPL_CM_DO_FAIL,        /* give the EP up, fail the peer */
     MDAPL_CM_DO_CLOSE,       /* give the EP up */
 };

@@ -331,7 +331,10 @@ static int progress(void *state)
 {
     struct mdapl_dapl *d = state;
 
-    return attentive(d) ? look(d, mdapl_ctx_now(d->ctx)) : one_round(d, false);
+    if (attentive(d))
+        return look(d, mdapl_ctx_now(d->ctx));
+    d->now = mdapl_ctx_recent(d->ctx);
+    return one_round(d, false);
 }
 
 static bool hears(void *state)

@@ -151,21 +151,36 @@ int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
 {
     struct sockaddr_in6 to;      /* room for either family: providers copy what they know */
     DAT_RETURN ret;
+    char text[96];
 
     memset(&to, 0, sizeof(to));
     memcpy(&to, addr, addr_len < sizeof(to) ? addr_len : sizeof(to));
     ret = ep->ia->dat->dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
                          (DAT_TIMEOUT)(timeout_ns / 1000), (DAT_COUNT)priv_len, (DAT_PVOID)priv,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-    return ret == DAT_SUCCESS ? 0 : -EIO;
+    return ret == DAT_SUCCESS ? 0 : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO,
+                                                  "dat_ep_connect() answers %s",
+                                                  mdapl_dat_text(ep->ia, ret, text));
+}
+
+DAT_EP_STATE mdapl_ep_state(const struct mdapl_ep *ep)
+{
+    DAT_EP_STATE state = DAT_EP_STATE_UNCONNECTED;
+    DAT_BOOLEAN recv_idle, req_idle;
+
+    ep->ia->dat->dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle);
+    return state;
 }
 
 int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, size_t priv_len)
 {
     DAT_RETURN ret = ep->ia->dat->dat_cr_accept(cr, ep->handle, (DAT_COUNT)priv_len,
                                                 (DAT_PVOID)priv);
+    char text[96];
 
-    return ret == DAT_SUCCESS ? 0 : -EIO;
+    return ret == DAT_SUCCESS ? 0 : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO,
+                                                  "dat_cr_accept() answers %s",
+                                                  mdapl_dat_text(ep->ia, ret, text));
 }
 
 static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum mdapl_dto_kind kind)

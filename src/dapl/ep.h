@@ -44,6 +44,8 @@ uint32_t mdapl_ep_reap(struct mdapl_ia *ia);
 
 int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len, uint64_t qual,
                      uint64_t timeout_ns, const void *priv, size_t priv_len);
+/* The provider's state of it: ahead of the events that are still in the queue. */
+DAT_EP_STATE mdapl_ep_state(const struct mdapl_ep *ep);
 int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, size_t priv_len);
 
 /* Is there a request slot free? */

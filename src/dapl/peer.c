@@ -194,7 +194,7 @@ void mdapl_dpeer_free(struct mdapl_dpeer *peer)
     mdapl_list_remove(&peer->starved);
     mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
-        mdapl_timer_stop(&peer->stream[i].cm.retry);
+        mdapl_timer_stop(&peer->stream[i].cm.timer);
     peer->d->peers[peer->base.rank] = NULL;
     free(peer->stream);
     free(peer);
@@ -245,7 +245,7 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
 
 void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...)
 {
-    char why[512];
+    char why[640];
     va_list ap;
 
     if (peer->dead)

@@ -65,7 +65,7 @@ struct mdapl_dapl {
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
     struct mdapl_list starved;   /* peers that found no frame buffer */
     struct mdapl_timers timers;
-    uint64_t now;                /* ns, of the last look (dapl.c) */
+    uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then every round is a look */
 
     int n_whole;                 /* peers all of whose connections stand */
@@ -75,6 +75,7 @@ struct mdapl_dapl {
     int n_wanted;                /* ring wiring: peers that this channel reaches */
     uint64_t wire_began;         /* ns; 0: the wiring has not begun */
     bool wiring;                 /* it has, and is not over */
+    bool late_called;            /* those that have not called in time have been called */
     bool draining, closing;
 };
 
@@ -82,10 +83,17 @@ struct mdapl_dapl {
 struct mdapl_cm {
     enum mdapl_cm_state state;
     struct mdapl_ep *ep;         /* the connection, or the attempt at one */
-    struct mdapl_timer retry;
-    uint64_t since;              /* when it was first wanted, for the deadline */
-    uint32_t tries;
-    uint32_t epoch;
+    struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
+    bool wanted;                 /* by this rank, which calls until it is connected */
+    bool overdue;                /* the timer has fired, but an event is in the queue */
+    bool refused;                /* the last attempt ended with a definite no */
+    uint64_t since;              /* when connecting began, ns */
+    uint64_t called;             /* when the last request left, ns */
+    uint64_t refused_since;      /* of the first of several definite refusals in a row, ns */
+    uint64_t warn_at;            /* when the user gets the next line about the wait, ns */
+    uint32_t unanswered;         /* requests in a row that nobody has answered */
+    uint32_t epoch;              /* number of our last request */
+    uint32_t peer_epoch;         /* highest number of a request of the peer's */
     uint8_t addr[28], addr_len;  /* where the peer listens */
     uint64_t qual;
 };

@@ -17,6 +17,7 @@ enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
     MDAPL_HELLO_VERSION = 3,
     MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
+    MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_BYTES = 56,        /* what the providers that give least give */
     MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
     MDAPL_FRAME_MIN = 512,         /* bytes that every rank takes in one frame */
@@ -30,7 +31,7 @@ struct mdapl_hello {
     uint8_t stream;                /* which of the connections between the two, from 0 */
     uint32_t job;
     uint32_t src, dst;             /* ranks */
-    uint32_t epoch;                /* the how-manieth connection between these two, from 1 */
+    uint32_t epoch;                /* number of the request, from 1; in an answer, of that request */
     uint32_t incarnation;          /* random, one per process start */
     uint64_t rx_next;              /* the psn that src expects next from dst */
     uint32_t frame_bytes;          /* the longest frame that src takes */

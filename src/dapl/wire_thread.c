@@ -98,8 +98,7 @@ static int look(struct wiring *w, uint64_t *ns_p)
     pthread_mutex_lock(&w->lock);
     mdapl_timers_run(&d->timers, now);
     next = mdapl_timers_next(&d->timers);
-    rc = d->failed ? d->failed
-                   : d->n_whole == d->n_wanted ? MDAPL_DONE : 0;
+    rc = d->failed ? d->failed : mdapl_wireup_missing(d);
     pthread_mutex_unlock(&w->lock);
     *ns_p = next <= now ? 0 : next - now;
     if (*ns_p > MDAPL_US(LOOK_US))

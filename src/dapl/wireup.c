@@ -6,11 +6,14 @@
 #include "dapl.h"
 #include "err.h"
 #include "ia.h"
+#include "log.h"
 #include "peer.h"
 #include "stats.h"
 #include "wire_thread.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
 {
@@ -50,6 +53,50 @@ int mdapl_wireup_call(struct mdapl_dapl *d, int rank)
     return rc;
 }
 
+/* Calls a rank that should have called. Returns 1 if it has not. */
+static int call_late(struct mdapl_dapl *d, int rank, char *names, size_t len)
+{
+    struct mdapl_dpeer *peer = d->peers[rank];
+    size_t at = strlen(names);
+
+    if (!peer || peer->n_up == peer->n_streams)
+        return 0;
+    if (at + sizeof(peer->host) + 32 < len)
+        snprintf(names + at, len - at, "%srank %d on %s", at ? ", " : "", rank, peer->host);
+    mdapl_cm_want(peer);
+    return 1;
+}
+
+/* Once ranks are late, all that are not connected are called, as the loss of a request or another
+ * view of who reaches whom may be the reason. They answer, or cm.c says what they do. */
+static void call_all_late(struct mdapl_dapl *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+    uint64_t waited = mdapl_ctx_now(d->ctx) - d->wire_began;
+    char names[256] = "";
+    int n = 0;
+
+    if (d->late_called || waited < MDAPL_MS(cfg->connect_timeout_ms))
+        return;
+    d->late_called = true;
+    for (int rank = 0; rank < mdapl_ctx_job(d->ctx)->size; rank++)
+        n += call_late(d, rank, names, sizeof(names));
+    if (n > 0)
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN,
+                  "IA %s: after %llu s of MPI_Init %d of %d ranks are not connected: %s. What has "
+                  "not called is called now; check that all ranks of the job have started",
+                  d->rails.ia[0]->name, (unsigned long long)(waited / 1000000000), n, d->n_wanted,
+                  names);
+}
+
+int mdapl_wireup_missing(struct mdapl_dapl *d)
+{
+    if (d->n_whole == d->n_wanted)
+        return MDAPL_DONE;
+    call_all_late(d);
+    return d->failed;
+}
+
 /*
  * The last step in which I call. Distances s and size-s are the same pair seen from its two ends,
  * so half of the steps are enough; at the distance that is its own mirror the upper half calls.
@@ -74,7 +121,7 @@ static int by_ring(struct mdapl_dapl *d)
     }
     if (rc)
         return rc;
-    return d->wire_step >= last && d->n_whole == d->n_wanted ? MDAPL_DONE : 0;
+    return d->wire_step >= last ? mdapl_wireup_missing(d) : 0;
 }
 
 static int on_demand(struct mdapl_dapl *d)

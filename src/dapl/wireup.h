@@ -17,5 +17,11 @@ int mdapl_wireup_run(struct mdapl_dapl *d);
 int mdapl_wireup_count(struct mdapl_dapl *d);
 /* Calls a rank. 0, or -errno with the one clear line in mdapl_ctx_err(). */
 int mdapl_wireup_call(struct mdapl_dapl *d, int rank);
+/*
+ * When all that this rank has to call are called: MDAPL_DONE if all of n_wanted are connected; else
+ * 0, or -errno once a peer is lost. After connect_timeout_ms one line names those that are missing,
+ * and they are called.
+ */
+int mdapl_wireup_missing(struct mdapl_dapl *d);
 
 #endif

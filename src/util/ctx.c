@@ -438,6 +438,11 @@ uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx)
     return mdapl_clock_now(&ctx->clock);
 }
 
+uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx)
+{
+    return ctx->clock_read;
+}
+
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx)
 {
     return &ctx->log;

@@ -248,6 +248,8 @@ const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx);
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
 struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx);
 uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);  /* ns on the context's clock */
+/* The same, as it was read last: in one of the last 16 rounds of progress. */
+uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
 struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);

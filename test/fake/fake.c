@@ -62,6 +62,7 @@ struct ep {
     struct ep *peer;
     struct dto_queue recv, req;
     uint8_t priv[256];
+    uint64_t deadline;           /* of the request that it has made */
 };
 
 struct psp {
@@ -84,6 +85,7 @@ struct cr {
 struct pending {
     struct pending *next;
     enum { ARRIVE, TELL } kind;
+    bool held;                   /* outside, until fake_hold_requests(false) */
     struct cr *cr;               /* ARRIVE */
     DAT_CONN_QUAL qual;
     struct ep *ep;               /* TELL */
@@ -102,8 +104,9 @@ static struct {
     struct ia *ias;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, executed, reads, recvs;
+    unsigned lmrs, calls, accepts, executed, reads, recvs;
     int strangers_rejected, held;
+    bool hold;
     uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
@@ -113,6 +116,8 @@ static struct {
 static DAT_PROVIDER table;
 static struct sockaddr_in address;
 static struct sockaddr_in6 address6;
+
+static DAT_RETURN cr_reject(DAT_CR_HANDLE handle, DAT_COUNT len, const DAT_PVOID priv);
 
 uint64_t *fake_time(void)
 {
@@ -350,10 +355,16 @@ static DAT_RETURN evd_modify_cno(DAT_EVD_HANDLE evd, DAT_CNO_HANDLE cno)
     return DAT_SUCCESS;
 }
 
+/* Requests that nobody has taken go with their queue. */
 static DAT_RETURN evd_free(DAT_EVD_HANDLE handle)
 {
-    free(((struct evd *)handle)->queue);
-    unmake(handle);
+    struct evd *evd = handle;
+
+    for (int i = 0; i < evd->n; i++)
+        if (evd->queue[i].event_number == DAT_CONNECTION_REQUEST_EVENT)
+            cr_reject(evd->queue[i].event_data.cr_arrival_event_data.cr_handle, 0, NULL);
+    free(evd->queue);
+    unmake(evd);
     return DAT_SUCCESS;
 }
 
@@ -732,8 +743,21 @@ static void arrive_later(struct cr *cr, DAT_CONN_QUAL qual)
     p->kind = ARRIVE;
     p->cr = cr;
     p->qual = qual;
+    p->held = f.hold;
     p->next = f.pending;
     f.pending = p;
+}
+
+void fake_hold_requests(bool hold)
+{
+    f.hold = hold;
+    for (struct pending *p = f.pending; p; p = p->next)
+        p->held = p->held && hold;
+}
+
+unsigned fake_requests(void)
+{
+    return f.calls;
 }
 
 static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CONN_QUAL qual,
@@ -742,11 +766,18 @@ static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CO
 {
     struct ep *ep = handle;
 
-    (void)to, (void)us, (void)qos, (void)flags;
+    (void)to, (void)qos, (void)flags;
     if (ep->state != DAT_EP_STATE_UNCONNECTED || (uint32_t)len > f.limits.priv)
         return ERROR(DAT_INVALID_STATE);
     ep->state = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+    ep->deadline = f.faults.no_timeouts ? UINT64_MAX : f.now + (uint64_t)us * 1000;
     f.calls++;
+    if (f.faults.answer) {
+        tell(ep, f.faults.answer, NULL, 0);
+        return DAT_SUCCESS;
+    }
+    if (f.faults.lose_cr && f.calls % f.faults.lose_cr == 0)
+        return DAT_SUCCESS;
     if (f.faults.time_out_cr && f.calls % f.faults.time_out_cr == 0) {
         tell(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
         return DAT_SUCCESS;
@@ -756,6 +787,12 @@ static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CO
         return DAT_SUCCESS;
     }
     arrive_later(cr_make(ep, priv, len), qual);
+    if (f.faults.dup_cr && f.calls % f.faults.dup_cr == 0) {
+        struct cr *again = cr_make(NULL, priv, len);
+
+        again->stranger = false;
+        arrive_later(again, qual);
+    }
     return DAT_SUCCESS;
 }
 
@@ -782,6 +819,10 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
         tell(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
         return DAT_SUCCESS;
     }
+    if (every(f.faults.lose_accept, &f.accepts)) {
+        ep->state = DAT_EP_STATE_COMPLETION_PENDING;
+        return DAT_SUCCESS;
+    }
     caller->peer = ep;
     ep->peer = caller;
     ep->state = caller->state = DAT_EP_STATE_CONNECTED;
@@ -795,11 +836,10 @@ static DAT_RETURN cr_reject(DAT_CR_HANDLE handle, DAT_COUNT len, const DAT_PVOID
     struct cr *cr = handle;
     struct ep *caller = cr->caller;
 
-    (void)len, (void)priv;
     f.strangers_rejected += cr->stranger;
     cr_unmake(cr);
     if (caller && caller->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
-        tell(caller, DAT_CONNECTION_EVENT_PEER_REJECTED, NULL, 0);
+        tell(caller, DAT_CONNECTION_EVENT_PEER_REJECTED, priv, len);
     return DAT_SUCCESS;
 }
 
@@ -1014,11 +1054,11 @@ static bool move_pending(void)
     uint64_t n = 0, pick;
 
     for (p = f.pending; p; p = p->next)
-        n++;
+        n += !p->held;
     if (n == 0)
         return false;
     pick = fake_random(n);
-    while (pick-- > 0)
+    while ((*at)->held || pick-- > 0)
         at = &(*at)->next;
     p = *at;
     if (p->kind == TELL)
@@ -1031,11 +1071,35 @@ static bool move_pending(void)
     return true;
 }
 
+static void end_requests(uint64_t due, DAT_EVENT_NUMBER number)
+{
+    for (int i = 0; i < 256; i++) {
+        struct ep *ep = eps[i];
+
+        if (!ep || ep->state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING || ep->deadline > due)
+            continue;
+        drop_pending(ep);
+        ep->state = DAT_EP_STATE_DISCONNECTED;
+        tell(ep, number, NULL, 0);
+    }
+}
+
+void fake_end_requests(DAT_EVENT_NUMBER number)
+{
+    end_requests(UINT64_MAX, number);
+}
+
+struct fake_faults *fake_faults(void)
+{
+    return &f.faults;
+}
+
 bool fake_step(void)
 {
     uint64_t first = fake_random(256);
 
     f.now += 1000 + fake_random(1000);
+    end_requests(f.now, DAT_CONNECTION_EVENT_TIMED_OUT);
     if (fake_random(3) == 0 && move_pending())
         return true;
     for (uint64_t i = 0; i < 256; i++) {

@@ -22,6 +22,11 @@ struct fake_faults {
     unsigned time_out_cr;        /* a request is lost: the caller times out */
     unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
+    unsigned lose_cr;            /* a request vanishes: nothing is reported until its time is over */
+    unsigned dup_cr;             /* a request arrives twice; the second one has no caller */
+    unsigned lose_accept;        /* an acceptance vanishes: neither end is established */
+    bool no_timeouts;            /* the time that dat_ep_connect() was given is ignored */
+    DAT_EVENT_NUMBER answer;     /* every request is answered by this event; 0: by its receiver */
 };
 
 struct fake_limits {
@@ -48,6 +53,14 @@ uint64_t *fake_time(void);
 uint64_t fake_random(uint64_t n);
 /* A request of a stranger arrives at the n-th PSP, with this private data. */
 bool fake_stranger(int nth_psp, const void *priv, size_t len);
+/* What goes wrong from now on. */
+struct fake_faults *fake_faults(void);
+/* All requests that are under way end, for their callers, with this event. */
+void fake_end_requests(DAT_EVENT_NUMBER number);
+/* Requests that are made from now on wait outside until they are let in again. */
+void fake_hold_requests(bool hold);
+/* How many times dat_ep_connect() has been called. */
+unsigned fake_requests(void);
 /* How many requests strangers have had rejected. */
 int fake_strangers_rejected(void);
 /* An asynchronous error of the nth IA, of those that are open in the order of opening. */

@@ -29,13 +29,22 @@ static void every_cell_is_possible(void **state)
         }
 }
 
+/* Whoever waits has an end: a state in which nothing else need come is left by its timer. */
+static void every_wait_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_CALLING, MDAPL_CM_TIMER).next, MDAPL_CM_PAUSING);
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_PAUSING, MDAPL_CM_TIMER).next, MDAPL_CM_CALLING);
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_ANSWERING, MDAPL_CM_TIMER).next, MDAPL_CM_IDLE);
+}
+
 static void dead_stays_dead(void **state)
 {
     (void)state;
     for (int e = 0; e < MDAPL_CM_EVENTS; e++)
         assert_int_equal(mdapl_cm_step(MDAPL_CM_DEAD, e).next, MDAPL_CM_DEAD);
     assert_int_equal(mdapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_FAIL);
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_CALLING, MDAPL_CM_GIVE_UP).action, MDAPL_CM_DO_FAIL);
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_PAUSING, MDAPL_CM_GIVE_UP).action, MDAPL_CM_DO_FAIL);
 }
 
 /* -- two ends and the network between them ---------------------------------------------------- */
@@ -99,8 +108,13 @@ static void feed(struct net *w, int me, enum mdapl_cm_event event, int attempt)
         send_to(w, REJECTED, !me, attempt);
         break;
     case MDAPL_CM_DO_PAUSE:
+    case MDAPL_CM_DO_CALL_SOON:
         e->attempt = 0;
         send_to(w, PAUSE_OVER, me, 0);
+        break;
+    case MDAPL_CM_DO_RELEASE:                /* both ends want it, sooner or later */
+        e->attempt = 0;
+        feed(w, me, MDAPL_CM_WANT, 0);
         break;
     case MDAPL_CM_DO_FAIL:
         w->strange = true;
@@ -136,7 +150,7 @@ static void arrive(struct net *w, struct flying f)
         break;
     case PAUSE_OVER:
         if (e->state == MDAPL_CM_PAUSING)
-            feed(w, f.to, MDAPL_CM_RETRY, 0);
+            feed(w, f.to, MDAPL_CM_TIMER, 0);
         break;
     }
 }
@@ -226,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell_is_possible),
+        cmocka_unit_test(every_wait_ends),
         cmocka_unit_test(dead_stays_dead),
         cmocka_unit_test(crossing_connects),
         cmocka_unit_test(sender_table),

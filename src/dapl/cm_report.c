@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm_report.h"
+
+#include "cfg.h"
+#include "ia.h"
+#include "peer.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define PATH_ADVICE "The path was down for longer than the provider repeats what it sends (retry= in " \
+                    "dat.conf for the software provider; acknowledgement timer and retry count of " \
+                    "an adapter), or the process or its host has gone"
+#define WAIT_ADVICE "If it computes for so long without an MPI call, raise " \
+                    "MPIR_CVAR_DAPL_CONNECT_UNANSWERED_MS; else check its host and the network"
+
+static const struct mdapl_cm_cause causes[MDAPL_CAUSES] = {
+    [MDAPL_CAUSE_ESTABLISHED] = {
+        DAT_CONNECTION_EVENT_ESTABLISHED, MDAPL_CM_ESTABLISHED, MDAPL_CM_SAYS_LATER,
+        "established", ""
+    },
+    [MDAPL_CAUSE_PEER_REJECTED] = {
+        DAT_CONNECTION_EVENT_PEER_REJECTED, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO,
+        "its process refuses (DAT_CONNECTION_EVENT_PEER_REJECTED)",
+        "Start all ranks with the same installation and the same MPIR_CVAR_DAPL_ settings, and see "
+        "what that rank has printed"
+    },
+    [MDAPL_CAUSE_NON_PEER_REJECTED] = {
+        DAT_CONNECTION_EVENT_NON_PEER_REJECTED, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO,
+        "nobody listens there (DAT_CONNECTION_EVENT_NON_PEER_REJECTED)",
+        "Its process has ended or has closed this IA: see what it and the launcher have printed"
+    },
+    [MDAPL_CAUSE_ACCEPT_ERROR] = {
+        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_LATER,
+        "the caller has gone (DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR)", ""
+    },
+    [MDAPL_CAUSE_TIMED_OUT] = {
+        DAT_CONNECTION_EVENT_TIMED_OUT, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NOTHING,
+        "no answer in time (DAT_CONNECTION_EVENT_TIMED_OUT)", WAIT_ADVICE
+    },
+    [MDAPL_CAUSE_UNREACHABLE] = {
+        DAT_CONNECTION_EVENT_UNREACHABLE, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO,
+        "unreachable (DAT_CONNECTION_EVENT_UNREACHABLE)",
+        "Check that its host is up and that a network leads from this IA to that address"
+    },
+    [MDAPL_CAUSE_DISCONNECTED] = {
+        DAT_CONNECTION_EVENT_DISCONNECTED, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        "the peer disconnected (DAT_CONNECTION_EVENT_DISCONNECTED)",
+        "Its process has ended or has given this connection up: see what it and the launcher have "
+        "printed"
+    },
+    [MDAPL_CAUSE_BROKEN] = {
+        DAT_CONNECTION_EVENT_BROKEN, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        "the connection broke (DAT_CONNECTION_EVENT_BROKEN)", PATH_ADVICE
+    },
+    [MDAPL_CAUSE_UNREACHABLE_LATE] = {
+        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NOTHING,
+        "the provider has given the request up (DAT_CONNECTION_EVENT_UNREACHABLE)", WAIT_ADVICE
+    },
+    [MDAPL_CAUSE_BUSY] = {
+        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_LATER,
+        "another request between the two comes first (DAT_CONNECTION_EVENT_PEER_REJECTED)", WAIT_ADVICE
+    },
+    [MDAPL_CAUSE_NO_EVENT] = {
+        0, MDAPL_CM_TIMER, MDAPL_CM_SAYS_NOTHING, "no answer and no event of DAT", WAIT_ADVICE
+    },
+    [MDAPL_CAUSE_WRONG_ANSWER] = {
+        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO, "somebody else answers there",
+        "Check that no two jobs share an address and that all of dat.conf is the same everywhere"
+    },
+    [MDAPL_CAUSE_LOCAL] = {
+        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO, "this side cannot ask", ""
+    },
+    [MDAPL_CAUSE_TRANSFER] = {
+        0, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER, "a transfer failed", PATH_ADVICE
+    },
+    [MDAPL_CAUSE_OWN] = { 0, MDAPL_CM_WANT, MDAPL_CM_SAYS_LATER, "our own doing", "" },
+};
+
+const struct mdapl_cm_cause *mdapl_cm_cause(enum mdapl_cm_cause_id id)
+{
+    return &causes[id];
+}
+
+const struct mdapl_cm_cause *mdapl_cm_cause_of(DAT_EVENT_NUMBER number)
+{
+    for (size_t i = 0; i < MDAPL_CAUSES; i++)
+        if (causes[i].number == number && number != 0)
+            return &causes[i];
+    return NULL;
+}
+
+/* -- the lines -------------------------------------------------------------------------------- */
+
+/* "10.0.0.2, qualifier 30013": where the peer listens. */
+static void put_address(const struct mdapl_cm *cm, char *buf, size_t len)
+{
+    char text[INET6_ADDRSTRLEN] = "?";
+    struct sockaddr_in6 in6;
+    struct sockaddr_in in;
+
+    memcpy(&in6, cm->addr, sizeof(in6));
+    memcpy(&in, cm->addr, sizeof(in));
+    if (in.sin_family == AF_INET)
+        inet_ntop(AF_INET, &in.sin_addr, text, sizeof(text));
+    else if (in.sin_family == AF_INET6)
+        inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof(text));
+    snprintf(buf, len, "%s, qualifier %llu", text, (unsigned long long)cm->qual);
+}
+
+/* More advice where this process can hardly open another file: providers that need a descriptor
+ * for a connection report its lack in many ways, most often as UNREACHABLE. */
+static void put_descriptors(char *buf, size_t len)
+{
+    enum { FOR_A_CONNECTION = 3 };
+    struct rlimit limit = { 0 };
+    int fd[FOR_A_CONNECTION], n = 0;
+    bool out = false;
+
+    while (n < FOR_A_CONNECTION && (fd[n] = open("/", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    out = n < FOR_A_CONNECTION && (errno == EMFILE || errno == ENFILE);
+    while (n-- > 0)
+        close(fd[n]);
+    *buf = 0;
+    if (out && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        snprintf(buf, len, ". This process has no file descriptors left: raise their limit (ulimit "
+                 "-n, now %llu)", (unsigned long long)limit.rlim_cur);
+}
+
+static unsigned seconds(uint64_t ns)
+{
+    return (unsigned)(ns / 1000000000u);
+}
+
+void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
+                               const char *detail, uint64_t ns, char *buf, size_t len)
+{
+    const struct mdapl_dpeer *peer = st->peer;
+    char address[80], descriptors[128];
+
+    put_address(&st->cm, address, sizeof(address));
+    put_descriptors(descriptors, sizeof(descriptors));
+    snprintf(buf, len, "rank %d on %s (%s) could not be connected over IA %s in %u.%u s and %u "
+             "requests: %s%s%s. %s%s", peer->base.rank, peer->host, address, st->ia->name,
+             seconds(ns), (unsigned)(ns / 100000000u % 10), st->cm.epoch, cause->text,
+             *detail ? ": " : "", detail, cause->advice, descriptors);
+}
+
+void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
+                           uint64_t ns, char *buf, size_t len)
+{
+    const struct mdapl_dpeer *peer = st->peer;
+    char address[80], descriptors[128];
+
+    put_address(&st->cm, address, sizeof(address));
+    put_descriptors(descriptors, sizeof(descriptors));
+    snprintf(buf, len, "rank %d on %s (%s) has not answered for %u s over IA %s, %u requests: %s. A "
+             "rank answers inside MPI calls only: if it computes, the job goes on with its next "
+             "call; else check its host and the network%s", peer->base.rank, peer->host, address,
+             seconds(ns), st->ia->name, st->cm.epoch, cause->text, descriptors);
+}
+
+void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
+                        const char *detail, char *buf, size_t len)
+{
+    const struct mdapl_dpeer *peer = st->peer;
+    char address[80];
+
+    put_address(&st->cm, address, sizeof(address));
+    snprintf(buf, len, "lost the connection to rank %d on %s (%s) over IA %s: %s, %llu frames not "
+             "acknowledged. %s", peer->base.rank, peer->host, address, st->ia->name,
+             *detail ? detail : cause->text, (unsigned long long)mdapl_dpeer_unacked(peer),
+             cause->advice);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CM_REPORT_H
+#define MDAPL_CM_REPORT_H
+/*
+ * What can become of a connection or of an attempt at one: DAT's events and what the channel finds
+ * by itself, one row each, with what it says about the other rank, in words, and what the user can
+ * do. And the lines made of that.
+ *
+ * A rank answers connection requests only inside MPI calls, so DAT reports the same for a rank that
+ * computes, one that is stopped and one whose host is down behind a router: nothing, until the time
+ * of the request is over. Only an answer says something about the rank. UNREACHABLE is one when it
+ * comes soon (no route; neighbour discovery gives up after 3 s); later it is how providers report
+ * that their own retransmissions are over (rdma_cm and the UD-based manager), which a computing
+ * rank causes as well.
+ */
+#include "cm_fsm.h"
+#include "dat.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mdapl_stream;
+
+enum mdapl_cm_says {
+    MDAPL_CM_SAYS_NO,            /* an answer: it is not there, or does not want */
+    MDAPL_CM_SAYS_LATER,         /* it is alive, and a connection may come about */
+    MDAPL_CM_SAYS_NOTHING,
+};
+
+enum mdapl_cm_cause_id {
+    MDAPL_CAUSE_ESTABLISHED,
+    MDAPL_CAUSE_PEER_REJECTED,
+    MDAPL_CAUSE_NON_PEER_REJECTED,
+    MDAPL_CAUSE_ACCEPT_ERROR,
+    MDAPL_CAUSE_TIMED_OUT,
+    MDAPL_CAUSE_UNREACHABLE,
+    MDAPL_CAUSE_DISCONNECTED,
+    MDAPL_CAUSE_BROKEN,
+    /* no events of DAT: */
+    MDAPL_CAUSE_UNREACHABLE_LATE,    /* UNREACHABLE, but not soon */
+    MDAPL_CAUSE_BUSY,                /* PEER_REJECTED, for another request between the two */
+    MDAPL_CAUSE_NO_EVENT,            /* the provider has reported nothing in time */
+    MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by who was called */
+    MDAPL_CAUSE_LOCAL,               /* this side's adapter refused; mdapl_ctx_err() says why */
+    MDAPL_CAUSE_TRANSFER,            /* a transfer failed */
+    MDAPL_CAUSE_OWN,                 /* the channel's own doing */
+    MDAPL_CAUSES
+};
+
+struct mdapl_cm_cause {
+    DAT_EVENT_NUMBER number;     /* 0: no event of DAT */
+    enum mdapl_cm_event event;
+    enum mdapl_cm_says says;
+    const char *text;            /* what has happened, with DAT's name for it */
+    const char *advice;          /* what the user can do */
+};
+
+const struct mdapl_cm_cause *mdapl_cm_cause(enum mdapl_cm_cause_id id);
+/* That of an event on the connection event queue; NULL: not one of them. */
+const struct mdapl_cm_cause *mdapl_cm_cause_of(DAT_EVENT_NUMBER number);
+
+/*
+ * The lines, into buf. ns: for how long it has been so; detail: more about the cause, or "".
+ * unconnected: the peer is given up before there was a connection. waiting: it is not, and its
+ * answer is waited for. lost: the connection was there.
+ */
+void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
+                               const char *detail, uint64_t ns, char *buf, size_t len);
+void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
+                           uint64_t ns, char *buf, size_t len);
+void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
+                        const char *detail, char *buf, size_t len);
+
+#endif
