@@ -339,7 +339,8 @@ static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, con
 
 struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d)
 {
-    return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = mdapl_async_event, .arg = d };
+    return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = mdapl_async_event,
+                                    .arg = d };
 }
 
 /* -- from inside the channel ------------------------------------------------------------------ */

@@ -2,9 +2,9 @@
 #ifndef MDAPL_EVD_H
 #define MDAPL_EVD_H
 /*
- * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same for
- * almost any number of peers; the other three EVDs are looked at less often, or each time while connections
- * are being made.
+ * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same
+ * for almost any number of peers; the other three EVDs are looked at less often, or each time while
+ * connections are being made.
  */
 #include <pthread.h>
 #include <stdbool.h>

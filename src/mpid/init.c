@@ -111,7 +111,8 @@ static int publish(struct mdapl_glue *g, int rank)
 
     MPIDI_PG_GetConnKVSname(&kvs);
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0)
-        return init_error(rank, "the business card does not fit; name fewer adapters in MPIR_CVAR_DAPL_IA");
+        return init_error(rank, "the business card does not fit; name fewer adapters in "
+                                "MPIR_CVAR_DAPL_IA");
     if (rank == 0 && put_job(kvs))
         return init_error(rank, "the launcher does not take the job's key; check the launcher");
     mpi_errno = MPIDI_PG_SetConnInfo(rank, card);
