@@ -233,8 +233,8 @@ static void receive_refused(void **state)
 }
 
 /*
- * libdat2 reads its list of adapters as it is loaded, so the program starts once more with a list of
- * its own: many lines without a library and, at the end, the fake provider's name.
+ * libdat2 reads its list of adapters as it is loaded, so the program starts once more with a list
+ * of its own: many lines without a library and, at the end, the fake provider's name.
  */
 static void write_dat_conf(char **argv)
 {
