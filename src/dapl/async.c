@@ -55,8 +55,8 @@ static void adapter_ended(struct mdapl_dapl *d, const struct mdapl_ia *ia, const
     for (int i = 0; i < size; i++)
         if (d->peers[i] && uses(d->peers[i], ia))
             mdapl_dpeer_fail(d->peers[i], -EIO,
-                             "IA %s: %s; rank %d on %s cannot be reached any more. Check the adapter "
-                             "and the system's log", ia->name, text, i, d->peers[i]->host);
+                             "IA %s: %s; rank %d on %s cannot be reached any more. Check the "
+                             "adapter and the system's log", ia->name, text, i, d->peers[i]->host);
 }
 
 void mdapl_async_event(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct mdapl_ep *ep,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_ASYNC_H
 #define MDAPL_ASYNC_H
-/* What an adapter reports of itself: the end of a connection, of the adapter, or a line in the log. */
+/* What an adapter reports of itself: the end of a connection, of the adapter, or a line in the
+ * log. */
 #include "ia.h"
 
 /* The hook (struct mdapl_ia_hooks). what: the handle in the event; ep: the endpoint of that handle,

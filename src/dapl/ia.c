@@ -19,7 +19,7 @@
 enum {
     REGISTRY_START = 64,     /* entries of dat.conf that are asked for at first */
     EVD_MIN = 256,           /* entries of the connection and CR EVDs at least */
-    EVENTS_OF_STREAM = 2,    /* that wait there at once: a request repeated, a beginning and an end */
+    EVENTS_OF_STREAM = 2,    /* that wait there at once: a beginning and an end */
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
     DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */

@@ -10,11 +10,13 @@
 #ifdef UFFD_USER_MODE_ONLY
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -49,6 +51,9 @@ struct mdapl_memwatch {
     atomic_uint_fast64_t noted, taken;
     atomic_bool too_many;        /* changes that found no room: everything may have changed */
     struct mdapl_range note[NOTES];
+    /* the owner's: mappings that it had watched last, when so many changes had been noted */
+    struct mdapl_range known;
+    uint64_t known_at;
 };
 
 /* -- the thread ------------------------------------------------------------------------------- */
@@ -177,33 +182,83 @@ static struct uffdio_range uffd_range(struct mdapl_range r)
     return (struct uffdio_range){ .start = r.start, .len = r.end - r.start };
 }
 
-int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
+/*
+ * The mappings that the range lies in, from the start of the first to the end of the last; the
+ * range itself when /proc does not say.
+ */
+static struct mdapl_range mappings_of(struct mdapl_range r)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    struct mdapl_range all = r;
+    uintptr_t start = 0, end;
+    size_t size = 0;
+    char *line = NULL;
+
+    while (maps && start < r.end && getline(&line, &size, maps) > 0) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &start, &end) != 2 || end <= r.start
+            || start >= r.end)
+            continue;
+        if (start < all.start)
+            all.start = start;
+        if (end > all.end)
+            all.end = end;
+    }
+    free(line);
+    if (maps)
+        fclose(maps);
+    return all;
+}
+
+static int watch_range(struct mdapl_memwatch *w, struct mdapl_range r)
 {
     struct uffdio_register reg = { .range = uffd_range(r), .mode = UFFDIO_REGISTER_MODE_WP };
 
     return ioctl(w->uffd, UFFDIO_REGISTER, &reg) ? -errno : 0;
 }
 
-void mdapl_memwatch_remove(struct mdapl_memwatch *w, struct mdapl_range r)
+/* Whole mappings, or else a watched part of one would be a mapping by itself for the kernel. */
+int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
 {
-    struct uffdio_range range = uffd_range(r);
+    uint64_t noted = atomic_load_explicit(&w->noted, memory_order_acquire);
+    struct mdapl_range all;
+    int rc = 0;
 
-    ioctl(w->uffd, UFFDIO_UNREGISTER, &range);
+    /* Nothing that is watched has changed since: it still is. */
+    if (noted == w->known_at && r.start >= w->known.start && r.end <= w->known.end
+        && !atomic_load_explicit(&w->too_many, memory_order_relaxed))
+        return 0;
+    all = mappings_of(r);
+    rc = watch_range(w, all);
+    if (rc) {
+        all = r;
+        rc = watch_range(w, r);
+    }
+    w->known = rc ? (struct mdapl_range){ 0, 0 } : all;
+    w->known_at = noted;
+    return rc;
 }
 
-/* A page that is not there yet is nobody's; an adapter that pins has brought it in. */
-static bool page_shared(const struct mdapl_memwatch *w, uintptr_t at)
-{
-    uint64_t entry;
-    off_t off = (off_t)(at / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry));
+enum { ENTRIES = 512 };      /* of the page map, read at once */
 
-    return pread(w->pagemap, &entry, sizeof(entry), off) != sizeof(entry)
-           || entry & pagemap_shared;
-}
-
+/* Pages that are not there yet are nobody's; an adapter that pins has brought them in. */
 bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)
 {
-    return page_shared(w, r.start) || page_shared(w, r.end - 1);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = r.start / page;
+    uintptr_t end = (r.end + page - 1) / page;
+    uint64_t entry[ENTRIES];
+
+    while (at < end) {
+        size_t n = end - at < ENTRIES ? end - at : ENTRIES;
+
+        if (pread(w->pagemap, entry, n * sizeof(entry[0]), (off_t)(at * sizeof(entry[0])))
+            != (ssize_t)(n * sizeof(entry[0])))
+            return true;
+        for (size_t i = 0; i < n; i++)
+            if (entry[i] & pagemap_shared)
+                return true;
+        at += n;
+    }
+    return false;
 }
 
 /* -- what has changed ------------------------------------------------------------------------- */
@@ -237,6 +292,7 @@ bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p)
 
     if (atomic_exchange_explicit(&w->too_many, false, memory_order_relaxed)) {
         *r_p = (struct mdapl_range){ 0, UINTPTR_MAX };
+        w->known = (struct mdapl_range){ 0, 0 };
         return true;
     }
     if (n == atomic_load_explicit(&w->noted, memory_order_acquire))
@@ -263,11 +319,6 @@ int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
 {
     (void)w, (void)r;
     return -ENOSYS;
-}
-
-void mdapl_memwatch_remove(struct mdapl_memwatch *w, struct mdapl_range r)
-{
-    (void)w, (void)r;
 }
 
 bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)

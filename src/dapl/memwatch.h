@@ -12,9 +12,10 @@
  * slower); other systems cannot watch.
  *
  * What it costs the program: munmap(), mremap() and madvise() of watched memory wait until a small
- * thread has read the event, some 10 us; and mremap() of a mapping of which only a part is watched
- * fails with EFAULT, as it does for mappings whose parts differ in other ways (realloc() then
- * copies). So nothing is watched longer than need be.
+ * thread has read the event, some 10 us. Mappings are watched as a whole, with what of them was
+ * never registered: a watched part would be a mapping of its own for the kernel, and mremap()
+ * across its ends would fail with EFAULT. For the same reason nothing but its end, or that of the
+ * watcher, ends the watch of a mapping.
  *
  * fork(): a child's memory is not watched, whatever it does is its own affair, and exec closes the
  * descriptor. Pages that an adapter has pinned stay the parent's: Linux copies them for the child
@@ -35,12 +36,10 @@ struct mdapl_range {
 int mdapl_memwatch_open(struct mdapl_memwatch **w_p);
 void mdapl_memwatch_close(struct mdapl_memwatch *w);
 
-/* Watches whole pages; again is no harm. -errno: this memory cannot be watched (a file's, watched
- * by the program itself, too many mappings). */
+/* Watches the mappings that these pages are in; again is no harm. -errno: this memory cannot be
+ * watched (a file's, watched by the program itself, too many mappings). */
 int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r);
-/* Forgets whole pages; that they are gone already is no harm. */
-void mdapl_memwatch_remove(struct mdapl_memwatch *w, struct mdapl_range r);
-/* Is this registered memory shared with others? They may change its pages, unheard. */
+/* Is any page of this registered memory shared with others? They may change its pages, unheard. */
 bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r);
 
 /* Waits, shortly, until what has changed before this call can be had from mdapl_memwatch_next().

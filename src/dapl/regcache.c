@@ -84,21 +84,20 @@ static struct mdapl_reg *find(const struct mdapl_regcache *c, struct mdapl_range
     return reg && reg->range.end >= r.end && (reg->use & use) == use ? reg : NULL;
 }
 
-/* All that overlap the range leave and are watched no longer. Returns how many. */
+/* All that overlap the range leave. Returns how many. */
 static unsigned forget(struct mdapl_regcache *c, struct mdapl_range r)
 {
     struct mdapl_reg *reg;
     unsigned n = 0;
 
     while ((reg = first_in(c, r))) {
-        mdapl_memwatch_remove(c->watch, reg->range);
         reg_leave(c, reg);
         n++;
     }
     return n;
 }
 
-/* Takes one in, in place of those that it covers: they need not be watched for themselves. */
+/* Takes one in, in place of those that it covers. */
 static void keep(struct mdapl_regcache *c, struct mdapl_reg *reg)
 {
     struct mdapl_reg *old;
@@ -117,7 +116,6 @@ static void evict(struct mdapl_regcache *c, uint64_t most)
         struct mdapl_reg *reg = MDAPL_OF(c->unused.next, struct mdapl_reg, link);
 
         c->stats->reg_evictions++;
-        mdapl_memwatch_remove(c->watch, reg->range);
         reg_leave(c, reg);
     }
 }
@@ -185,7 +183,6 @@ static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range 
         return reg;
     }
     forget(c, r);
-    mdapl_memwatch_remove(c->watch, r);
     return reg;
 }
 

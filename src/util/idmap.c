@@ -6,8 +6,8 @@
 
 /*
  * An id is (generation << INDEX_BITS) | index, generation from 1 on, so an id is never 0. The slot
- * that has been free longest is taken first: an id comes back only after GEN_MASK rounds through all
- * free slots, which are FIRST_SLOTS at least but for those in use.
+ * that has been free longest is taken first: an id comes back only after GEN_MASK rounds through
+ * all free slots, which are FIRST_SLOTS at least but for those in use.
  */
 enum { INDEX_BITS = 20, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1,
        FIRST_SLOTS = 64 };

@@ -139,7 +139,7 @@ static void many_first_contacts(void **state)
     assert_true(repeated > 0);
 }
 
-/* -- what an adapter reports of itself ---------------------------------------------------------- */
+/* -- what an adapter reports of itself -------------------------------------------------------- */
 
 static void adapter_fails(void **state)
 {
@@ -184,7 +184,7 @@ static void long_dat_conf(void **state)
     sim_close(&s);
 }
 
-/* The cards of four rails with long addresses; the host's name is what is cut when room is short. */
+/* The cards of four rails with long addresses; the host's name is cut when room is short. */
 static void long_cards(void **state)
 {
     static const struct fake_limits limits = {
@@ -233,8 +233,8 @@ static void receive_refused(void **state)
 }
 
 /*
- * libdat2 reads its list of adapters as it is loaded, so the program starts once more with a list of its
- * own: many lines without a library and, at the end, the fake provider's name.
+ * libdat2 reads its list of adapters as it is loaded, so the program starts once more with a list
+ * of its own: many lines without a library and, at the end, the fake provider's name.
  */
 static void write_dat_conf(char **argv)
 {

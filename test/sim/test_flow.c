@@ -124,14 +124,14 @@ static void one_stream_stands_still(void **state)
 /* As many frames under way as the knobs allow, the receiver now and then absent. */
 static void largest_windows(void **state)
 {
-    static const struct fake_limits large = { .dtos = 16384, .reads = 4, .priv = 56,
-                                              .rdma = 1 << 20 };
+    static const struct fake_limits largest = { .dtos = 16384, .reads = 4, .priv = 56,
+                                                .rdma = 1 << 20 };
     uint64_t early = 0;
     struct sim s;
 
     (void)state;
     for (uint64_t i = 0; i < seeds(3); i++) {
-        start(&s, i, 2, NULL, &large);
+        start(&s, i, 2, NULL, &largest);
         sim_open_all(&s, "sr_window=4096 ring_slots=4096 ep_requests=16384 vbuf_size=512 ring=on "
                          "ring_slot_bytes=128 ring_after=1");
         s.lazy = 1000;
@@ -202,6 +202,129 @@ static void queued_before_the_offer(void **state)
     }
 }
 
+/* -- acknowledgements, and what the counters say ---------------------------------------------- */
+
+static const struct fake_limits large = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20 };
+
+/* One way, without a window update (the window is large) and with little patience for idleness. */
+static void one_way(struct sim *s, uint64_t i, const char *knobs, int messages, uint32_t len)
+{
+    char all[256];
+
+    start(s, i, 2, NULL, &large);
+    snprintf(all, sizeof(all), "ring=off sr_window=1000 ack_idle_us=60000000 %s", knobs);
+    sim_open_all(s, all);
+    for (int k = 0; k < messages; k++)
+        sim_send(s, 0, 1, len, false);
+    sim_run(s);
+    sim_rounds(s, 500);
+}
+
+static void when_acknowledgements_leave(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        one_way(&s, i, "ack_frames=5", 100, 10);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_acks) >= 2 && SIM_STAT(&s, 1, tx_acks) <= 100 / 5);
+        sim_end(&s);
+        one_way(&s, i, "ack_frames=4096 ack_bytes=10000", 95, 1000);     /* 1036 in each frame */
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_acks) >= 2 && SIM_STAT(&s, 1, tx_acks) <= 95 / 10);
+        sim_end(&s);
+        one_way(&s, i, "ack_frames=4096 ack_bytes=1g", 100, 1000);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_acks) == 0);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, retained_max) == 100);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, retained_bytes_max) == 100 * 1036);
+        *fake_time() += UINT64_C(61000000000);
+        sim_rounds(&s, 500);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_acks) == 1);
+        sim_end(&s);
+    }
+}
+
+/* Ten messages in a frame each and one by rendezvous, nothing else: each counter is known. */
+static void counters_of_known_traffic(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i, 2, NULL, NULL);
+        sim_open_all(&s, "ring=off");
+        for (int k = 0; k < 10; k++)
+            sim_send(&s, 0, 1, 100, false);
+        sim_send(&s, 0, 1, 20000, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_msgs) == 11 && SIM_STAT(&s, 1, rx_msgs) == 11);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_bytes) == 21000 && SIM_STAT(&s, 1, rx_bytes) == 21000);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 10 && SIM_STAT(&s, 0, tx_eager_bytes) == 1000);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_rndv) == 1 && SIM_STAT(&s, 0, tx_rndv_bytes) == 20000);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rx_rget) == 1 && SIM_STAT(&s, 1, rx_rget_bytes) == 20000);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rdma_bytes) == 20000 && SIM_STAT(&s, 0, rdma_bytes) == 0);
+        SIM_CHECK(&s, SIM_SUM(&s, rx_rput_bytes) == 0 && SIM_SUM(&s, rx_copy_bytes) == 0);
+        /* MSG: 24 + 12 + 100 bytes; RTS: 24 + 12 + 16 and one piece of 20; FIN: 24 + 8; ACK: 24 */
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_frames) == 11 + SIM_STAT(&s, 0, tx_acks));
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_sr_bytes)
+                          == 10 * 136 + 72 + 24 * SIM_STAT(&s, 0, tx_acks));
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_frames) == 1 + SIM_STAT(&s, 1, tx_acks));
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_sr_bytes) == 32 + 24 * SIM_STAT(&s, 1, tx_acks));
+        sim_rounds(&s, 500);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rx_frames) == SIM_STAT(&s, 0, tx_frames));
+        SIM_CHECK(&s, SIM_SUM(&s, tx_ring) == 0 && SIM_SUM(&s, tx_ring_bytes) == 0);
+        sim_end(&s);
+    }
+}
+
+/* The other ways of a long body, and the stalls of a narrow endpoint. */
+static void counters_of_written_and_copied(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        bool copy = i % 2;
+
+        start(&s, i, 2, NULL, NULL);
+        sim_open_all(&s, copy ? "rndv=copy ring=off ep_requests=4" : "rndv=rput ep_requests=4");
+        for (int k = 0; k < 20; k++)
+            sim_send(&s, 0, 1, 50000, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rx_copy_bytes) == (copy ? 1000000 : 0));
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rx_rput_bytes) == (copy ? 0 : 1000000));
+        SIM_CHECK(&s, SIM_STAT(&s, 0, rdma_bytes) == (copy ? 0 : 1000000));
+        SIM_CHECK(&s, !copy || SIM_STAT(&s, 0, dto_stalls) > 0);
+        sim_end(&s);
+    }
+}
+
+/* Slots of the ring lane for one peer only. */
+static void ring_for_few_peers(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        int with_ring = 0;
+
+        start(&s, i, 4, NULL, NULL);
+        sim_open_all(&s, "ring=on ring_after=1 ring_peers=1");
+        for (int k = 0; k < 60; k++)
+            sim_send(&s, 1 + k % 3, 0, 40, false);
+        sim_run(&s);
+        for (int k = 0; k < 60; k++) {       /* while they talk */
+            sim_send(&s, 1 + k % 3, 0, 40, false);
+            sim_run(&s);
+        }
+        for (int r = 1; r < 4; r++) {
+            with_ring += SIM_STAT(&s, r, tx_ring) > 0;
+            SIM_CHECK(&s, (SIM_STAT(&s, r, tx_ring) > 0) == (SIM_STAT(&s, r, tx_ring_bytes) > 0));
+        }
+        SIM_CHECK(&s, with_ring == 1);
+        sim_end(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +334,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(largest_windows),
         cmocka_unit_test(unlike_knobs),
         cmocka_unit_test(queued_before_the_offer),
+        cmocka_unit_test(when_acknowledgements_leave),
+        cmocka_unit_test(counters_of_known_traffic),
+        cmocka_unit_test(counters_of_written_and_copied),
+        cmocka_unit_test(ring_for_few_peers),
     };
 
     if (argc > 1)

@@ -124,20 +124,23 @@ static void longest_unused_goes_first(void **state)
     stop();
 }
 
-static void evicted_is_not_watched(void **state)
+/* A mapping of which parts are registered, or were, can still grow and move. */
+static void parts_leave_a_mapping_whole(void **state)
 {
-    struct mdapl_range r;
+    char *m;
 
     (void)state;
     start(4 * (uint64_t)getpagesize());
-    regs_transfer(at(0), pages(4));
-    regs_transfer(at(10), pages(4));
-    munmap(at(0), pages(4));
-    assert_true(mdapl_memwatch_sync(regs.c.watch));
-    assert_false(mdapl_memwatch_next(regs.c.watch, &r));
-    munmap(at(10), pages(4));
-    assert_true(mdapl_memwatch_sync(regs.c.watch));
-    assert_true(mdapl_memwatch_next(regs.c.watch, &r));
+    m = regs_map(NULL, pages(16), 0);
+    regs_transfer(m + pages(4), pages(2));
+    regs_transfer(m + pages(8), pages(1));
+    regs_transfer(at(0), pages(4));          /* they are evicted */
+    assert_int_equal(regs.stats->reg_evictions, 2);
+    regs_transfer(m + pages(12), pages(1));
+    m = mremap(m, pages(16), pages(32), MREMAP_MAYMOVE);
+    assert_ptr_not_equal(m, MAP_FAILED);
+    regs_transfer(m + pages(12), pages(1));
+    munmap(m, pages(32));
     stop();
 }
 
@@ -286,7 +289,7 @@ int main(void)
         cmocka_unit_test(rights_are_what_was_asked_for),
         cmocka_unit_test(neighbours_join),
         cmocka_unit_test(longest_unused_goes_first),
-        cmocka_unit_test(evicted_is_not_watched),
+        cmocka_unit_test(parts_leave_a_mapping_whole),
         cmocka_unit_test(limit_leaves_what_is_used),
         cmocka_unit_test(refusal_evicts),
         cmocka_unit_test(used_until_its_last_put),
