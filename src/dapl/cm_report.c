@@ -14,9 +14,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define PATH_ADVICE "The path was down for longer than the provider repeats what it sends (retry= in " \
-                    "dat.conf for the software provider; acknowledgement timer and retry count of " \
-                    "an adapter), or the process or its host has gone"
+#define PATH_ADVICE "The path was down for longer than the provider repeats what it sends " \
+                    "(retry= in dat.conf for the software provider; acknowledgement timer " \
+                    "and retry count of an adapter), or the process or its host has gone"
 #define WAIT_ADVICE "If it computes for so long without an MPI call, raise " \
                     "MPIR_CVAR_DAPL_CONNECT_UNANSWERED_MS; else check its host and the network"
 
@@ -65,7 +65,8 @@ static const struct mdapl_cm_cause causes[MDAPL_CAUSES] = {
     },
     [MDAPL_CAUSE_BUSY] = {
         0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_LATER,
-        "another request between the two comes first (DAT_CONNECTION_EVENT_PEER_REJECTED)", WAIT_ADVICE
+        "another request between the two comes first (DAT_CONNECTION_EVENT_PEER_REJECTED)",
+        WAIT_ADVICE
     },
     [MDAPL_CAUSE_NO_EVENT] = {
         0, MDAPL_CM_TIMER, MDAPL_CM_SAYS_NOTHING, "no answer and no event of DAT", WAIT_ADVICE
@@ -161,8 +162,8 @@ void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_cm_
 
     put_address(&st->cm, address, sizeof(address));
     put_descriptors(descriptors, sizeof(descriptors));
-    snprintf(buf, len, "rank %d on %s (%s) has not answered for %u s over IA %s, %u requests: %s. A "
-             "rank answers inside MPI calls only: if it computes, the job goes on with its next "
+    snprintf(buf, len, "rank %d on %s (%s) has not answered for %u s over IA %s, %u requests: %s. "
+             "A rank answers inside MPI calls only: if it computes, the job goes on with its next "
              "call; else check its host and the network%s", peer->base.rank, peer->host, address,
              seconds(ns), st->ia->name, st->cm.epoch, cause->text, descriptors);
 }

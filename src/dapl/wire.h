@@ -31,7 +31,7 @@ struct mdapl_hello {
     uint8_t stream;                /* which of the connections between the two, from 0 */
     uint32_t job;
     uint32_t src, dst;             /* ranks */
-    uint32_t epoch;                /* number of the request, from 1; in an answer, of that request */
+    uint32_t epoch;                /* number of the request, from 1; an answer has the same */
     uint32_t incarnation;          /* random, one per process start */
     uint64_t rx_next;              /* the psn that src expects next from dst */
     uint32_t frame_bytes;          /* the longest frame that src takes */

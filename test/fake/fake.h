@@ -22,7 +22,7 @@ struct fake_faults {
     unsigned time_out_cr;        /* a request is lost: the caller times out */
     unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
-    unsigned lose_cr;            /* a request vanishes: nothing is reported until its time is over */
+    unsigned lose_cr;            /* a request vanishes: nothing is heard until its time is over */
     unsigned dup_cr;             /* a request arrives twice; the second one has no caller */
     unsigned lose_accept;        /* an acceptance vanishes: neither end is established */
     bool no_timeouts;            /* the time that dat_ep_connect() was given is ignored */
