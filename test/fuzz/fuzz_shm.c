@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the shm channel makes of a peer that writes into shared memory what it should not.
+ *
+ *   fuzz_shm [--seed=N] [--first=N] [--runs=N] [--seconds=N]
+ *
+ * Each run has three ranks in this process. Rank 1 is hostile: its channel has real traffic with
+ * rank 0, and between the steps, inside rank 0's upcalls, and in a part of the runs by a thread all
+ * the time, bytes are changed wherever rank 1 could: in its ring of rank 0's segment, in the bells,
+ * in its own segment; or it sends records of its own making, with ids and lengths that are nearly
+ * right. Rank 2 is a bystander. Then: a header has stayed as it was announced, no message has
+ * followed a fault, every operation has ended once, and the bystander's messages have arrived.
+ * Runs of one seed are the same, but for those with the thread. Built with sanitizers it looks
+ * deeper: no access outside of what there is.
+ */
+#include "bell.h"
+#include "cfg.h"
+#include "err.h"
+#include "peer.h"
+#include "shm.h"
+#include "tx.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    RANKS = 3, VICTIM = 0, HOSTILE = 1, BYSTANDER = 2,
+    STEPS = 60, OPS = 20 * STEPS, KEPT = 32,
+    LONGEST = 300000, READ_MOST = 70000,
+    WELL = 5,                    /* messages of the bystander, each way */
+    LAST_ROUNDS = 400,
+};
+
+struct op {
+    struct mdapl_op op;
+    struct rank *me;
+    struct mdapl_rx *rx;         /* a read's */
+    size_t after;                /* ... bytes of it that will be left */
+    char *buf;
+    bool pending;
+};
+
+struct rank {
+    struct mdapl_ctx *ctx;
+    struct mdapl_shm *s;
+    int rank, faults[RANKS], told[RANKS];
+    struct mdapl_rx *kept[KEPT]; /* bodies that the owner has not finished */
+    int n_kept;
+    struct op op[OPS];
+    int n_ops;
+};
+
+static struct run {
+    struct rank rank[RANKS];
+    char card[RANKS][MDAPL_CARD_MAX];
+    uint64_t now;
+    bool everywhere;             /* the bystander's rings as well */
+    uint8_t *ring;               /* rank 1's door in rank 0's segment; NULL: none yet */
+    pthread_t thread;
+    bool threaded;
+    atomic_bool stop;
+} r;
+
+static uint64_t seed = 1, rng, run;
+static char source[LONGEST];
+
+static void die(const char *what)
+{
+    printf("not ok 1 - fuzz: %s (--seed=%llu, run %llu)\n", what, (unsigned long long)seed,
+           (unsigned long long)run);
+    fflush(stdout);
+    _exit(1);
+}
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static uint64_t draw(uint64_t n)
+{
+    return next(&rng) % n;
+}
+
+/* -- changing shared memory ------------------------------------------------------------------- */
+
+/* A few bytes of a region: anything, or a word that is nearly what is there. */
+static void change(uint8_t *base, size_t len, uint64_t *state)
+{
+    size_t at = next(state) % (len - 8) & ~(size_t)(next(state) % 2 ? 7 : 0);
+    uint64_t word, how = next(state) % 4;
+
+    memcpy(&word, base + at, 8);
+    word = how == 0 ? next(state) : how == 1 ? word + 1 - 2 * (next(state) % 2)
+           : how == 2 ? word ^ (uint64_t)1 << next(state) % 64 : next(state) % 256;
+    memcpy(base + at, &word, how == 3 ? 1 : 8);
+}
+
+static size_t slot_now(void)
+{
+    const struct mdapl_speer *peer = r.rank[VICTIM].s->peers[HOSTILE];
+
+    return (peer ? peer->rx.taken + (run & 1) : 0) % MDAPL_SLOTS;
+}
+
+/* Somewhere that rank 1 can write. */
+static void meddle(uint64_t *state)
+{
+    struct mdapl_seg *own = &r.rank[HOSTILE].s->seg, *far = &r.rank[VICTIM].s->seg;
+    uint8_t *ring = r.ring;
+
+    switch (next(state) % 5) {
+    case 0:
+        if (ring)
+            change(ring, sizeof(struct mdapl_door), state);
+        break;
+    case 1:                      /* the message that is being taken, or one of the next */
+        if (ring)
+            change(ring + offsetof(struct mdapl_door, slot) + slot_now() * MDAPL_SLOT_BYTES,
+                   MDAPL_SLOT_BYTES / 2, state);
+        break;
+    case 2:
+        change((uint8_t *)own->head, own->bytes, state);
+        break;
+    case 3:
+        change((uint8_t *)far->head->bell, sizeof(far->head->bell), state);
+        atomic_store(&far->head->bells, next(state));
+        break;
+    default:
+        if (r.everywhere)
+            change((uint8_t *)far->head, far->bytes, state);
+        else
+            change((uint8_t *)own->head, sizeof(*own->head), state);
+    }
+}
+
+static void *meddle_all_the_time(void *arg)
+{
+    uint64_t state = *(uint64_t *)arg;
+
+    while (!atomic_load(&r.stop)) {
+        meddle(&state);
+        if (next(&state) % 64 == 0)
+            usleep(20);
+    }
+    return NULL;
+}
+
+/* -- records of rank 1's making --------------------------------------------------------------- */
+
+/* An id, an offset or a length: small, nearly right, or anything. */
+static uint64_t number(void)
+{
+    static const uint64_t likely[] = { 0, 1, 8, 24, 8192, 16384, 32768, 40000, 65536, LONGEST,
+                                       1 << 20, (1 << 20) + 1, UINT32_MAX, UINT64_MAX };
+    uint64_t n = likely[draw(sizeof(likely) / sizeof(likely[0]))];
+
+    return draw(4) ? n : draw(8) ? n + draw(3) - 1 : next(&rng);
+}
+
+static void forge(void)
+{
+    static const uint8_t lens[MDAPL_SHM_TYPES] = {
+        40, 40, 40, sizeof(struct mdapl_shm_cts), sizeof(struct mdapl_shm_data),
+        sizeof(struct mdapl_shm_fin)
+    };
+    struct mdapl_speer *peer = r.rank[HOSTILE].s->peers[VICTIM];
+    uint64_t type = draw(MDAPL_SHM_TYPES + 1), hdr[MDAPL_HDR_MAX / 8], body[130];
+    size_t hdr_len = type < MDAPL_SHM_TYPES && draw(4) ? lens[type] : draw(MDAPL_HDR_MAX + 1);
+    size_t len = draw(3) ? draw(3) * 8 : draw(sizeof(body));
+
+    for (size_t i = 0; i < sizeof(hdr) / 8; i++)
+        hdr[i] = draw(2) ? number() : number() << 32 | (uint32_t)number();
+    for (size_t i = 0; i < sizeof(body) / 8; i++)
+        body[i] = draw(2) ? number() : number() << 32 | (uint32_t)number();
+    /* The first id that a channel gives, and the next ones. */
+    if (type >= MDAPL_SHM_CTS && draw(4))
+        hdr[0] = (hdr[0] & ~(uint64_t)UINT32_MAX) | 1 << 20 | draw(draw(2) ? 4 : 32);
+    if (!peer || peer->dead || !mdapl_shm_tx_put_with(peer, (int)type, hdr, hdr_len, body, len))
+        return;
+    r.ring = (uint8_t *)peer->tx.door;
+    if (draw(2))
+        mdapl_bell_ring(peer);
+}
+
+/* -- owners ----------------------------------------------------------------------------------- */
+
+static void keep(struct rank *me, struct mdapl_rx *rx)
+{
+    if (me->n_kept == KEPT)
+        mdapl_rx_drop(rx);
+    else
+        me->kept[me->n_kept++] = rx;
+}
+
+static void op_done(struct mdapl_op *base, int status)
+{
+    struct op *op = (struct op *)(void *)base;
+
+    if (!op->pending)
+        die("an operation has ended twice");
+    op->pending = false;
+    free(op->buf);
+    /* After a failure the body has to be dropped; after its last byte it is gone. */
+    if (op->rx && status)
+        mdapl_rx_drop(op->rx);
+    else if (op->rx && op->after > 0)
+        keep(op->me, op->rx);
+}
+
+static struct op *op_make(struct rank *me, size_t len)
+{
+    struct op *op = &me->op[me->n_ops++];
+
+    *op = (struct op){ .op.done = op_done, .me = me, .buf = malloc(len + 1), .pending = true };
+    return op;
+}
+
+/* Reads some of a body, or drops it. */
+static void go_on(struct rank *me, struct mdapl_rx *rx)
+{
+    size_t len = draw(2) ? READ_MOST : 1 + draw(READ_MOST);
+    struct iovec v;
+    struct op *op;
+    int rc;
+
+    if (me->n_ops == OPS || draw(5) == 0) {
+        mdapl_rx_drop(rx);
+        return;
+    }
+    len = len < rx->left ? len : rx->left;
+    op = op_make(me, len);
+    op->rx = rx;
+    op->after = rx->left - len;
+    v = (struct iovec){ op->buf, len };
+    rc = mdapl_rx_read(rx, &v, 1, &op->op);
+    if (rc)
+        op_done(&op->op, rc < 0 ? rc : 0);
+}
+
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
+                              struct mdapl_rx *rx)
+{
+    struct rank *me = owner;
+    uint8_t copy[MDAPL_HDR_MAX];
+
+    if (me->faults[peer->rank])
+        die("a message after the fault");
+    if (hdr_len > sizeof(copy))
+        die("a header that is too long");
+    memcpy(copy, hdr, hdr_len);
+    me->told[peer->rank]++;
+    for (uint64_t n = draw(4); n > 0 && me->rank == VICTIM && peer->rank == HOSTILE; n--)
+        meddle(&rng);
+    if (memcmp(copy, hdr, hdr_len))
+        die("a header has changed while it was looked at");
+    if (rx && draw(2))
+        go_on(me, rx);
+    else if (rx)
+        keep(me, rx);
+    return draw(4) ? MDAPL_NEXT_GO : MDAPL_NEXT_HOLD;
+}
+
+static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+{
+    struct rank *me = owner;
+
+    if (status >= 0 || !*why || me->faults[peer->rank]++)
+        die("a fault that is none, or the second one");
+}
+
+static void send_some(struct rank *me, int to)
+{
+    static const size_t most[] = { 0, 8, 100, 5000, 60000, LONGEST };
+    size_t len = draw(most[draw(6)] + 1);
+    uint64_t hdr[MDAPL_HDR_MAX / 8] = { 0 };
+    struct iovec v[2] = { { source, len / 3 }, { source + len / 3, len - len / 3 } };
+    struct mdapl_msg msg = { hdr, draw(sizeof(hdr) + 1), v, 2, draw(4) == 0 };
+    struct mdapl_peer *peer;
+    struct op *op;
+    int rc;
+
+    if (me->n_ops == OPS || mdapl_peer_get(me->ctx, to, &peer))
+        return;
+    op = op_make(me, 0);
+    rc = mdapl_send(peer, &msg, &op->op);
+    if (rc)
+        op_done(&op->op, rc < 0 ? rc : 0);
+}
+
+/* -- one run ---------------------------------------------------------------------------------- */
+
+static int get_card(void *owner, int rank, char *buf, size_t len)
+{
+    (void)owner;
+    snprintf(buf, len, "%s", r.card[rank]);
+    return 0;
+}
+
+static void *last_state;
+
+static int open_and_look(struct mdapl_ctx *ctx, void **state_p)
+{
+    int rc = mdapl_shm_channel.open(ctx, state_p);
+
+    last_state = *state_p;
+    return rc;
+}
+
+static void open_rank(int rank)
+{
+    static struct mdapl_channel looking;
+    static const struct mdapl_channel *const channels[] = { &looking, NULL };
+    static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
+    struct rank *me = &r.rank[rank];
+    struct mdapl_cfg cfg;
+    struct mdapl_err err;
+    struct mdapl_ctx_args args = {
+        .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
+        .clock = mdapl_clock_manual(&r.now),
+        .job = { .rank = rank, .size = RANKS, .id = 77, .key = "shm fuzz key", .card = get_card },
+    };
+
+    looking = mdapl_shm_channel;
+    looking.open = open_and_look;
+    me->rank = rank;
+    mdapl_cfg_init(&cfg);
+    if (mdapl_cfg_set(&cfg, "shm_single_bytes", draw(4) ? "1g" : "0", &err)
+        || mdapl_ctx_open(&args, &me->ctx, &err)
+        || mdapl_ctx_card(me->ctx, r.card[rank], MDAPL_CARD_MAX) < 0)
+        die("a rank does not open");
+    me->s = last_state;
+}
+
+static void begin(void)
+{
+    memset(&r, 0, sizeof(r));
+    r.now = MDAPL_SEC(1000);
+    r.everywhere = draw(4) == 0;
+    for (int i = 0; i < RANKS; i++)
+        open_rank(i);
+    for (int i = 0; i < RANKS; i++)
+        mdapl_probe(r.rank[i].ctx);
+    for (int i = 0; i < RANKS; i++)
+        if (mdapl_wire(r.rank[i].ctx) != MDAPL_DONE)
+            die("ranks do not reach each other");
+    /* Half of the runs begin with a first message that is sound. */
+    if (draw(2) || (r.threaded = draw(4) == 0))
+        send_some(&r.rank[HOSTILE], VICTIM);
+    /* In some the victim's queue is full, so that records come before what they are about. */
+    for (int i = 0, n = draw(8) == 0 ? MDAPL_SLOTS + 4 : 0; i < n; i++)
+        send_some(&r.rank[VICTIM], HOSTILE);
+    if (r.threaded) {
+        static uint64_t state;
+
+        state = rng;
+        r.ring = (uint8_t *)r.rank[HOSTILE].s->peers[VICTIM]->tx.door;
+        if (pthread_create(&r.thread, NULL, meddle_all_the_time, &state))
+            die("no thread");
+    }
+}
+
+static void step(void)
+{
+    struct rank *victim = &r.rank[VICTIM], *hostile = &r.rank[HOSTILE];
+
+    switch (draw(10)) {
+    case 0: send_some(victim, HOSTILE); break;
+    case 1:
+        send_some(hostile, VICTIM);
+        r.ring = (uint8_t *)hostile->s->peers[VICTIM]->tx.door;
+        break;
+    case 2: forge(); break;
+    case 3: mdapl_progress(hostile->ctx); break;
+    case 4:
+        if (victim->n_kept > 0)
+            go_on(victim, victim->kept[--victim->n_kept]);
+        break;
+    case 5:
+        if (draw(8) == 0)
+            mdapl_wait(victim->ctx, 1000);
+        break;
+    case 6: r.now += MDAPL_MS(draw(200)); break;
+    case 7:
+        if (draw(2))
+            meddle(&rng);
+        break;
+    default: mdapl_progress(victim->ctx);
+    }
+}
+
+/* The bystander and the victim send to each other. */
+static void check_bystander(void)
+{
+    struct rank *a = &r.rank[VICTIM], *b = &r.rank[BYSTANDER];
+
+    for (int i = 0; i < WELL; i++) {
+        send_some(a, BYSTANDER);
+        send_some(b, VICTIM);
+    }
+    for (int i = 0; i < LAST_ROUNDS; i++) {
+        mdapl_progress(a->ctx);
+        mdapl_progress(b->ctx);
+        for (struct rank *me = a; me <= b; me += BYSTANDER)
+            while (me->n_kept > 0)
+                go_on(me, me->kept[--me->n_kept]);
+    }
+    if (a->faults[BYSTANDER] || b->faults[VICTIM])
+        die("the bystander is lost");
+    if (a->told[BYSTANDER] != WELL || b->told[VICTIM] != WELL)
+        die("the bystander's messages do not arrive");
+}
+
+static void end(void)
+{
+    atomic_store(&r.stop, true);
+    if (r.threaded)
+        pthread_join(r.thread, NULL);
+    for (int i = 0; i < RANKS; i++)
+        while (r.rank[i].n_kept > 0)
+            mdapl_rx_drop(r.rank[i].kept[--r.rank[i].n_kept]);
+    for (int i = RANKS; i-- > 0;)
+        mdapl_ctx_close(r.rank[i].ctx);
+    for (int i = 0; i < RANKS; i++)
+        for (int k = 0; k < r.rank[i].n_ops; k++)
+            if (r.rank[i].op[k].pending)
+                die("an operation has not ended");
+}
+
+static void one_run(void)
+{
+    begin();
+    for (int i = 0; i < STEPS; i++)
+        step();
+    if (!r.everywhere && !r.threaded)
+        check_bystander();
+    end();
+}
+
+static uint64_t now_us(void)
+{
+    const struct mdapl_clock clock = mdapl_clock_system();
+
+    return mdapl_clock_now(&clock) / 1000;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t runs = UINT64_MAX, seconds = 5, start = now_us(), first = 0;
+    unsigned long long n;
+
+    for (int i = 1; i < argc; i++)
+        if (sscanf(argv[i], "--seed=%llu", &n) == 1)
+            seed = n;
+        else if (sscanf(argv[i], "--first=%llu", &n) == 1)
+            first = n;
+        else if (sscanf(argv[i], "--runs=%llu", &n) == 1)
+            runs = n;
+        else if (sscanf(argv[i], "--seconds=%llu", &n) == 1)
+            seconds = n;
+    for (run = first; run - first < runs && now_us() - start < seconds * 1000000; run++) {
+        rng = seed * UINT64_C(1000003) + run;
+        one_run();
+    }
+    printf("ok 1 - fuzz: shared memory, %llu runs of seed %llu\n1..1\n",
+           (unsigned long long)(run - first), (unsigned long long)seed);
+    return 0;
+}
