@@ -149,7 +149,7 @@ default (so do all of MPICH's text variables), from then on as the value in effe
 
 ## Counters
 
-MPI_T performance variables of the category CH3, all MPI_UNSIGNED_LONG_LONG, continuous and read-only.
+MPI_T performance variables of the category CH3, all MPI_UNSIGNED_LONG_LONG, continuous and read-only, from MPI_Init on.
 
 | name | class | unit | what it counts |
 |---|---|---|---|
