@@ -50,8 +50,11 @@ def knob(kind, args):
 
 
 def knobs():
-    return [knob(kind, args) for kind, args in
-            re.findall(r"^KNOB_(\w+)\((.*)\)$", read("src/util/knobs.def"), re.M)]
+    text = read("src/util/knobs.def")
+    rows = re.findall(r"^KNOB_(\w+)\((.*)\)$", text, re.M)
+    if len(rows) != len(re.findall(r"^KNOB_", text, re.M)):
+        raise SystemExit("knobs.def has a row that does not end on its line")
+    return [knob(kind, args) for kind, args in rows]
 
 
 def counters():
@@ -90,16 +93,16 @@ def knobs_c(rows):
 
 
 def pvars_c(rows):
-    # MPICH has no macro for a timer that is a number of ours, so it is registered as the others'
-    # macros do. Its class for the largest value so far, too, reads a plain number.
+    # MPICH has no macro for a timer that is a number of ours, so all are registered by the function
+    # below its macros. Its class for the largest value so far, too, reads a plain number.
     out = [LICENCE, '#include "mpidi_ch3_impl.h"\n#include "mdapl_knobs.h"\n#include "stats.h"\n\n'
            "void mdapl_pvars_register(struct mdapl_stats *stats)\n{\n"]
     for name, unit, text, kind in rows:
-        out.append(f"    MPIR_T_PVAR_REGISTER_impl(MPI_T_PVAR_CLASS_{kind}, MPI_UNSIGNED_LONG_LONG,\n"
-                   f'        "dapl_{name}", &stats->{name}, 1, MPI_T_ENUM_NULL, MPI_T_VERBOSITY_USER_DETAIL,\n'
-                   f"        MPI_T_BIND_NO_OBJECT,\n"
+        out.append(f"    PVAR_GATED_ACTION(DAPL, MPIR_T_PVAR_REGISTER_impl(\n"
+                   f"        MPI_T_PVAR_CLASS_{kind}, MPI_UNSIGNED_LONG_LONG, \"dapl_{name}\", &stats->{name}, 1,\n"
+                   f"        MPI_T_ENUM_NULL, MPI_T_VERBOSITY_USER_DETAIL, MPI_T_BIND_NO_OBJECT,\n"
                    f"        MPIR_T_PVAR_FLAG_READONLY | MPIR_T_PVAR_FLAG_CONTINUOUS, NULL, NULL, \"CH3\",\n"
-                   f'        "{text} ({unit})");\n')
+                   f'        "{text} ({unit})"));\n')
     out.append("}\n")
     return "".join(out)
 
@@ -146,7 +149,7 @@ default (so do all of MPICH's text variables), from then on as the value in effe
 
 ## Counters
 
-MPI_T performance variables of the category CH3, all MPI_UNSIGNED_LONG_LONG, continuous and read-only.
+MPI_T performance variables of the category CH3, all MPI_UNSIGNED_LONG_LONG, continuous and read-only, from MPI_Init on.
 
 | name | class | unit | what it counts |
 |---|---|---|---|
