@@ -12,21 +12,24 @@ static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to finish af
 void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
 {
     c->deadline = softdat_now() + ns;
-    if (c->deadline < c->ia->next_deadline)
+    if (c->deadline < c->ia->next_deadline) {
         c->ia->next_deadline = c->deadline;
+        softdat_helper_wake(c->ia);      /* it may sleep for longer */
+    }
 }
 
 static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
     struct softdat_conn *c = SOFTDAT_OF(s, struct softdat_conn, sock);
 
-    (void)ia;
     if (c->phase == SOFTDAT_CALLING) {
         softdat_connected(c);
         return;
     }
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         softdat_rx_ready(c);
+    if (c->sock.fd >= 0 && c->ringed && ia->bells_wanted)
+        softdat_shared_rung(c);
     if (c->sock.fd >= 0 && events & EPOLLOUT)
         softdat_tx_pump(c);
     if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR))
@@ -131,6 +134,8 @@ void softdat_conn_open(struct softdat_conn *c)
         c->ia->n_sockets--;
     }
     c->ia->count[SOFTDAT_N_CONNECTS]++;
+    if (!c->local)
+        softdat_path_keep_alive(c);
     softdat_path_watch(c);
 }
 

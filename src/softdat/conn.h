@@ -83,6 +83,7 @@ struct softdat_conn {
     enum softdat_conn_phase phase;
     struct sockaddr_in peer;
     uint64_t deadline;           /* ns; 0: none */
+    uint64_t silent_since;       /* ns: the far kernel owes an acknowledgement; 0: it does not */
     uint8_t port;                /* through which of the adapter's */
     bool local;                  /* same host: an abstract unix socket */
     struct softdat_shared shared;

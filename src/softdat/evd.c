@@ -421,11 +421,21 @@ static uint64_t rest_of(uint64_t start, DAT_TIMEOUT us)
 static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns)
 {
     ++*waiters;
-    atomic_fetch_add(&ia->waiters, 1);
+    ia->waiters++;
     softdat_sleep(ia, efd, ns);
-    atomic_fetch_sub(&ia->waiters, 1);
+    ia->waiters--;
     --*waiters;
     silence_bell(efd);
+}
+
+/* The thread goes back to the application, perhaps for long: the helper does not stand by for it
+ * any more, and sends the acknowledgements that it leaves. */
+static void end_wait(struct softdat_ia *ia)
+{
+    count_call(ia);
+    if ((ia->waiters == 0 && ia->helper_state == SOFTDAT_STANDS_BY)
+        || !softdat_list_empty(&ia->acks))
+        softdat_helper_wake(ia);
 }
 
 DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT threshold,
@@ -449,7 +459,7 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
     if (evd->efd < 0)
         evd->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (;;) {
-        softdat_progress(ia);
+        softdat_look(ia);
         if (!evd->waitable)
             ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (ret != DAT_SUCCESS || atomic_load(&evd->count) >= (uint32_t)threshold)
@@ -464,7 +474,7 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
     if (ret == DAT_SUCCESS)
         take(evd, event);
     *more = (DAT_COUNT)atomic_load(&evd->count);
-    count_call(ia);
+    end_wait(ia);
     softdat_unlock(ia);
     return ret;
 }
@@ -555,7 +565,7 @@ DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDL
     ia = cno->h.ia;
     softdat_lock(ia);
     for (;;) {
-        softdat_progress(ia);
+        softdat_look(ia);
         if (cno->fired)
             break;
         rest = rest_of(start, us);
@@ -567,7 +577,7 @@ DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDL
     }
     *evd_p = ret == DAT_SUCCESS ? (DAT_EVD_HANDLE)cno->fired : DAT_HANDLE_NULL;
     cno->fired = NULL;
-    count_call(ia);
+    end_wait(ia);
     softdat_unlock(ia);
     return ret;
 }

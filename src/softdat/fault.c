@@ -46,6 +46,7 @@ uint64_t softdat_slow_due(struct softdat_ia *ia)
 void softdat_slow_until(struct softdat_conn *c, uint64_t when)
 {
     c->resume = when;
+    softdat_helper_wake(c->ia);  /* it may sleep for longer */
     if (softdat_list_empty(&c->slow))
         softdat_list_append(&c->ia->slow, &c->slow);
 }
@@ -125,6 +126,7 @@ void softdat_fault_doom(struct softdat_conn *c)
 {
     if (softdat_list_empty(&c->doomed))
         softdat_list_append(&c->ia->doomed, &c->doomed);
+    softdat_helper_wake(c->ia);
 }
 
 void softdat_fault_blame(struct softdat_conn *c, struct softdat_dto *d,
@@ -142,8 +144,10 @@ void softdat_fault_request(struct softdat_conn *c)
 
     if (softdat_fault_strikes(ia, SOFTDAT_FAULT_BREAK))
         softdat_fault_doom(c);
-    if (ia->cfg.fatal_after && ++ia->requests == ia->cfg.fatal_after)
+    if (ia->cfg.fatal_after && ++ia->requests == ia->cfg.fatal_after) {
         ia->fatal = true;
+        softdat_helper_wake(ia);
+    }
 }
 
 /* The whole adapter fails: every connection breaks, and nothing works on it any more. */

@@ -53,6 +53,7 @@ static void deliver(struct softdat_conn *c, const struct softdat_held *h)
     softdat_sink_into(&s, d, h->len);
     softdat_sink_copy(&s, h->data, h->len);
     softdat_tx_owe_ack(c);
+    softdat_helper_wake(c->ia);  /* it is to send it if the application does not call in */
     softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, h->imm ? h->written : h->len,
                          h->imm ? &h->imm_data : NULL);
 }

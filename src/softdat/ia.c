@@ -196,6 +196,7 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
         ia_free(ia);
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     }
+    softdat_fork_enter(ia);
     *evd_p = ia->async_evd;
     *ia_p = ia;
     return DAT_SUCCESS;
@@ -248,6 +249,7 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
     free_kind(ia, DAT_HANDLE_TYPE_RSP, softdat_rsp_free);
     free_kind(ia, DAT_HANDLE_TYPE_PSP, softdat_psp_free);
     free_kind(ia, DAT_HANDLE_TYPE_EP, softdat_ep_free);
+    softdat_fork_leave(ia);
     softdat_net_stop(ia);
     free_kind(ia, DAT_HANDLE_TYPE_SRQ, softdat_srq_free);
     free_kind(ia, DAT_HANDLE_TYPE_RMR, softdat_rmr_free);

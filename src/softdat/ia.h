@@ -54,11 +54,15 @@ struct softdat_config {
     uint64_t fatal_after;        /* requests until the adapter fails; 0: never */
 };
 
+/* What the adapter's helper thread does (net.c). */
+enum softdat_helper_state { SOFTDAT_WATCHES, SOFTDAT_SERVES, SOFTDAT_STANDS_BY };
+
 struct softdat_ia {
     struct softdat_handle h;
     char name[DAT_NAME_MAX_LENGTH];
     struct softdat_config cfg;
     pthread_mutex_t lock;
+    struct softdat_list forks;   /* on the process's list (fork.c) */
     struct softdat_list handles; /* everything on this adapter, for closing it */
     struct softdat_list ended;   /* handles that have been freed, oldest first */
     uint32_t n_ended;
@@ -83,13 +87,15 @@ struct softdat_ia {
     struct softdat_sock asker[SOFTDAT_ASKERS];   /* connections of daplsoft */
     unsigned next_asker;
     int epfd;
-    int stop_fd;
+    int wake_fd;                 /* eventfd of the helper */
     pthread_t helper;
+    enum softdat_helper_state helper_state;
+    bool unfinished;             /* a ring has something for which no bell will come */
     bool helper_runs;
     _Atomic bool stopping;
     _Atomic uint32_t calls;      /* how often the application has polled or waited */
-    _Atomic int waiters;         /* threads that sleep in a wait: they make progress themselves */
-    _Atomic bool bells_wanted;   /* a sleeper hears of what comes through shared rings */
+    int waiters;                 /* threads that sleep in a wait: they make progress themselves */
+    bool bells_wanted;           /* what comes through a ring rings a bell */
     uint64_t next_deadline;      /* of all connections */
     uint64_t looked_at_sockets;  /* when, ns */
     uint64_t idle_since;         /* ns; 0: something has come in the last round */
@@ -121,9 +127,21 @@ void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
 void softdat_sock_mute(struct softdat_ia *ia, struct softdat_sock *s, bool mute);
 /* One round over the sockets (lock held). Returns how many were ready. */
 int softdat_progress(struct softdat_ia *ia);
+/* The same by a thread that sleeps between its rounds: as long as bells are wanted, only what the
+ * descriptors have is looked at, and its cost does not depend on the number of connections. */
+int softdat_look(struct softdat_ia *ia);
+/* The helper shall watch whether the application calls in. */
+void softdat_helper_wake(struct softdat_ia *ia);
+/* There is something to do in a ring for which no bell will come. */
+void softdat_hurry(struct softdat_ia *ia);
 /* Sleeps until there may be something to do, efd is written, or ns have passed. Called with the
  * lock, which is given back meanwhile. */
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns);
+
+/* fork.c */
+/* From now on, and no longer, a child of this process leaves the adapter to its parent. */
+void softdat_fork_enter(struct softdat_ia *ia);
+void softdat_fork_leave(struct softdat_ia *ia);
 
 /* path.c */
 void softdat_path_start(struct softdat_ia *ia);
@@ -136,6 +154,8 @@ bool softdat_path_set(struct softdat_ia *ia, int port, bool cut);
 bool softdat_path_cut(const struct softdat_conn *c);
 /* The connection has been opened, or its port has changed: when is it to be looked at? */
 void softdat_path_watch(struct softdat_conn *c);
+/* It stands, between hosts: the kernel watches over its path while nothing is under way. */
+void softdat_path_keep_alive(const struct softdat_conn *c);
 /* That time has come. */
 void softdat_path_expired(struct softdat_conn *c);
 

@@ -90,7 +90,10 @@ bool softdat_shared_has_room(struct softdat_conn *c);
 
 /* From now on bells are wanted. False: there is something to do already. */
 bool softdat_shared_doze(struct softdat_ia *ia);
-void softdat_shared_wake(struct softdat_ia *ia);
+/* Bells are not wanted any more. Were they? */
+bool softdat_shared_wake(struct softdat_ia *ia);
+/* A bell has rung while they are wanted: looks at the ring, and wants the next one. */
+void softdat_shared_rung(struct softdat_conn *c);
 
 /* direct.c */
 /* Lets the other side try whether it reaches us; tries whether we reach it. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -70,7 +71,7 @@ void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
 
 static void expire(struct softdat_ia *ia)
 {
-    uint64_t now = softdat_now(), next = UINT64_MAX;
+    uint64_t now = softdat_now();
     struct softdat_list *l = ia->conns.next;
 
     while (l != &ia->conns) {
@@ -79,10 +80,14 @@ static void expire(struct softdat_ia *ia)
         l = l->next;
         if (c->deadline && c->deadline <= now)
             softdat_conn_expire(c);
-        else if (c->deadline && c->deadline < next)
-            next = c->deadline;
     }
-    ia->next_deadline = next;
+    ia->next_deadline = UINT64_MAX;      /* what has expired may have a new deadline */
+    for (l = ia->conns.next; l != &ia->conns; l = l->next) {
+        uint64_t deadline = SOFTDAT_OF(l, struct softdat_conn, link)->deadline;
+
+        if (deadline && deadline < ia->next_deadline)
+            ia->next_deadline = deadline;
+    }
 }
 
 /* Connections end while their sockets may still be among the events of this round. */
@@ -164,13 +169,25 @@ static bool sockets_due(struct softdat_ia *ia)
     return true;
 }
 
+/* What is done at the end of every round. */
+static void end_round(struct softdat_ia *ia)
+{
+    if (!softdat_list_empty(&ia->slow))
+        softdat_slow_resume(ia);
+    if (ia->fatal || !softdat_list_empty(&ia->doomed))
+        softdat_fault_execute(ia);
+    if (!softdat_list_empty(&ia->dead))
+        bury(ia);
+}
+
 int softdat_progress(struct softdat_ia *ia)
 {
     int n;
 
-    /* Somebody is awake. A bell that is taken here was meant for all who sleep: as long as bells
-     * are wanted nobody has taken one, and when they are not the helper looks in their stead. */
-    softdat_shared_wake(ia);
+    /* This thread is awake, so bells are not wanted, and the helper watches whether it stays so. */
+    if (softdat_shared_wake(ia))
+        softdat_helper_wake(ia);
+    ia->unfinished = false;
     n = poll_rings(ia) + poll_streams(ia);
     if (sockets_due(ia))
         n += poll_sockets(ia);
@@ -178,78 +195,157 @@ int softdat_progress(struct softdat_ia *ia)
         ia->idle_since = 0;
     else if (!softdat_list_empty(&ia->acks))
         softdat_tx_idle_acks(ia);
-    if (!softdat_list_empty(&ia->slow))
-        softdat_slow_resume(ia);
-    if (ia->fatal || !softdat_list_empty(&ia->doomed))
-        softdat_fault_execute(ia);
-    if (!softdat_list_empty(&ia->dead))
-        bury(ia);
+    end_round(ia);
     return n;
+}
+
+int softdat_look(struct softdat_ia *ia)
+{
+    int n;
+
+    if (!ia->bells_wanted || ia->unfinished)
+        return softdat_progress(ia);
+    n = poll_sockets(ia);
+    end_round(ia);
+    return n;
+}
+
+/* -- sleeping --------------------------------------------------------------------------------- */
+
+/* When there is something to do that no descriptor announces. */
+static uint64_t next_due(struct softdat_ia *ia)
+{
+    uint64_t due = softdat_slow_next(ia);
+
+    if (ia->fatal || !softdat_list_empty(&ia->doomed))
+        return 0;
+    return ia->next_deadline < due ? ia->next_deadline : due;
+}
+
+/* Waits for the descriptors, at most ns and not beyond what is due, without the lock. */
+static void wait_for(struct softdat_ia *ia, struct pollfd *fd, nfds_t n, uint64_t ns)
+{
+    uint64_t due = next_due(ia), now = due == UINT64_MAX ? 0 : softdat_now();
+    struct timespec t;
+
+    if (due != UINT64_MAX && (due <= now || due - now < ns))
+        ns = due > now ? due - now : 0;
+    t.tv_sec = (time_t)(ns / 1000000000u);
+    t.tv_nsec = (long)(ns % 1000000000u);
+    softdat_unlock(ia);
+    ppoll(fd, n, ns == UINT64_MAX ? NULL : &t, NULL);
+    softdat_lock(ia);
 }
 
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
 {
     struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
-    uint64_t due = softdat_slow_next(ia), now = softdat_now();
-    struct timespec t;
 
     softdat_tx_acks(ia);
-    if (ia->next_deadline < due)
-        due = ia->next_deadline;
-    if (due != UINT64_MAX && (due <= now || due - now < ns))
-        ns = due > now ? due - now : 0;
-    t.tv_sec = (time_t)(ns / 1000000000u);
-    t.tv_nsec = (long)(ns % 1000000000u);
-    if (softdat_shared_doze(ia)) {
-        softdat_unlock(ia);
-        ppoll(fd, efd >= 0 ? 2 : 1, ns == UINT64_MAX ? NULL : &t, NULL);
-        softdat_lock(ia);
-        poll_sockets(ia);
-    }
-    softdat_shared_wake(ia);
+    if (softdat_shared_doze(ia))
+        wait_for(ia, fd, efd >= 0 ? 2 : 1, ns);
 }
 
 /* -- the helper ------------------------------------------------------------------------------- */
 
-/* Since the last time that this was asked. Whoever waits makes progress when it is told to. */
-static bool application_calls_in(struct softdat_ia *ia, uint32_t *seen)
-{
-    uint32_t calls = atomic_load(&ia->calls);
-    bool called = calls != *seen;
-
-    *seen = calls;
-    return called || (atomic_load(&ia->waiters) > 0 && atomic_load(&ia->bells_wanted));
-}
-
+/*
+ * Makes progress while the application computes: requests to connect, RDMA whose target we are,
+ * receives. It
+ *
+ *      watches     while the application calls in: it looks every nap whether that goes on
+ *      serves      when the application has not called during a nap: it sleeps until a descriptor,
+ *                  a bell or a deadline has something for it. An idle adapter never wakes it.
+ *      stands by   while a thread of the application sleeps in a wait and does the same
+ *
+ * A call that polls, and the end of a wait, make it watch again. Stated bound: work begins at most
+ * two naps after the application's last call, and at once from then on.
+ */
 static void nap(struct softdat_ia *ia)
 {
-    struct pollfd fd = { .fd = ia->stop_fd, .events = POLLIN };
+    struct pollfd fd = { .fd = ia->wake_fd, .events = POLLIN };
     struct timespec t = { 0, HELPER_NAP_NS };
 
     ppoll(&fd, 1, &t, NULL);
 }
 
-/*
- * Makes progress while the application computes: requests to connect, RDMA whose target we are,
- * receives. Stated bound: such work begins at most two naps after the application's last call, and
- * at once from then on.
- */
+void softdat_helper_wake(struct softdat_ia *ia)
+{
+    uint64_t one = 1;
+
+    if (ia->helper_state == SOFTDAT_WATCHES)
+        return;
+    ia->helper_state = SOFTDAT_WATCHES;
+    if (write(ia->wake_fd, &one, sizeof(one)) < 0)
+        return;                  /* the counter is full: it wakes anyway */
+}
+
+void softdat_hurry(struct softdat_ia *ia)
+{
+    ia->unfinished = true;
+    softdat_helper_wake(ia);
+}
+
+static void stand_by(struct softdat_ia *ia)
+{
+    struct pollfd fd = { .fd = ia->wake_fd, .events = POLLIN };
+
+    ia->helper_state = SOFTDAT_STANDS_BY;
+    wait_for(ia, &fd, 1, UINT64_MAX);
+}
+
+static void serve(struct softdat_ia *ia)
+{
+    if (softdat_look(ia) > 0)
+        return;
+    ia->helper_state = SOFTDAT_SERVES;
+    softdat_sleep(ia, ia->wake_fd, UINT64_MAX);
+}
+
+/* One turn without calls of the application. */
+static void helper_turn(struct softdat_ia *ia)
+{
+    uint64_t n;
+
+    softdat_lock(ia);
+    if (ia->waiters > 0 && ia->bells_wanted && next_due(ia) > softdat_now())
+        stand_by(ia);
+    else
+        serve(ia);
+    ia->helper_state = SOFTDAT_WATCHES;
+    softdat_unlock(ia);
+    if (read(ia->wake_fd, &n, sizeof(n)) < 0)
+        return;                  /* nobody has woken it */
+}
+
 static void *help(void *arg)
 {
     struct softdat_ia *ia = arg;
     uint32_t seen = 0;
 
     while (!atomic_load(&ia->stopping)) {
-        if (application_calls_in(ia, &seen)) {
+        uint32_t calls = atomic_load(&ia->calls);
+
+        if (calls != seen)
             nap(ia);
-            continue;
-        }
-        softdat_lock(ia);
-        if (softdat_progress(ia) == 0)
-            softdat_sleep(ia, ia->stop_fd, HELPER_NAP_NS);
-        softdat_unlock(ia);
+        else
+            helper_turn(ia);
+        seen = calls;
     }
     return NULL;
+}
+
+/* No signal of the program is for this thread: a thread of the program that has blocked one waits
+ * for it, or would be surprised by its handler. 0 or an errno value. */
+static int start_helper(struct softdat_ia *ia)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&ia->helper, NULL, help, ia);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
 }
 
 int softdat_net_start(struct softdat_ia *ia)
@@ -257,11 +353,11 @@ int softdat_net_start(struct softdat_ia *ia)
     int cause;
 
     ia->epfd = epoll_create1(EPOLL_CLOEXEC);
-    ia->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (ia->epfd >= 0 && ia->stop_fd >= 0) {
+    ia->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (ia->epfd >= 0 && ia->wake_fd >= 0) {
         softdat_path_start(ia);
         softdat_control_start(ia);
-        cause = pthread_create(&ia->helper, NULL, help, ia);
+        cause = start_helper(ia);
         ia->helper_runs = cause == 0;
         if (ia->helper_runs)
             return 0;
@@ -271,8 +367,8 @@ int softdat_net_start(struct softdat_ia *ia)
     }
     if (ia->epfd >= 0)
         close(ia->epfd);
-    if (ia->stop_fd >= 0)
-        close(ia->stop_fd);
+    if (ia->wake_fd >= 0)
+        close(ia->wake_fd);
     return -1;
 }
 
@@ -281,8 +377,8 @@ void softdat_net_stop(struct softdat_ia *ia)
     uint64_t one = 1;
 
     atomic_store(&ia->stopping, true);
-    if (write(ia->stop_fd, &one, sizeof(one)) < 0)
-        atomic_store(&ia->stopping, true);   /* it will see that after its nap */
+    while (write(ia->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+        ;
     if (ia->helper_runs)
         pthread_join(ia->helper, NULL);
     softdat_lock(ia);
@@ -293,5 +389,5 @@ void softdat_net_stop(struct softdat_ia *ia)
     softdat_control_stop(ia);
     softdat_unlock(ia);
     close(ia->epfd);
-    close(ia->stop_fd);
+    close(ia->wake_fd);
 }

@@ -20,7 +20,8 @@
  * if nothing had been; else its connections break, as an adapter's do whose retries are used up.
  *
  * The far end's path may fail as well. That is not to be confused with a peer that has stopped or
- * computes: the verdict is about the far kernel, which acknowledges TCP segments in any case.
+ * computes: the verdict is about the far kernel, which acknowledges TCP segments in any case. While
+ * nothing is to be acknowledged the kernel's own keep-alive finds a far kernel that is silent.
  */
 
 /* -- choosing --------------------------------------------------------------------------------- */
@@ -72,19 +73,37 @@ static uint64_t retry_ns(const struct softdat_ia *ia)
     return ia->cfg.retry_ms * 1000000;
 }
 
-/* How long until the next look at an open connection. */
-static uint64_t patience(const struct softdat_conn *c)
+/* Has this side written, or is it to write, what the far kernel has to acknowledge? */
+static bool outstanding(const struct softdat_conn *c)
 {
-    return down(c) ? retry_ns(c->ia) : retry_ns(c->ia) / 4 + 1;
+    return !softdat_tx_idle(c) || (c->ep && c->ep->req.sent > 0);
 }
 
+/* A connection whose port is down is looked at when `retry` is over; one between hosts every
+ * quarter of that as long as something is outstanding. For the others the kernel keeps watch. */
 void softdat_path_watch(struct softdat_conn *c)
 {
     if (c->phase != SOFTDAT_OPEN)
         return;                  /* it has a deadline of its own */
     c->deadline = 0;
-    if (down(c) || !c->local)
-        softdat_conn_deadline(c, patience(c));
+    if (down(c))
+        softdat_conn_deadline(c, retry_ns(c->ia));
+    else if (!c->local && outstanding(c))
+        softdat_conn_deadline(c, retry_ns(c->ia) / 4 + 1);
+}
+
+/* The far kernel is asked whether it is there while nothing is under way: it answers in the stead
+ * of a process that is stopped. Whole seconds, so `retry` is rounded up. */
+void softdat_path_keep_alive(const struct softdat_conn *c)
+{
+    int s = (int)((c->ia->cfg.retry_ms + 999) / 1000), one = 1;
+    int first = s > 2 ? s / 2 : 1, next = s > 4 ? s / 4 : 1;
+    int n = s > first ? (s - first + next - 1) / next : 1;
+
+    setsockopt(c->sock.fd, IPPROTO_TCP, TCP_KEEPIDLE, &first, sizeof(first));
+    setsockopt(c->sock.fd, IPPROTO_TCP, TCP_KEEPINTVL, &next, sizeof(next));
+    setsockopt(c->sock.fd, IPPROTO_TCP, TCP_KEEPCNT, &n, sizeof(n));
+    setsockopt(c->sock.fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
 static void mute_listeners(struct softdat_ia *ia, int port, bool mute)
@@ -119,6 +138,8 @@ static void port_changed(struct softdat_ia *ia, int port)
         if (!cut)
             softdat_tx_pump(c);
     }
+    if (!cut)
+        softdat_hurry(ia);       /* no bell comes for what lies in the rings already */
 }
 
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
@@ -137,15 +158,27 @@ bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
 
 /* -- the verdict ------------------------------------------------------------------------------ */
 
-/* Has the far kernel not answered for so long although something is on its way to it? */
-static bool far_silent(const struct softdat_conn *c)
+/*
+ * Has the far kernel not answered for `retry` although something is on its way to it? Silence
+ * begins when something is found to be unacknowledged, and begins again with each segment of the
+ * far kernel that has come since: how long ago the last one came says nothing by itself, for before
+ * this there may have been nothing to acknowledge.
+ */
+static bool far_silent(struct softdat_conn *c)
 {
     struct tcp_info info;
     socklen_t len = sizeof(info);
+    uint64_t now = softdat_now();
 
     memset(&info, 0, sizeof(info));
-    return !c->local && getsockopt(c->sock.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0
-           && info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= c->ia->cfg.retry_ms;
+    if (c->local || getsockopt(c->sock.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+        return false;
+    if (info.tcpi_unacked == 0 && info.tcpi_probes == 0)
+        c->silent_since = 0;
+    else if (c->silent_since == 0
+             || now - c->silent_since >= info.tcpi_last_ack_recv * UINT64_C(1000000))
+        c->silent_since = now;
+    return c->silent_since && now - c->silent_since >= retry_ns(c->ia);
 }
 
 void softdat_path_expired(struct softdat_conn *c)

@@ -117,22 +117,28 @@ void softdat_rx_stall(struct softdat_conn *c, bool stalled)
     uint32_t events = c->sock.events & ~(uint32_t)EPOLLIN;
 
     c->stalled = stalled;
+    if (c->ringed && !stalled)
+        softdat_hurry(c->ia);    /* no bell comes for what lies there already */
     softdat_sock_watch(c->ia, &c->sock, stalled ? events : events | EPOLLIN);
 }
 
 bool softdat_rx_ready(struct softdat_conn *c)
 {
     bool any = false;
-    int rc = 1;
+    int rc = 1, failed = 0;
 
     for (int i = 0; rc > 0 && i < ROUNDS && c->sock.fd >= 0 && !c->stalled; i++) {
+        errno = 0;
         rc = read_some(c, &any);
+        failed = errno;
         if (c->held_bytes > SOFTDAT_HELD_MAX)
             softdat_rx_stall(c, true);
     }
     if (rc < 0 && c->ringed)
         softdat_rx_ring(c);      /* what the peer wrote before it went is still good */
-    if (rc < 0 && c->sock.fd >= 0)
+    if (rc < 0 && c->sock.fd >= 0 && c->phase == SOFTDAT_OPEN && failed == ETIMEDOUT)
+        softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
+    else if (rc < 0 && c->sock.fd >= 0)
         softdat_conn_lost(c);
     return any;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,12 +45,24 @@ static struct softdat_segment *map(int fd)
 {
     void *p = mmap(NULL, sizeof(struct softdat_segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-    return p == MAP_FAILED ? NULL : p;
+    if (p == MAP_FAILED)
+        return NULL;
+    madvise(p, sizeof(struct softdat_segment), MADV_DONTFORK);
+    return p;
+}
+
+/* Growing a file beyond RLIMIT_FSIZE would send SIGXFSZ to the program. */
+static bool may_grow(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0
+           && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= sizeof(struct softdat_segment));
 }
 
 int softdat_shared_make(struct softdat_conn *c)
 {
-    bool wanted = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED;
+    bool wanted = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED && may_grow();
     int fd = wanted ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     struct softdat_segment *seg = NULL;
 
@@ -98,8 +111,10 @@ void softdat_shared_start(struct softdat_conn *c)
     c->ringed = true;
     softdat_list_append(&ia->rings, &c->polled);
     ia->n_sockets--;
-    if (ia->bells_wanted)
-        atomic_fetch_add(&c->shared.mine->asleep, 1);
+    if (!ia->bells_wanted)
+        return;
+    atomic_fetch_add(&c->shared.mine->asleep, 1);
+    softdat_hurry(ia);           /* something may have come before that */
 }
 
 void softdat_shared_free(struct softdat_conn *c)
@@ -306,15 +321,30 @@ bool softdat_shared_doze(struct softdat_ia *ia)
 {
     struct softdat_list *l;
 
+    if (ia->bells_wanted)
+        return !ia->unfinished;
     flip(ia, true);
     atomic_thread_fence(memory_order_seq_cst);
-    for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        if (!idle(SOFTDAT_OF(l, struct softdat_conn, polled)))
-            return false;
-    return true;
+    for (l = ia->rings.next; l != &ia->rings && !ia->unfinished; l = l->next)
+        ia->unfinished = !idle(SOFTDAT_OF(l, struct softdat_conn, polled));
+    return !ia->unfinished;
 }
 
-void softdat_shared_wake(struct softdat_ia *ia)
+bool softdat_shared_wake(struct softdat_ia *ia)
 {
+    bool wanted = ia->bells_wanted;
+
     flip(ia, false);
+    return wanted;
+}
+
+void softdat_shared_rung(struct softdat_conn *c)
+{
+    softdat_rx_ring(c);
+    if (c->sock.fd < 0 || !c->ia->bells_wanted)
+        return;
+    atomic_fetch_add(&c->shared.mine->asleep, 2);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!idle(c))
+        c->ia->unfinished = true;
 }

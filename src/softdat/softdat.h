@@ -22,6 +22,7 @@
  *      sink.c       where its payload goes
  *      held.c       sends that wait for a receive
  *      shared.c     rings of bytes between two adapters of one host
+ *      fork.c       what a child of the process keeps of it: nothing
  *      direct.c     long RDMA straight between their address spaces
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers and notification objects

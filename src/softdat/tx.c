@@ -127,6 +127,8 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
 {
     c->cur_hdr = *f;
     c->cur_due = due;
+    if (!c->local && !c->deadline)
+        softdat_path_watch(c);   /* it is outstanding from now on */
     c->cur_frees = c->ia->frees;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;

@@ -9,7 +9,7 @@ provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
 
 check_PROGRAMS += test/provider/conform test/provider/extended test/provider/laboratory \
     test/provider/robust test/provider/promises test/provider/ring \
-    test/provider/events
+    test/provider/events test/provider/quiet test/provider/far
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -30,6 +30,14 @@ test_provider_events_SOURCES = test/provider/events.c test/provider/partner.c \
     test/provider/partner.h $(provider_test)
 test_provider_events_CPPFLAGS = $(provider_test_cppflags)
 test_provider_events_LDADD = $(provider_test_libs)
+test_provider_quiet_SOURCES = test/provider/quiet.c test/provider/partner.c \
+    test/provider/partner.h $(provider_test)
+test_provider_quiet_CPPFLAGS = $(provider_test_cppflags)
+test_provider_quiet_LDADD = $(provider_test_libs)
+test_provider_far_SOURCES = test/provider/far.c test/provider/partner.c \
+    test/provider/partner.h $(provider_test)
+test_provider_far_CPPFLAGS = $(provider_test_cppflags)
+test_provider_far_LDADD = $(provider_test_libs)
 test_provider_ring_SOURCES = test/provider/ring.c src/softdat/shared.c
 test_provider_ring_CPPFLAGS = $(provider_test_cppflags)
 test_provider_ring_LDADD = $(provider_test_libs)

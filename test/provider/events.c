@@ -72,7 +72,7 @@ static void full_queue_refuses(void **state)
 
 enum { CROWD = 12 };
 
-/* A network of its own, in which a listening socket has room for few that have not been accepted. */
+/* A network of its own, in which listening sockets have room for few that wait to be accepted. */
 static bool small_network(void)
 {
     int fd, s;
@@ -258,8 +258,10 @@ static void second_waiter_is_refused(void **state)
 
     OK(dat_evd_create(w->a.ia, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &evd));
     pthread_create(&first, NULL, wait_for_one, evd);
-    for (int i = 0; i < 500 && DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_INVALID_STATE); i++)
+    for (int i = 0; i < 500 && DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_INVALID_STATE); i++) {
+        usleep(1000);            /* the other thread's turn */
         ret = dat_evd_wait(evd, SEC / 100, 1, &got, &more);
+    }
     IS(DAT_INVALID_STATE, ret);
     OK(dat_evd_post_se(evd, &e));
     pthread_join(first, &end);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+#include "softdat.h"
+
+#include <unistd.h>
+
+/*
+ * A process that forks keeps its adapters, and the child gets none: it closes its copies of their
+ * descriptors, which would otherwise stand for the parent after the parent's death, and finds their
+ * handles invalid. The locks are held around fork(), so that the child sees whole lists.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct softdat_list adapters = { &adapters, &adapters };
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void each(void (*f)(struct softdat_ia *))
+{
+    for (struct softdat_list *l = adapters.next; l != &adapters; l = l->next)
+        f(SOFTDAT_OF(l, struct softdat_ia, forks));
+}
+
+static void hold(struct softdat_ia *ia)
+{
+    pthread_mutex_lock(&ia->lock);
+}
+
+static void give_back(struct softdat_ia *ia)
+{
+    pthread_mutex_unlock(&ia->lock);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void leave_handle(struct softdat_ia *ia, struct softdat_handle *h)
+{
+    struct softdat_sp *sp = (struct softdat_sp *)h;
+
+    h->alive = 0;
+    if (h->type == DAT_HANDLE_TYPE_EVD)
+        close_fd(&((struct softdat_evd *)h)->efd);
+    if (h->type == DAT_HANDLE_TYPE_CNO)
+        close_fd(&((struct softdat_cno *)h)->efd);
+    for (uint32_t i = 0; i < ia->cfg.n_ports
+         && (h->type == DAT_HANDLE_TYPE_PSP || h->type == DAT_HANDLE_TYPE_RSP); i++) {
+        close_fd(&sp->listener[i].tcp.sock.fd);
+        close_fd(&sp->listener[i].local.sock.fd);
+    }
+}
+
+/* In the child. The epoll set is the parent's as well: nothing is taken from it. */
+static void leave(struct softdat_ia *ia)
+{
+    struct softdat_list *l;
+
+    for (l = ia->conns.next; l != &ia->conns; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        close_fd(&c->sock.fd);
+        close_fd(&c->segment_fd);
+    }
+    for (l = ia->handles.next; l != &ia->handles; l = l->next)
+        leave_handle(ia, SOFTDAT_OF(l, struct softdat_handle, link));
+    for (int i = 0; i < SOFTDAT_ASKERS; i++)
+        close_fd(&ia->asker[i].fd);
+    close_fd(&ia->control.fd);
+    close_fd(&ia->netlink.fd);
+    close_fd(&ia->wake_fd);
+    close_fd(&ia->epfd);
+    ia->h.alive = 0;
+    give_back(ia);
+}
+
+static void before(void)
+{
+    pthread_mutex_lock(&lock);
+    each(hold);
+}
+
+static void in_parent(void)
+{
+    each(give_back);
+    pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+    each(leave);
+    softdat_list_init(&adapters);
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before, in_parent, in_child);
+}
+
+void softdat_fork_enter(struct softdat_ia *ia)
+{
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    softdat_list_append(&adapters, &ia->forks);
+    pthread_mutex_unlock(&lock);
+}
+
+void softdat_fork_leave(struct softdat_ia *ia)
+{
+    pthread_mutex_lock(&lock);
+    softdat_list_remove(&ia->forks);
+    pthread_mutex_unlock(&lock);
+}

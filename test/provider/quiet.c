@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The provider's threads are not to be noticed: they take no signals and no time without cause, and
+ * a process that forks or has little room is served all the same.
+ */
+#include "partner.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* -- what the kernel says of threads ---------------------------------------------------------- */
+
+/* The number behind this word in a thread's status; tid: as in /proc/self/task. */
+static unsigned long long status_of(const char *tid, const char *word, int base)
+{
+    unsigned long long n = 0;
+    char path[64], line[256];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%.16s/status", tid);
+    f = fopen(path, "r");
+    while (f && fgets(line, sizeof(line), f))
+        if (strncmp(line, word, strlen(word)) == 0)
+            n = strtoull(line + strlen(word) + 1, NULL, base);
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* Calls f for each thread of this process but the calling one. */
+static void each_other(void (*f)(const char *tid, void *arg), void *arg)
+{
+    DIR *d = opendir("/proc/self/task");
+    struct dirent *e;
+
+    while ((e = readdir(d)))
+        if (e->d_name[0] != '.' && atoi(e->d_name) != syscall(SYS_gettid))
+            f(e->d_name, arg);
+    closedir(d);
+}
+
+static void add_switches(const char *tid, void *arg)
+{
+    *(unsigned long long *)arg += status_of(tid, "voluntary_ctxt_switches", 10)
+                                  + status_of(tid, "nonvoluntary_ctxt_switches", 10);
+}
+
+/* How often the others have been switched to, ever. */
+static unsigned long long switches(void)
+{
+    unsigned long long n = 0;
+
+    each_other(add_switches, &n);
+    return n;
+}
+
+/* The others come to rest, and are then not switched to for two whole seconds. */
+static void expect_rest(void)
+{
+    unsigned long long before = 0, now = switches();
+
+    for (int i = 0; i < 10 && before != now; i++) {
+        before = now;
+        usleep(2000000);
+        now = switches();
+    }
+    assert_int_equal(before, now);
+}
+
+/* -- no wake-ups ------------------------------------------------------------------------------ */
+
+static void idle_adapters_rest(void **state)
+{
+    (void)state;
+    expect_rest();
+}
+
+/* A connection that has worked, and a program that does not call in any more. */
+static void computing_rests(void **state)
+{
+    struct world *w = *state;
+
+    join(w);
+    for (uint32_t i = 0; i < 100; i++) {
+        post_recv(&w->b, 0, 64, i);
+        post_send(&w->a, 0, 64, i);
+        expect_dto(&w->b, i, DAT_DTO_SUCCESS);
+        expect_dto(&w->a, i, DAT_DTO_SUCCESS);
+    }
+    post_recv(&w->b, 0, 64, 7);
+    expect_rest();
+    /* What comes then is served at once, though nobody calls in on that side. */
+    memset(w->a.buf, 0x61, 64);
+    post_send(&w->a, 0, 64, 8);
+    expect_dto(&w->a, 8, DAT_DTO_SUCCESS);
+    expect_rest();
+    expect_dto(&w->b, 7, DAT_DTO_SUCCESS);
+}
+
+static void *wait_for_recv(void *arg)
+{
+    struct side *s = arg;
+    DAT_COUNT more;
+    DAT_EVENT e;
+
+    return (void *)(uintptr_t)DAT_GET_TYPE(dat_evd_wait(s->dto, 60 * SEC, 1, &e, &more));
+}
+
+/* A thread that waits for a message rests, and so does the helper beside it. */
+static void waiting_rests(void **state)
+{
+    struct world *w = *state;
+    pthread_t waiter;
+    void *end;
+
+    post_recv(&w->b, 0, 64, 7);
+    join(w);
+    pthread_create(&waiter, NULL, wait_for_recv, &w->b);
+    expect_rest();
+    post_send(&w->a, 0, 64, 8);
+    pthread_join(waiter, &end);
+    assert_int_equal((uintptr_t)end, DAT_SUCCESS);
+    expect_dto(&w->a, 8, DAT_DTO_SUCCESS);
+    expect_rest();
+}
+
+/* A program that polls, and stops: the bound is two naps of the helper, and then it serves. */
+static void polling_then_computing(void **state)
+{
+    struct world *w = *state;
+    DAT_LMR_TRIPLET t = seg(&w->a, 0, BUF);
+    DAT_RMR_TRIPLET r = rseg(&w->b, 0, BUF);
+    DAT_EVENT e;
+
+    join(w);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 2000; k++)
+            IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->b.dto, &e));
+        memset(w->a.buf, i, BUF);
+        OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(1), &r, DAT_COMPLETION_DEFAULT_FLAG));
+        expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
+    }
+}
+
+/* -- signals ---------------------------------------------------------------------------------- */
+
+static void expect_blocked(const char *tid, void *arg)
+{
+    unsigned long long blocked = status_of(tid, "SigBlk", 16);
+
+    (void)arg;
+    for (int sig = 1; sig < 32; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            assert_true(blocked >> (sig - 1) & 1);
+}
+
+static void threads_take_no_signals(void **state)
+{
+    (void)state;
+    each_other(expect_blocked, NULL);
+}
+
+/* -- limits and forks ------------------------------------------------------------------------- */
+
+/* Files may not grow: the shared segment is not made, and no signal ends the program. */
+static void connects_without_file_size(struct side *s, int fd)
+{
+    struct rlimit small = { 65536, 65536 };
+    struct partner p;
+
+    assert_int_equal(recv(fd, &p, sizeof(p), MSG_WAITALL), sizeof(p));
+    setrlimit(RLIMIT_FSIZE, &small);
+    partner_join(&p, s);
+    post_recv(s, 0, 64, 1);
+    expect_dto(s, 1, DAT_DTO_SUCCESS);
+    say(fd, 'd');
+    hear(fd);
+}
+
+static void offer(struct world *w, struct partner *p)
+{
+    struct partner self = { .qual = w->qual };
+
+    memcpy(&self.addr, w->addr, sizeof(self.addr));
+    assert_int_equal(send(p->fd, &self, sizeof(self), MSG_NOSIGNAL), sizeof(self));
+}
+
+static void file_size_limit(void **state)
+{
+    struct partner p;
+    struct world *w;
+    void *name = NULL;
+
+    (void)state;
+    partner_start(&p, "soft0", connects_without_file_size);
+    set_up(&name);
+    w = name;
+    offer(w, &p);
+    partner_accept(&w->b);
+    post_send(&w->b, 0, 64, 2);
+    assert_int_equal(hear(p.fd), 'd');
+    expect_dto(&w->b, 2, DAT_DTO_SUCCESS);
+    partner_end(&p);
+    tear_down(&name);
+}
+
+/* Connected, forks a child that lives on, and ends. */
+static void forks_and_ends(struct side *s, int fd)
+{
+    pid_t child;
+
+    partner_accept(s);
+    child = fork();
+    if (child == 0) {
+        close(fd);
+        sleep(30);
+        _exit(0);
+    }
+    assert_int_equal(send(fd, &child, sizeof(child), MSG_NOSIGNAL), sizeof(child));
+    kill(getpid(), SIGKILL);
+}
+
+static void child_does_not_stand_for_its_parent(void **state)
+{
+    struct partner p;
+    struct side s;
+    pid_t child;
+
+    (void)state;
+    partner_start(&p, "soft0", forks_and_ends);
+    open_side(&s, "soft0");
+    partner_join(&p, &s);
+    assert_int_equal(recv(p.fd, &child, sizeof(child), MSG_WAITALL), sizeof(child));
+    waitpid(p.pid, NULL, 0);
+    post_send(&s, 0, 8, 1);
+    expect_conn(&s, DAT_CONNECTION_EVENT_BROKEN);
+    kill(child, SIGKILL);
+    close(p.fd);
+    close_side(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(file_size_limit),
+        cmocka_unit_test(child_does_not_stand_for_its_parent),
+        CASE(threads_take_no_signals),
+        CASE(idle_adapters_rest),
+        CASE(computing_rests),
+        CASE(waiting_rests),
+        CASE(polling_then_computing),
+    };
+
+    return RUN(tests);
+}
