@@ -28,7 +28,7 @@ void mdapl_cells_init(struct mdapl_shm *s);
 bool mdapl_cells_free(struct mdapl_speer *peer, int cells, int more);
 /* How many bytes of a body go into one cell: both sides copy at the same time. */
 size_t mdapl_cell_share(size_t body);
-/* Fills a free cell with len bytes from the cursor and sends DATA. data: off and the ids are set. */
+/* Fills a free cell with len bytes from the cursor, sends DATA. data: off and the ids are set. */
 void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
                      struct mdapl_shm_data *data);
 /* The same in a cell, or, if other peers hold them all, in the ring: at most len bytes; data->len

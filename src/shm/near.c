@@ -85,8 +85,8 @@ int mdapl_near_reach(struct mdapl_shm *s, int rank, struct mdapl_speer **peer_p)
     }
     if (i >= 0) {
         mdapl_near_why(s, rank, why, sizeof(why));
-        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "rank %d is not reached through shared memory: "
-                  "%s", rank, why);
+        mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "rank %d is not reached through shared "
+                  "memory: %s", rank, why);
     }
     return -EHOSTUNREACH;
 }

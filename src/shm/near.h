@@ -4,8 +4,9 @@
 /*
  * Which ranks of this node are reached through shared memory.
  *
- * Whether a process can map another's segment is not the same in both directions: one of the two may
- * be undumpable, out of address space, or confined. Both ends have to use the same channel, so both
+ * Whether a process can map another's segment is not the same in both directions: one of the two
+ * may be undumpable, out of address space, or confined. Both
+ * ends have to use the same channel, so both
  * have to know the verdict of both, before the first message:
  *
  *      1. probe: each rank maps the segments of all ranks that the launcher places on its node, and

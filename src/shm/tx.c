@@ -19,8 +19,7 @@ static bool come(struct mdapl_speer *peer)
     if (peer->broken || peer->dead)
         return false;
     if (mdapl_bell_come(peer))
-        mdapl_speer_broken(peer, -ENOMEM, "its segment cannot be opened any more, or has no door or "
-                                 "no memory left");
+        mdapl_speer_broken(peer, -ENOMEM, "its segment has no door or no memory left");
     return peer->tx.door && !peer->broken;
 }
 

@@ -181,8 +181,8 @@ void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDA
 /*
  * Tries to reach the ranks that the launcher places on this node, for channels whose two ends may
  * come to different answers. To be called once, by all ranks, when every rank's card can be asked
- * for; when all have returned from it (the launcher's barrier) mdapl_wire() and mdapl_peer_get() may
- * be called. Both ends of a pair then choose the same channel.
+ * for; when all have returned from it (the launcher's barrier) mdapl_wire() and mdapl_peer_get()
+ * may be called. Both ends of a pair then choose the same channel.
  */
 void mdapl_probe(struct mdapl_ctx *ctx);
 /* Bytes of header and body together that surely travel in one frame, whichever the channel. */
