@@ -13,17 +13,22 @@
  * ranks was ten seconds, and connecting one of them. So the first rank of each group of ranks
  * puts its group's cards into one value, and a rank that needs one of them asks for that.
  */
-enum { GROUP = 16 };
+enum {
+    GROUP = 16,
+    CORES_MAX = 5,                       /* bytes of a set of cores behind a card */
+    VALUE_MAX = MDAPL_CARD_MAX + CORES_MAX
+};
 
-/* What comes behind each card in a group's value; no card has it. */
-static const char end_of_card = '+';
+/* What comes behind each card in a group's value, and between a card and the set of its process's
+ * cores; no card has them. */
+static const char end_of_card = '+', cores_follow = '~';
 
 static void key_of(int group, char key[32])
 {
     snprintf(key, 32, "dapl-cards-%d", group);
 }
 
-/* The launcher's own value, one card. */
+/* The launcher's own value: one card, with its cores. */
 static int get_single(struct mdapl_glue *g, int rank, char *buf, size_t len)
 {
     return g->pg->getConnInfo(rank, buf, (int)len, g->pg) == MPI_SUCCESS ? 0 : -EHOSTUNREACH;
@@ -38,10 +43,22 @@ static char *value_make(int *len_p)
 
 /* -- putting ---------------------------------------------------------------------------------- */
 
+int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card)
+{
+    char value[VALUE_MAX];
+    uint32_t set;
+    int online;
+
+    (void)g;
+    mdapl_cores(&set, &online);
+    snprintf(value, sizeof(value), "%s%c%04x", card, cores_follow, set);
+    return MPIDI_PG_SetConnInfo(rank, value);
+}
+
 /* Cards that find no room are left empty: they can be had one by one. */
 static int collect(struct mdapl_glue *g, int first, char *value, size_t len)
 {
-    char card[MDAPL_CARD_MAX];
+    char card[VALUE_MAX];
     size_t at = 0;
 
     for (int rank = first; rank < first + GROUP && rank < g->pg->size; rank++) {
@@ -115,15 +132,37 @@ static const char *group_of(struct mdapl_glue *g, int rank)
     return NULL;
 }
 
-int mdapl_cards_get(void *owner, int rank, char *buf, size_t len)
+/* A rank's card and its cores. */
+static int value_of(struct mdapl_glue *g, int rank, char value[VALUE_MAX])
 {
-    struct mdapl_glue *g = owner;
     const char *card = group_of(g, rank), *end = NULL;
 
     for (int i = 0; card && (end = strchr(card, end_of_card)) && i < rank % GROUP; i++)
         card = end + 1;
-    if (!card || !end || end == card || (size_t)(end - card) >= len)
-        return get_single(g, rank, buf, len);
-    snprintf(buf, len, "%.*s", (int)(end - card), card);
+    if (!card || !end || end == card || end - card >= VALUE_MAX)
+        return get_single(g, rank, value, VALUE_MAX);
+    snprintf(value, VALUE_MAX, "%.*s", (int)(end - card), card);
     return 0;
+}
+
+int mdapl_cards_get(void *owner, int rank, char *buf, size_t len)
+{
+    char value[VALUE_MAX];
+    int rc = value_of(owner, rank, value);
+
+    if (rc)
+        return rc;
+    value[strcspn(value, (const char[]){ cores_follow, '\0' })] = '\0';
+    if (strlen(value) >= len)
+        return -ENOSPC;
+    strcpy(buf, value);
+    return 0;
+}
+
+uint32_t mdapl_cards_cores(struct mdapl_glue *g, int rank)
+{
+    char value[VALUE_MAX];
+    const char *at = value_of(g, rank, value) == 0 ? strchr(value, cores_follow) : NULL;
+
+    return at ? (uint32_t)strtoul(at + 1, NULL, 16) : 0;
 }

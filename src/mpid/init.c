@@ -8,6 +8,7 @@
 #include "shm.h"
 #include "stats.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,10 @@ static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mda
 
 static const struct mdapl_up up = { .msg = mdapl_recv_msg, .fault = mdapl_vc_fault };
 
-enum { JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES };
+enum {
+    JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
+    LOST_DRAIN_MS = 2000                 /* MPI_Finalize waits so long for a peer that may be dead */
+};
 
 static const char job_key_name[] = "dapl-job";
 
@@ -136,7 +140,7 @@ static int publish(struct mdapl_glue *g, int rank)
                                 "MPIR_CVAR_DAPL_IA");
     if (rank == 0 && put_job(kvs, &err))
         return init_error(rank, err.text);
-    mpi_errno = MPIDI_PG_SetConnInfo(rank, card);
+    mpi_errno = mdapl_cards_put(g, rank, card);
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
@@ -146,30 +150,62 @@ static int publish(struct mdapl_glue *g, int rank)
     return mpi_errno;
 }
 
-/* Cores for the ranks of this node. A rank that is bound to one core has others beside it. */
-static int cores(void)
-{
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+/* -- patience --------------------------------------------------------------------------------- */
 
-    return n > 1 ? n : (int)sysconf(_SC_NPROCESSORS_ONLN);
+static bool same_node(const struct mdapl_glue *g, int a, int b)
+{
+    return g->pg->vct[a].node_id == g->pg->vct[b].node_id;
+}
+
+static int ranks_here(const struct mdapl_glue *g, int rank)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->pg->size; i++)
+        n += same_node(g, i, rank);
+    return n;
+}
+
+/* Ranks of this node with the same set of cores, me included. */
+static int sharers(struct mdapl_glue *g, int rank, uint32_t set)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->pg->size; i++)
+        n += i == rank || (same_node(g, i, rank) && mdapl_cards_cores(g, i) == set);
+    return n;
 }
 
 /* How long a waiting rank polls: hardly at all where ranks share cores, since what it waits for
- * may need the core that it polls on. */
-static void choose_patience(struct mdapl_glue *g, int rank)
+ * may need the core that it polls on. asked: the knobs as they were set. */
+static void set_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked, bool crowded)
 {
-    int here = 0;
-    bool crowded;
-
-    for (int i = 0; i < g->pg->size; i++)
-        here += g->pg->vct[i].node_id == g->pg->vct[rank].node_id;
-    crowded = here > cores();
-    if (g->cfg.spin_polls < 0)
-        g->cfg.spin_polls = crowded ? 0 : 20000;
-    if (g->cfg.yield_polls < 0)
-        g->cfg.yield_polls = crowded ? 5 : 200;
+    g->crowded = crowded;
+    g->cfg.spin_polls = asked->spin_polls >= 0 ? asked->spin_polls : crowded ? 0 : 20000;
+    g->cfg.yield_polls = asked->yield_polls >= 0 ? asked->yield_polls : crowded ? 5 : 200;
 }
+
+/* Before the others' sets are known, which is too late for the channels: a rank that may not run on
+ * all cores is taken to be alone on its own. */
+static void guess_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
+{
+    uint32_t set;
+    int online;
+
+    mdapl_cores(&set, &online);
+    set_patience(g, asked, ranks_here(g, rank) > online);
+}
+
+static void choose_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
+{
+    uint32_t set;
+    int online, cores = mdapl_cores(&set, &online), here = ranks_here(g, rank);
+
+    /* The launcher is asked for the others' sets only where they matter. */
+    set_patience(g, asked, here > online || (here > cores && sharers(g, rank, set) > cores));
+}
+
+/* -- wiring ----------------------------------------------------------------------------------- */
 
 /* A rank that yields before it sleeps finds several events when its turn comes again. */
 static int wire(struct mdapl_glue *g, int rank)
@@ -193,8 +229,13 @@ static void tell(struct mdapl_glue *g, int rank)
 
     if (rank != 0 || g->cfg.verbose < MDAPL_INFO)
         return;
+    if (!g->ctx) {
+        mdapl_say(rank, "1 rank: no channel and no adapter is opened");
+        return;
+    }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
-    mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_INFO, "%d ranks, %s", g->pg->size, line);
+    mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_INFO, "%d ranks, %s%s", g->pg->size, line,
+              g->crowded ? "; ranks share cores: one that waits gives its core away" : "");
 }
 
 static int init_handlers(struct mdapl_glue *g)
@@ -206,9 +247,28 @@ static int init_handlers(struct mdapl_glue *g)
     return mpi_errno;
 }
 
+/* A job of several ranks: opens the channels, exchanges cards, connects. */
+static int start(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
+{
+    int mpi_errno;
+
+    guess_patience(g, asked, rank);
+    mpi_errno = open_ctx(g, rank);
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = publish(g, rank);
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = probe(g, rank);
+    if (mpi_errno == MPI_SUCCESS) {
+        choose_patience(g, asked, rank);
+        mpi_errno = wire(g, rank);
+    }
+    return mpi_errno;
+}
+
 int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 {
     struct mdapl_glue *g = &mdapl_glue;
+    struct mdapl_cfg asked;
     struct mdapl_err err;
     int mpi_errno;
 
@@ -218,23 +278,17 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
     if (mdapl_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
-    choose_patience(g, rank);
+    asked = g->cfg;
+    mdapl_pvars_register(&g->counters);
     mdapl_split_init(g);
-    mpi_errno = init_handlers(g);
-    /* A job of one rank talks to nobody and needs no adapter. */
-    if (mpi_errno != MPI_SUCCESS || pg->size == 1)
-        return mpi_errno;
-    mpi_errno = open_ctx(g, rank);
+    mpi_errno = mdapl_lost_init(g);
     if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = publish(g, rank);
+        mpi_errno = init_handlers(g);
+    /* A job of one rank has no messages to send and needs no adapter. */
+    if (mpi_errno == MPI_SUCCESS && pg->size > 1)
+        mpi_errno = start(g, &asked, rank);
     if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = probe(g, rank);
-    if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = wire(g, rank);
-    if (mpi_errno == MPI_SUCCESS) {
-        mdapl_pvars_register(mdapl_ctx_stats(g->ctx));
         tell(g, rank);
-    }
     return mpi_errno;
 }
 
@@ -250,40 +304,100 @@ int MPIDI_CH3_InitCompleted(void)
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
+/* A counter as MPI_T reads it: counter is its place in g->counters. That has the values of the end,
+ * since MPI_T outlives MPI_Finalize; before that the channel has them. */
+void mdapl_pvar_read(void *counter, void *object, int count, void *buf)
+{
+    struct mdapl_glue *g = &mdapl_glue;
+    size_t at = (size_t)((char *)counter - (char *)&g->counters);
+    const char *from = g->ctx ? (const char *)mdapl_ctx_stats(g->ctx) : (const char *)&g->counters;
+
+    (void)object, (void)count;
+    memcpy(buf, from + at, sizeof(uint64_t));
+}
+
 /* One write for all of it, so that ranks do not mix theirs. */
 static void summarise(struct mdapl_glue *g, int rank)
 {
-    char text[4096];
+    char text[4096], host[64] = "?";
     size_t n;
 
     if (g->cfg.summary == MDAPL_SUMMARY_OFF || (g->cfg.summary == MDAPL_SUMMARY_FIRST && rank != 0))
         return;
-    n = (size_t)snprintf(text, sizeof(text), "[rank %d %s] ch3:dapl, what was done:\n", rank,
-                         mdapl_ctx_host(g->ctx));
-    mdapl_stats_print(mdapl_ctx_stats(g->ctx), text + n, sizeof(text) - n);
+    gethostname(host, sizeof(host) - 1);
+    n = (size_t)snprintf(text, sizeof(text), "[rank %d %s] ch3:dapl, what was done:\n", rank, host);
+    mdapl_stats_print(&g->counters, text + n, sizeof(text) - n);
+    if (!text[n])
+        snprintf(text + n, sizeof(text) - n, "no message\n");
     fputs(text, stderr);
 }
 
-/*
- * Drain, barrier, close (FAULTS, hazard 16). Before the barrier everything that either side sent
- * has been acknowledged, so that behind it nobody needs anything from anybody.
- */
-int MPIDI_CH3_Finalize(void)
+/* All has been delivered and acknowledged, both ways. A peer that only the launcher knows to have
+ * ended acknowledges nothing, so after a loss there is a limit. */
+static void drain(struct mdapl_glue *g)
 {
-    struct mdapl_glue *g = &mdapl_glue;
+    uint64_t limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(LOST_DRAIN_MS);
 
-    if (!g->ctx)
-        return MPI_SUCCESS;
-    mdapl_rndv_forget_unmatched();
-    while (mdapl_drain(g->ctx) > 0)
+    while (mdapl_drain(g->ctx) > 0 && (g->n_lost == 0 || mdapl_ctx_now(g->ctx) < limit))
         if (mdapl_progress(g->ctx) == 0)
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
-    summarise(g, mdapl_ctx_job(g->ctx)->rank);
+}
+
+/* Runs beside the launcher's barrier, and is cancelled when that has ended. */
+static void *limit_barrier(void *arg)
+{
+    const struct mdapl_glue *g = arg;
+    int64_t ms = g->cfg.connect_timeout_ms;
+    struct timespec t = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+
+    nanosleep(&t, NULL);
+    mdapl_say(MPIR_Process.rank, "the job ends: a rank that was lost has not come to MPI_Finalize");
+    _exit(1);
+}
+
+/* A rank that was lost by its connection only comes here, too; a dead one does not, and the
+ * launcher's barrier never ends. Where the launcher knows that it is dead nobody waits. */
+static void barrier(struct mdapl_glue *g)
+{
+    pthread_t thread;
+    bool limited = false;
+
+    if (g->n_lost > 0) {
+        if (mdapl_lost_any_dead(g))
+            return;
+        limited = pthread_create(&thread, NULL, limit_barrier, g) == 0;
+    }
     PMI_Barrier();
+    if (limited) {
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+    }
+}
+
+/*
+ * Drain, barrier, close. Before the barrier everything that either side sent has been
+ * acknowledged, so that behind it nobody needs anything of anybody.
+ */
+static void close_ctx(struct mdapl_glue *g)
+{
+    mdapl_rndv_forget_unmatched();
+    drain(g);
+    g->counters = *mdapl_ctx_stats(g->ctx);
+    barrier(g);
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
     mdapl_vc_forget_peers();
     mdapl_cards_free(g);
+}
+
+int MPIDI_CH3_Finalize(void)
+{
+    struct mdapl_glue *g = &mdapl_glue;
+
+    if (g->ctx)
+        close_ctx(g);
+    summarise(g, MPIR_Process.rank);
+    mdapl_lost_fini(g);
     return MPI_SUCCESS;
 }
 

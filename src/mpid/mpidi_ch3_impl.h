@@ -6,9 +6,12 @@
  *
  *      init.c       MPI_Init and MPI_Finalize: opens the context, wires, drains, closes
  *      cards.c      business cards, through the launcher
- *      vc.c         VCs and their peers; a lost peer
+ *      cores.c      the cores of this process
+ *      vc.c         VCs and their peers
+ *      lost.c       a lost peer: what fails, whether the job ends
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       a message has been announced: CH3's packet handlers
+ *      unpack.c     ... whose body goes into a sparse buffer, or into a short one
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
  *      win.c        MPI RMA: CH3's own, over messages; in shared memory within a node
@@ -18,7 +21,10 @@
 #include "mpidimpl.h"
 #include "cfg.h"
 #include "err.h"
+#include "stats.h"
 #include "transport.h"
+
+#include <signal.h>
 
 /* Around CH3's atomic operations in a window that is shm_allocated. */
 #define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_win_lock(win_ptr)
@@ -40,6 +46,16 @@ struct mdapl_glue {
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_unmatched unmatched;    /* list head */
     unsigned rounds;                     /* of waiting, for what is looked at less often */
+    struct mdapl_comm *comms;            /* all communicators (lost.c) */
+    bool *lost;                          /* by rank: no operation with it succeeds any more */
+    bool *reported;                      /* by rank: the launcher says that its process has ended */
+    bool crowded;                        /* ranks share my cores */
+    int n_lost, n_reported;              /* how many of them */
+    bool collective_failed;              /* a message of a collective operation, by a lost peer */
+    bool world_returns;                  /* MPI_COMM_WORLD's error handler, at its end, returns */
+    bool finalizing;                     /* MPI_Finalize has begun */
+    volatile sig_atomic_t signalled;     /* the launcher has something to report */
+    struct mdapl_stats counters;         /* as they were at the end of ctx */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
     MPIR_Commops comm_calls;             /* what MPICH asks of us when it makes communicators */
 };
@@ -54,22 +70,67 @@ extern struct mdapl_glue mdapl_glue;
 void mdapl_say(int rank, const char *text);
 
 /* cards.c */
+/* Gives my card to the launcher, and with it the set of my cores. An MPI error code. */
+int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card);
 /* Called by all when every rank's card is with the launcher. 0 or -errno. */
 int mdapl_cards_share(struct mdapl_glue *g, int rank);
 /* The card of a rank into buf. 0 or -errno. */
 int mdapl_cards_get(void *owner, int rank, char *buf, size_t len);
+/* The set of cores of a rank, from behind its card; 0: not known. */
+uint32_t mdapl_cards_cores(struct mdapl_glue *g, int rank);
 void mdapl_cards_free(struct mdapl_glue *g);
 
+/* cores.c */
+/* How many cores this process may run on, 1 or more. *set_p: equal for equal sets, and
+ * mostly different for others, 16 bits; *online_p: how many cores the node has. */
+int mdapl_cores(uint32_t *set_p, int *online_p);
+
 /* vc.c */
-int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p);
+int mdapl_vc_make_peer(MPIDI_VC_t *vc);
+/* The peer of a VC, made at the first call. 0, or a negative errno with the line printed. */
+static inline int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
+{
+    int rc = vc->ch.peer ? 0 : mdapl_vc_make_peer(vc);
+
+    *peer_p = vc->ch.peer;
+    return rc;
+}
 MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer);
 void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
 void mdapl_vc_forget_peers(void);
 int mdapl_vc_error(const MPIDI_VC_t *vc);
 int mdapl_vc_terminate_idle(void);
 
+/* lost.c */
+int mdapl_lost_init(struct mdapl_glue *g);
+void mdapl_lost_fini(struct mdapl_glue *g);
+static inline bool mdapl_is_lost(const MPIDI_VC_t *vc)
+{
+    return mdapl_glue.lost[vc->pg_rank];
+}
+/* The peer of vc is lost; the line that says why has been printed. Its operations fail from now
+ * on, or the job ends. */
+void mdapl_lost(MPIDI_VC_t *vc);
+/* An operation with the lost peer of vc fails, now; the job ends if it cannot be reported. */
+void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id);
+/* Completes a send to a lost peer with an error, whatever it waits for. */
+void mdapl_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc);
+/* The launcher says that the process of vc has ended. */
+void mdapl_lost_report(MPIDI_VC_t *vc);
+/* Does the launcher know of a rank that has died? */
+bool mdapl_lost_any_dead(struct mdapl_glue *g);
+/* Between rounds of progress; moved: the last one found something. */
+void mdapl_lost_poll(bool moved);
+/* Prints the line and ends the job; the exit status is not 0. */
+void mdapl_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
 /* send.c */
-size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt);
+extern const uint8_t mdapl_short_packet[MPIDI_CH3_PKT_END_ALL];
+/* Bytes of a packet that count. */
+static inline size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt)
+{
+    return mdapl_short_packet[pkt->type] ? mdapl_short_packet[pkt->type] : sizeof(*pkt);
+}
 int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
                     int n_body, bool synchronous);
 int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
@@ -80,6 +141,16 @@ int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p);
 enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void *hdr,
                                size_t hdr_len, struct mdapl_rx *rx);
 int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx);
+/* A read that was pending has come to its end: status as that of op->done. */
+void mdapl_recv_done(struct mdapl_op *op, int status);
+
+/* A handler of CH3's has failed: the job ends, unless it is because of a lost peer. */
+void mdapl_handler_failed(int mpi_errno, const char *what);
+
+/* unpack.c */
+bool mdapl_unpack_wanted(const MPIR_Request *rreq);
+int mdapl_unpack_body(MPIR_Request *rreq);
+void mdapl_unpack_end(MPIR_Request *rreq);
 
 /* rndv.c */
 int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,

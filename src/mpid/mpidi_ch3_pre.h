@@ -36,7 +36,7 @@ struct mdapl_req {
     struct mdapl_rx *rx;         /* receiving: the body */
     size_t left;                 /* receiving: bytes of it still to be read */
     struct mdapl_unmatched *unmatched;   /* receiving: our note of an unmatched rendezvous */
-    void *pack;                  /* sending: a packed body, freed when it has been sent */
+    void *pack;                  /* sending: a packed body; receiving: see unpack.c */
 };
 #define MPIDI_CH3_REQUEST_DECL struct mdapl_req ch;
 

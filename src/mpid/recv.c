@@ -8,17 +8,40 @@ static MPIR_Request *request_of(struct mdapl_op *op)
     return MPL_container_of(op, MPIR_Request, ch.op);
 }
 
-/* The peer is lost while its body was being read. */
-static void fail_read(MPIR_Request *rreq)
+void mdapl_handler_failed(int mpi_errno, const char *what)
 {
-    mdapl_rx_drop(rreq->ch.rx);
-    rreq->status.MPI_ERROR = mdapl_vc_error(rreq->ch.vc);
+    char text[MPI_MAX_ERROR_STRING];
+
+    /* Its answer cannot be sent, and nobody waits for it any more. */
+    if (MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED)
+        return;
+    MPIR_Err_get_string(mpi_errno, text, sizeof(text), NULL);
+    mdapl_end_job("the job ends: %s could not be handled: %s", what, text);
+}
+
+/* The body cannot be read: the peer is lost, or memory is short. */
+static void fail_read(MPIR_Request *rreq, int status)
+{
+    mdapl_unpack_end(rreq);
+    if (rreq->ch.rx)
+        mdapl_rx_drop(rreq->ch.rx);
+    rreq->ch.rx = NULL;
+    if (status == -ENOMEM) {
+        MPIR_ERR_SET(rreq->status.MPI_ERROR, MPI_ERR_NO_MEM, "**nomem");
+    } else {
+        mdapl_lost_op(rreq->ch.vc, rreq->dev.match.parts.context_id);
+        rreq->status.MPI_ERROR = mdapl_vc_error(rreq->ch.vc);
+    }
     MPID_Request_complete(rreq);
 }
 
 /* The current batch of the request's iov has been filled: CH3 says whether there is another one. */
 static int batch_done(MPIR_Request *rreq, int *complete)
 {
+    /* With its last byte the rx is gone. */
+    if (rreq->ch.left == 0)
+        rreq->ch.rx = NULL;
+    rreq->dev.iov_offset = 0;
     if (rreq->dev.OnDataAvail)
         return rreq->dev.OnDataAvail(rreq->ch.vc, rreq, complete);
     *complete = TRUE;
@@ -34,26 +57,33 @@ static size_t batch_len(const MPIR_Request *rreq)
     return len;
 }
 
-/* Reads one batch. MDAPL_DONE, 0 (op->done comes), or a negative errno. */
-static int read_batch(MPIR_Request *rreq, size_t len)
+/* Nobody wants the bytes: they are not even fetched. */
+static int drop_batch(MPIR_Request *rreq, size_t len)
 {
     struct mdapl_req *ch = &rreq->ch;
-    int rc;
 
-    if (rreq->dev.drop_data) {
-        /* Nobody wants the bytes: they are not even fetched. */
-        if (ch->left > 0 && ch->rx)
-            mdapl_rx_drop(ch->rx);
-        ch->rx = NULL;
-        ch->left -= len;
-        return MDAPL_DONE;
-    }
-    /* Before the call: with its last byte the rx is gone, and op->done may come at any time. */
-    ch->left -= len;
-    rc = mdapl_rx_read(ch->rx, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count, &ch->op);
-    if (rc >= 0 && ch->left == 0)
-        ch->rx = NULL;
-    return rc;
+    if (ch->left > 0 && ch->rx)
+        mdapl_rx_drop(ch->rx);
+    ch->rx = NULL;
+    ch->left -= MPL_MIN(len, ch->left);
+    return MDAPL_DONE;
+}
+
+/* Reads one batch. MDAPL_DONE, 0 (op->done comes), or a negative errno: the rx is still there. */
+static int read_batch(MPIR_Request *rreq)
+{
+    size_t len = batch_len(rreq);
+
+    if (rreq->dev.drop_data)
+        return drop_batch(rreq, len);
+    if (mdapl_unpack_wanted(rreq))
+        return mdapl_unpack_body(rreq);
+    /* CH3's length is the packet's, the channel's is that of the body. */
+    if (len == 0 || len > rreq->ch.left)
+        return -EPROTO;
+    rreq->ch.left -= len;
+    return mdapl_rx_read(rreq->ch.rx, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count,
+                         &rreq->ch.op);
 }
 
 /* Reads on until CH3 has enough or the rest has to be waited for. *pending_p: it has. */
@@ -63,42 +93,37 @@ static int read_on(MPIR_Request *rreq, bool *pending_p)
 
     *pending_p = false;
     while (!complete && mpi_errno == MPI_SUCCESS) {
-        size_t len = batch_len(rreq);
-        struct mdapl_req *ch = &rreq->ch;
-        int rc;
+        int rc = read_batch(rreq);
 
-        MPIR_Assert(len > 0 && len <= ch->left);
-        rc = read_batch(rreq, len);
         if (rc == 0) {
             *pending_p = true;
             return MPI_SUCCESS;
         }
         if (rc < 0) {
-            fail_read(rreq);
+            fail_read(rreq, rc);
             return MPI_SUCCESS;
         }
-        rreq->dev.iov_offset = 0;
         mpi_errno = batch_done(rreq, &complete);
     }
     return mpi_errno;
 }
 
 /* op->done of a read. */
-static void read_done(struct mdapl_op *op, int status)
+void mdapl_recv_done(struct mdapl_op *op, int status)
 {
     MPIR_Request *rreq = request_of(op);
     int complete = FALSE, mpi_errno;
     bool pending;
 
     if (status < 0) {
-        fail_read(rreq);
+        fail_read(rreq, status);
         return;
     }
-    rreq->dev.iov_offset = 0;
     mpi_errno = batch_done(rreq, &complete);
     if (mpi_errno == MPI_SUCCESS && !complete)
         mpi_errno = read_on(rreq, &pending);
-    MPIR_Assert(mpi_errno == MPI_SUCCESS);
+    if (mpi_errno != MPI_SUCCESS)
+        mdapl_handler_failed(mpi_errno, "the rest of a message");
 }
 
 /* Starts to read a body into a request whose iov is loaded. */
@@ -108,7 +133,8 @@ static int read_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx, bo
     rreq->ch.vc = vc;
     rreq->ch.rx = rx;
     rreq->ch.left = rx->left;
-    rreq->ch.op.done = read_done;
+    rreq->ch.op.done = mdapl_recv_done;
+    rreq->ch.pack = NULL;
     return read_on(rreq, pending_p);
 }
 
@@ -152,7 +178,7 @@ enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void 
                                size_t hdr_len, struct mdapl_rx *rx)
 {
     MPIDI_VC_t *vc = mdapl_vc_of(peer);
-    MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)hdr;
+    MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)hdr, whole;
     bool pending = false;
     int mpi_errno;
 
@@ -165,11 +191,16 @@ enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void 
             mdapl_rx_drop(rx);
         return MDAPL_NEXT_GO;
     }
+    /* Its handler may copy the whole union, with the union's alignment; frames promise 8 bytes,
+     * which is enough for the members of shorter packets. */
+    if (hdr_len == sizeof(whole))
+        pkt = memcpy(&whole, hdr, sizeof(whole));
     if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV)
         mpi_errno = mdapl_rndv_announced(vc, pkt, rx);
     else
         mpi_errno = handle_packet(vc, pkt, rx, &pending);
-    MPIR_Assert(mpi_errno == MPI_SUCCESS);
+    if (mpi_errno != MPI_SUCCESS)
+        mdapl_handler_failed(mpi_errno, "a message");
     /* CH3 takes the packets of a VC in order, their data included. */
     return pending ? MDAPL_NEXT_HOLD : MDAPL_NEXT_GO;
 }

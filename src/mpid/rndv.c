@@ -59,15 +59,18 @@ int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
 
 /* -- receiving -------------------------------------------------------------------------------- */
 
-static void remember(MPIR_Request *rreq, struct mdapl_rx *rx)
+/* False: out of memory. */
+static bool remember(MPIR_Request *rreq, struct mdapl_rx *rx)
 {
     struct mdapl_unmatched *u = MPL_malloc(sizeof(*u), MPL_MEM_OTHER);
     struct mdapl_unmatched *head = &mdapl_glue.unmatched;
 
-    MPIR_Assert(u);
+    if (!u)
+        return false;
     *u = (struct mdapl_unmatched){ .next = head, .prev = head->prev, .rx = rx };
     u->prev->next = u->next->prev = u;
     rreq->ch.unmatched = u;
+    return true;
 }
 
 static struct mdapl_rx *forget(struct mdapl_unmatched *u)
@@ -131,7 +134,9 @@ int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx 
     fill_request(rreq, pkt);
     if (found)
         return fetch(vc, rreq, rx);
-    remember(rreq, rx);
+    if (!remember(rreq, rx))
+        return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_FATAL, __func__, __LINE__,
+                                    MPI_ERR_NO_MEM, "**nomem", 0);
     MPIDI_CH3_Progress_signal_completion();      /* a probe may be waiting for it */
     return MPI_SUCCESS;
 }

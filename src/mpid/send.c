@@ -10,7 +10,7 @@ enum { PIECES = MPL_IOV_LIMIT };
 
 /* Bytes of those packets of two-sided communication that are much shorter than the largest: with
  * them a short message is one cache line for src/shm. Handlers of RMA copy whole packets. */
-static const uint8_t short_packet[MPIDI_CH3_PKT_END_ALL] = {
+const uint8_t mdapl_short_packet[MPIDI_CH3_PKT_END_ALL] = {
     [MPIDI_CH3_PKT_EAGER_SEND] = sizeof(MPIDI_CH3_Pkt_eager_send_t),
     [MPIDI_CH3_PKT_EAGERSHORT_SEND] = sizeof(MPIDI_CH3_Pkt_eagershort_send_t),
     [MPIDI_CH3_PKT_EAGER_SYNC_SEND] = sizeof(MPIDI_CH3_Pkt_eager_sync_send_t),
@@ -22,14 +22,18 @@ static const uint8_t short_packet[MPIDI_CH3_PKT_END_ALL] = {
     [MPIDI_CH3I_PKT_DAPL_RNDV] = sizeof(MPIDI_CH3_Pkt_rndv_req_to_send_t),
 };
 
-size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt)
-{
-    return short_packet[pkt->type] ? short_packet[pkt->type] : sizeof(*pkt);
-}
-
 static MPIR_Request *request_of(struct mdapl_op *op)
 {
     return MPL_container_of(op, MPIR_Request, ch.op);
+}
+
+/* The body will not be sent. It may have failed before: with all that waited for its peer. */
+static void fail(MPIR_Request *sreq)
+{
+    if (MPIR_Request_is_complete(sreq))
+        return;
+    mdapl_lost_op(sreq->ch.vc, sreq->dev.match.parts.context_id);
+    mdapl_lost_fail_send(sreq, sreq->ch.vc);
 }
 
 /* The body has been sent, or will not be: what CH3 wants done with the request. */
@@ -41,12 +45,12 @@ static void complete(MPIR_Request *sreq, int status)
         MPL_free(sreq->ch.pack);
     sreq->ch.pack = NULL;
     if (status < 0) {
-        sreq->status.MPI_ERROR = mdapl_vc_error(sreq->ch.vc);
-        MPID_Request_complete(sreq);
+        fail(sreq);
         return;
     }
     mpi_errno = MPIDI_CH3U_Handle_send_req(sreq->ch.vc, sreq, &done);
-    MPIR_Assert(mpi_errno == MPI_SUCCESS);
+    if (mpi_errno != MPI_SUCCESS)
+        mdapl_handler_failed(mpi_errno, "a message that was sent");
 }
 
 static void send_done(struct mdapl_op *op, int status)
@@ -86,6 +90,37 @@ int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const s
     return MPI_SUCCESS;
 }
 
+/* The context of a packet that begins a message of MPI; that of other packets is no collective's. */
+static int context_of(const MPIDI_CH3_Pkt_t *pkt)
+{
+    switch (pkt->type) {
+    case MPIDI_CH3_PKT_EAGER_SEND:
+    case MPIDI_CH3_PKT_EAGER_SYNC_SEND:
+    case MPIDI_CH3_PKT_READY_SEND:
+    case MPIDI_CH3I_PKT_DAPL_RNDV:
+        return pkt->eager_send.match.parts.context_id;
+    case MPIDI_CH3_PKT_EAGERSHORT_SEND:
+        return pkt->eagershort_send.match.parts.context_id;
+    default:
+        return MPIR_CONTEXT_INTRA_PT2PT;
+    }
+}
+
+/* A packet to a peer that is lost. A send that was to be cancelled will have no answer; it fails,
+ * and not the cancelling. */
+static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
+{
+    MPIR_Request *sreq;
+
+    if (pkt->type == MPIDI_CH3_PKT_CANCEL_SEND_REQ) {
+        MPIR_Request_get_ptr(pkt->cancel_send_req.sender_req_id, sreq);
+        mdapl_lost_fail_send(sreq, vc);
+        return MPI_SUCCESS;
+    }
+    mdapl_lost_op(vc, context_of(pkt));
+    return mdapl_vc_error(vc);
+}
+
 /* Sends without a request as long as that is possible; else *sreq_p is one that stands for it. */
 static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int n_body,
                  MPIR_Request **sreq_p)
@@ -101,12 +136,13 @@ static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int 
     if (rc == MDAPL_DONE)
         return MPI_SUCCESS;
     if (rc != -EAGAIN)
-        return mdapl_vc_error(vc);
+        return refuse(vc, hdr);
     sreq = MPIR_Request_create(MPIR_REQUEST_KIND__SEND);
     if (!sreq)
         return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
                                     MPI_ERR_OTHER, "**nomem", 0);
     MPIR_Object_set_ref(sreq, 2);
+    sreq->dev.match.parts.context_id = context_of(hdr);
     sreq->dev.OnDataAvail = NULL;
     sreq->ch.pack = NULL;
     *sreq_p = sreq;
@@ -151,9 +187,13 @@ static int pack_body(MPIR_Request *sreq, MPI_Aint len, struct iovec *iov)
                                     MPI_ERR_OTHER, "**nomem", 0);
     MPIR_Typerep_pack(sreq->dev.user_buf, sreq->dev.user_count, sreq->dev.datatype,
                       sreq->dev.msg_offset, sreq->ch.pack, len, &packed);
-    MPIR_Assert(packed == len);
     iov[0] = (struct iovec){ sreq->ch.pack, (size_t)len };
-    return MPI_SUCCESS;
+    if (packed == len)
+        return MPI_SUCCESS;
+    MPL_free(sreq->ch.pack);
+    sreq->ch.pack = NULL;
+    return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
+                                MPI_ERR_TYPE, "**dtypemismatch", 0);
 }
 
 /*

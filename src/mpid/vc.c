@@ -48,28 +48,42 @@ int mdapl_vc_error(const MPIDI_VC_t *vc)
     return mpi_errno;
 }
 
-/* The peer of a VC, made at the first call. 0, or a negative errno with the line printed. */
-int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
+/* One line: why no channel reaches this rank, and what to do. */
+static void explain_unreachable(const MPIDI_VC_t *vc, int rc)
 {
-    struct mdapl_ctx *ctx = mdapl_glue.ctx;
-    int rc = 0;
+    const char *tried = mdapl_glue.cfg.channels;
+    struct mdapl_log *log = mdapl_ctx_log(mdapl_glue.ctx);
 
-    if (vc->state == MPIDI_VC_STATE_MORIBUND)
-        return -ECONNRESET;
-    if (!vc->ch.peer) {
-        rc = mdapl_peer_get(ctx, vc->pg_rank, &vc->ch.peer);
-        if (!rc) {
-            vc->ch.peer->owner = vc;
-            set_eager_max(vc, mdapl_peer_eager_max(vc->ch.peer));
-        } else {
-            mdapl_log(mdapl_ctx_log(ctx), MDAPL_WARN,
-                      "rank %d cannot be reached: its business card names no adapter that ours "
-                      "reaches. Use the same installation and kind of adapter everywhere",
-                      vc->pg_rank);
-        }
+    if (rc != -EHOSTUNREACH)
+        mdapl_log(log, MDAPL_WARN, "rank %d cannot be reached: %s as its business card was read or "
+                  "its peer was made; check the launcher and the memory of this host", vc->pg_rank,
+                  strerror(-rc));
+    else if (*tried && !strstr(tried, "dapl"))
+        mdapl_log(log, MDAPL_WARN, "rank %d cannot be reached through MPIR_CVAR_DAPL_CHANNELS=%s, "
+                  "which is for ranks of one node that may share memory; the channel dapl reaches "
+                  "ranks of other nodes: add it, or leave the knob empty", vc->pg_rank, tried);
+    else
+        mdapl_log(log, MDAPL_WARN, "rank %d cannot be reached through the channels %s: its business "
+                  "card names no adapter that ours reaches. Use the same installation and kind of "
+                  "adapter everywhere", vc->pg_rank, *tried ? tried : "shm,dapl");
+}
+
+/* The first packet to a rank. A rank that no channel reaches is lost. */
+int mdapl_vc_make_peer(MPIDI_VC_t *vc)
+{
+    int rc = mdapl_is_lost(vc) ? -ECONNRESET : 0;
+
+    if (rc)
+        return rc;
+    rc = mdapl_peer_get(mdapl_glue.ctx, vc->pg_rank, &vc->ch.peer);
+    if (rc) {
+        explain_unreachable(vc, rc);
+        mdapl_lost(vc);
+        return rc;
     }
-    *peer_p = vc->ch.peer;
-    return rc;
+    vc->ch.peer->owner = vc;
+    set_eager_max(vc, mdapl_peer_eager_max(vc->ch.peer));
+    return 0;
 }
 
 /* The VC of a peer that speaks to us, perhaps for the first time. */
@@ -87,8 +101,13 @@ MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
 
 /* -- the end of a VC -------------------------------------------------------------------------- */
 
+/* CH3's close protocol has ended, or the launcher has reported the end of the process. */
 int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
 {
+    if (vc->state != MPIDI_VC_STATE_CLOSED) {
+        mdapl_lost_report(vc);
+        return MPI_SUCCESS;
+    }
     vc->ch.next = mdapl_glue.terminating;
     mdapl_glue.terminating = vc;
     return MPI_SUCCESS;
@@ -114,14 +133,10 @@ int mdapl_vc_terminate_idle(void)
     return mpi_errno;
 }
 
-/* up->fault: a peer is lost. Its sends have failed already; now its receives do. */
+/* up->fault: a peer is lost. What the channel had in its hands has failed already. */
 void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
-    MPIDI_VC_t *vc = &mdapl_glue.pg->vct[peer->rank];
-
     (void)owner, (void)status;
     mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN, "%s", why);
-    if (vc->state != MPIDI_VC_STATE_MORIBUND)
-        MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
-    MPIDI_CH3_Progress_signal_completion();
+    mdapl_lost(&mdapl_glue.pg->vct[peer->rank]);
 }

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+#include "log.h"
+#include "pmi.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+/*
+ * A peer is lost: its process has ended, or no connection to it can be had. docs/faults.md says
+ * what the program sees then, and why no result can be wrong. In short, the job ends at once unless
+ *
+ *  - MPIR_CVAR_ENABLE_FT is set, or a communicator that the peer is a member of has an error
+ *    handler that returns to the program, and
+ *  - no window of MPI RMA has the peer as a member, and
+ *  - (without MPIR_CVAR_ENABLE_FT) no collective operation fails, now or later: some algorithms of
+ *    this MPICH return MPI_SUCCESS after errors of the messages that they are made of.
+ *
+ * CH3's own state of a lost VC is MORIBUND. In that state CH3 completes operations by itself,
+ * without a call of the channel, and the third rule could not be kept. So without
+ * MPIR_CVAR_ENABLE_FT the VC stays as it is until MPI_Finalize: sends fail in send.c, and receives
+ * that are posted to a lost peer are completed by mdapl_lost_poll().
+ */
+
+enum { EXIT_LOST = 1 };
+
+static const char no_collective[] =
+    "a collective operation needs it, and this MPICH does not report every error of a collective "
+    "operation. With MPIR_CVAR_ENABLE_FT=1 algorithms are taken that do";
+
+void mdapl_end_job(const char *fmt, ...)
+{
+    char line[768];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    mdapl_say(MPIR_Process.rank, line);
+    MPID_Abort(NULL, MPI_SUCCESS, EXIT_LOST, "ch3:dapl has ended the job");
+    abort();
+}
+
+/* -- communicators ------------------------------------------------------------------------------ */
+
+struct mdapl_comm {
+    MPIR_Comm *comm;
+    struct mdapl_comm *next;
+};
+
+static int comm_created(MPIR_Comm *comm, void *param)
+{
+    struct mdapl_glue *g = param;
+    struct mdapl_comm *c = MPL_malloc(sizeof(*c), MPL_MEM_COMM);
+    int mpi_errno = MPI_SUCCESS;
+
+    if (!c) {
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
+        return mpi_errno;
+    }
+    *c = (struct mdapl_comm){ comm, g->comms };
+    g->comms = c;
+    return MPI_SUCCESS;
+}
+
+/* Does it leave errors to the program? NULL is MPI's default, MPI_ERRORS_ARE_FATAL. */
+static bool returns_errors(const MPIR_Errhandler *handler)
+{
+    return handler && handler->handle != MPI_ERRORS_ARE_FATAL
+           && handler->handle != MPI_ERRORS_ABORT;
+}
+
+static int comm_destroyed(MPIR_Comm *comm, void *param)
+{
+    struct mdapl_glue *g = param;
+
+    /* MPI_Finalize: what was agreed for MPI_COMM_WORLD holds until the end. */
+    if (comm == MPIR_Process.comm_world)
+        g->world_returns = returns_errors(comm->errhandler);
+    for (struct mdapl_comm **at = &g->comms, *c; (c = *at); at = &c->next)
+        if (c->comm == comm) {
+            *at = c->next;
+            MPL_free(c);
+            break;
+        }
+    return MPI_SUCCESS;
+}
+
+static bool is_member(MPIR_Comm *comm, const MPIDI_VC_t *vc)
+{
+    MPIDI_VC_t *member;
+
+    for (int i = 0; i < comm->remote_size; i++) {
+        MPIDI_Comm_get_vc(comm, i, &member);
+        if (member == vc)
+            return true;
+    }
+    return false;
+}
+
+static bool any_returns(const MPIDI_VC_t *vc)
+{
+    for (const struct mdapl_comm *c = mdapl_glue.comms; c; c = c->next)
+        if (returns_errors(c->comm->errhandler) && is_member(c->comm, vc))
+            return true;
+    return mdapl_glue.world_returns;
+}
+
+static bool in_window(const MPIR_Win *list, const MPIDI_VC_t *vc)
+{
+    for (; list; list = list->next)
+        if (is_member(list->comm_ptr, vc))
+            return true;
+    return false;
+}
+
+/* -- the verdict -------------------------------------------------------------------------------- */
+
+/* Why the job cannot go on without this peer; NULL: it can. */
+static const char *why_end(const MPIDI_VC_t *vc)
+{
+    if (in_window(MPIDI_RMA_Win_active_list_head, vc)
+        || in_window(MPIDI_RMA_Win_inactive_list_head, vc))
+        return "it is a member of a window of MPI RMA, whose operations cannot complete without it";
+    if (MPIR_CVAR_ENABLE_FT)
+        return NULL;
+    if (mdapl_glue.collective_failed)
+        return no_collective;
+    if (any_returns(vc))
+        return NULL;
+    return "no communicator that it is a member of has an error handler that returns to the program";
+}
+
+/* A message of a collective operation: context ids say so. */
+static bool is_collective(int context_id)
+{
+    return (context_id & MPIR_CONTEXT_SUFFIX_MASK) == MPIR_CONTEXT_INTRA_COLL;
+}
+
+void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id)
+{
+    if (!is_collective(context_id) || MPIR_CVAR_ENABLE_FT)
+        return;
+    /* The channel fails the operations first and says then that the peer is lost, and why. */
+    if (mdapl_is_lost(vc))
+        mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, no_collective);
+    mdapl_glue.collective_failed = true;
+}
+
+/* -- operations that wait for the peer ------------------------------------------------------------- */
+
+/* MPI's status of a receive from any source is that of a failed process, until the program
+ * acknowledges the failure. */
+static void forbid_any_source(const MPIDI_VC_t *vc)
+{
+    for (const struct mdapl_comm *c = mdapl_glue.comms; c; c = c->next)
+        if (is_member(c->comm, vc))
+            c->comm->dev.anysource_enabled = FALSE;
+}
+
+/* Is this a send to vc that waits for the answer of its receiver? The channel holds none any more. */
+static bool waits_for_answer(const MPIR_Request *req, const MPIDI_VC_t *vc)
+{
+    MPIDI_VC_t *to;
+
+    if (MPIR_Object_get_ref(req) <= 0 || req->kind != MPIR_REQUEST_KIND__SEND || !req->comm
+        || MPIR_cc_get(req->cc) == 0)
+        return false;
+    MPIDI_Comm_get_vc(req->comm, req->dev.match.parts.rank, &to);
+    return to == vc;
+}
+
+void mdapl_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc)
+{
+    sreq->status.MPI_ERROR = mdapl_vc_error(vc);
+    /* Synchronous sends and cancelled ones are waited for twice. */
+    MPIR_cc_set(&sreq->cc, 1);
+    MPID_Request_complete(sreq);
+}
+
+static void fail_waiting(MPIR_Request *req, const void *vc)
+{
+    if (waits_for_answer(req, vc))
+        mdapl_lost_fail_send(req, vc);
+}
+
+/* CH3 has no list of what waits for its answer packets (of short synchronous sends, of cancel
+ * requests), nor shows that of the posted receives; one of ours would cost every message. After a
+ * loss, and only then, all requests are looked at. */
+static void each_request(void (*look)(MPIR_Request *req, const void *arg), const void *arg)
+{
+    MPIR_Object_alloc_t *mem = &MPIR_Request_mem[0];
+
+    for (int i = 0; i < mem->direct_size; i++)
+        look((MPIR_Request *)mem->direct + i, arg);
+    for (int block = 0; block < mem->indirect_size; block++)
+        for (int i = 0; i < REQUEST_NUM_INDICES; i++)
+            look((MPIR_Request *)mem->indirect[block] + i, arg);
+}
+
+/* -- receives that are posted ----------------------------------------------------------------------- */
+
+/* The lost VC that this posted receive waits for; NULL: it does not. */
+static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
+{
+    MPIDI_VC_t *vc = NULL;
+    int rank = rreq->dev.match.parts.rank;
+
+    if (rank != MPI_ANY_SOURCE) {
+        MPIDI_Comm_get_vc(rreq->comm, rank, &vc);
+        return mdapl_is_lost(vc) ? vc : NULL;
+    }
+    for (int i = 0; !rreq->comm->dev.anysource_enabled && i < rreq->comm->remote_size; i++) {
+        MPIDI_Comm_get_vc(rreq->comm, i, &vc);
+        if (mdapl_is_lost(vc))
+            return vc;
+    }
+    return NULL;
+}
+
+/* Completes a posted receive that waits for a lost peer. */
+static void fail_posted(MPIR_Request *rreq, const void *arg)
+{
+    const MPIDI_VC_t *vc;
+
+    (void)arg;
+    if (MPIR_Object_get_ref(rreq) <= 0 || rreq->kind != MPIR_REQUEST_KIND__RECV || !rreq->comm
+        || MPIR_cc_get(rreq->cc) == 0)
+        return;
+    vc = lost_source(rreq);
+    if (!vc || !MPIDI_CH3U_Recvq_DP(rreq))
+        return;
+    mdapl_lost_op(vc, rreq->dev.match.parts.context_id);
+    rreq->status.MPI_ERROR = mdapl_vc_error(vc);
+    MPID_Request_complete(rreq);
+}
+
+/* -- losing a peer ------------------------------------------------------------------------------ */
+
+/* To CH3 the VC has ended, too. */
+static void terminate(MPIDI_VC_t *vc)
+{
+    if (vc->state != MPIDI_VC_STATE_MORIBUND && vc->state != MPIDI_VC_STATE_INACTIVE_CLOSED)
+        MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
+}
+
+void mdapl_lost(MPIDI_VC_t *vc)
+{
+    const char *why;
+
+    if (mdapl_is_lost(vc))
+        return;
+    mdapl_glue.lost[vc->pg_rank] = true;
+    mdapl_glue.n_lost++;
+    /* Packets to it come to mdapl_vc_peer()'s second look. */
+    vc->ch.peer = NULL;
+    why = why_end(vc);
+    if (why)
+        mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, why);
+    forbid_any_source(vc);
+    each_request(fail_waiting, vc);
+    if (MPIR_CVAR_ENABLE_FT || mdapl_glue.finalizing)
+        terminate(vc);
+    MPIDI_CH3_Progress_signal_completion();
+}
+
+/* MPI_Finalize, before CH3 closes its VCs: lost ones are not to be closed. */
+static int begin_finalize(void *param)
+{
+    struct mdapl_glue *g = param;
+
+    g->finalizing = true;
+    for (int i = 0; i < g->pg->size; i++)
+        if (g->lost[i])
+            terminate(&g->pg->vct[i]);
+    return MPI_SUCCESS;
+}
+
+/* -- the launcher ------------------------------------------------------------------------------- */
+
+/* Hydra sends SIGUSR1 when a process has ended and the others are not to (-disable-auto-cleanup). */
+static void on_signal(int number)
+{
+    (void)number;
+    mdapl_glue.signalled = 1;
+}
+
+/* The program's own handler stays. Ours stays beyond MPI_Finalize: the signal may come late. */
+static void catch_signal(void)
+{
+    struct sigaction now, mine = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+    if (sigaction(SIGUSR1, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO)
+        && now.sa_handler == SIG_DFL)
+        sigaction(SIGUSR1, &mine, NULL);
+}
+
+void mdapl_lost_report(MPIDI_VC_t *vc)
+{
+    mdapl_glue.reported[vc->pg_rank] = true;
+    mdapl_glue.n_reported++;
+}
+
+/* Asks the launcher who has died: ranks and ranges of ranks, with commas between them. CH3 has a
+ * call for this, which needs MPI_COMM_WORLD; in MPI_Finalize that is gone. */
+static void ask_who_died(struct mdapl_glue *g)
+{
+    char list[1024] = "", *kvs, *save = NULL;
+    int first, last;
+
+    MPIDI_PG_GetConnKVSname(&kvs);
+    if (PMI_KVS_Get(kvs, "PMI_dead_processes", list, sizeof(list)) != PMI_SUCCESS)
+        return;
+    for (char *part = strtok_r(list, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
+        int n = sscanf(part, "%d-%d", &first, &last);
+
+        for (int i = first; n > 0 && i >= 0 && i < g->pg->size && i <= (n == 2 ? last : first); i++)
+            mdapl_lost_report(&g->pg->vct[i]);
+    }
+}
+
+bool mdapl_lost_any_dead(struct mdapl_glue *g)
+{
+    g->n_reported = 0;
+    ask_who_died(g);
+    return g->n_reported > 0;
+}
+
+/* What the launcher has reported; the channel notices most of it by itself, and says more. */
+static void lose_reported(struct mdapl_glue *g)
+{
+    g->n_reported = 0;
+    for (int i = 0; i < g->pg->size; i++) {
+        if (!g->reported[i] || g->lost[i])
+            continue;
+        mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_WARN,
+                  "lost rank %d: the launcher reports that its process has ended", i);
+        mdapl_lost(&g->pg->vct[i]);
+    }
+}
+
+void mdapl_lost_poll(bool moved)
+{
+    struct mdapl_glue *g = &mdapl_glue;
+
+    if (g->signalled) {
+        g->signalled = 0;
+        ask_who_died(g);
+    }
+    /* What the peer sent before its end comes first. */
+    if (g->n_reported > 0 && !moved && g->ctx)
+        lose_reported(g);
+    if (g->n_lost > 0 && !MPIR_CVAR_ENABLE_FT)
+        each_request(fail_posted, NULL);
+}
+
+int mdapl_lost_init(struct mdapl_glue *g)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    g->lost = MPL_calloc((size_t)g->pg->size, sizeof(*g->lost), MPL_MEM_OTHER);
+    g->reported = MPL_calloc((size_t)g->pg->size, sizeof(*g->reported), MPL_MEM_OTHER);
+    if (!g->lost || !g->reported)
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = MPIDI_CH3U_Comm_register_create_hook(comm_created, g);
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = MPIDI_CH3U_Comm_register_destroy_hook(comm_destroyed, g);
+    MPIR_Add_finalize(begin_finalize, g, MPIR_FINALIZE_CALLBACK_PRIO + 1);
+    catch_signal();
+    /* The blocking algorithms drop errors; those of the nonblocking operation report them. All
+     * ranks have the same setting, so all take the same algorithm. */
+    if (MPIR_CVAR_ENABLE_FT)
+        MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM = MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM_nb;
+    return mpi_errno;
+}
+
+void mdapl_lost_fini(struct mdapl_glue *g)
+{
+    MPL_free(g->lost);
+    MPL_free(g->reported);
+    g->lost = g->reported = NULL;
+}
