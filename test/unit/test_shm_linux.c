@@ -74,7 +74,7 @@ static void of_small_pages(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { 
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(near_its_owner), cmocka_unit_test(of_small_pages),
     };
 

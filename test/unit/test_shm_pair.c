@@ -257,8 +257,8 @@ static void reads_are_allowed_when_wanted(void **state)
         size_t len;
         bool allowed;
     } row[] = {
-        { "-1", 60000, false }, { "-1", LONG, true }, { "0", LONG, true }, { "400000", LONG, false },
-        { "1g", LONG, false },
+        { "-1", 60000, false }, { "-1", LONG, true }, { "0", LONG, true },
+        { "400000", LONG, false }, { "1g", LONG, false },
     };
 
     (void)state;
@@ -496,7 +496,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(only_what_is_proven), TEST(strangers_are_refused),
         TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
-        TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted), TEST(the_bell_wakes),
+        TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
+        TEST(the_bell_wakes),
         TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),

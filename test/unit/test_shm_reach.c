@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which ranks are reached through shared memory, where that is not the same in both directions: both
- * ends come to the same answer, and say why.
+ * Which ranks are reached through shared memory, where that is not the same in both directions:
+ * both ends come to the same answer, and say why.
  */
 #include "shm_ranks.h"
 
