@@ -19,6 +19,7 @@ bool softdat_cm_asked(struct softdat_conn *c)
         return false;
     }
     c->phase = SOFTDAT_ASKED;
+    c->ia->n_strangers--;
     c->deadline = 0;
     c->cr = cr;
     if (c->peer.sin_family != AF_INET) {

@@ -58,6 +58,7 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
         return NULL;
     }
     softdat_list_append(&ia->conns, &c->link);
+    ia->n_strangers += phase == SOFTDAT_INCOMING;
     ia->n_sockets++;
     return c;
 }
@@ -70,6 +71,7 @@ void softdat_conn_free(struct softdat_conn *c)
     softdat_list_remove(&c->polled);
     softdat_list_remove(&c->slow);
     softdat_list_remove(&c->doomed);
+    c->ia->n_strangers -= c->phase == SOFTDAT_INCOMING;
     c->ia->n_streams -= c->stream;
     c->ia->n_sockets -= !c->ringed && !c->stream;
     c->stream = false;

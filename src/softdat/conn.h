@@ -118,6 +118,9 @@ struct softdat_conn {
     struct softdat_held *holding;/* the one being received */
     size_t held_bytes;
     bool stalled;                /* too much is held: do not read on */
+    bool parked;                 /* the frame of hdr is a send that is too long to be held */
+    uint8_t *ahead;              /* parked: what has been read behind that header */
+    size_t n_ahead;
     bool poisoned;               /* a NAK is out: ignore what comes */
     bool heard_bye;
     uint32_t executed, acked;    /* SENDs and WRITEs of the peer: done, told */
@@ -184,6 +187,10 @@ bool softdat_cm_accepted(struct softdat_conn *c);
 bool softdat_cm_rejected(struct softdat_conn *c);
 
 /* sockets.c */
+/* Has the limit of descriptors been raised? Called when one was refused. */
+bool softdat_more_descriptors(void);
+/* One line on stderr, once for each adapter: it cannot do this, for that errno. */
+void softdat_complain(struct softdat_ia *ia, const char *what, int error);
 /* Sockets that listen: the descriptor, or -1 with errno. */
 int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual);
 int softdat_listen_local(struct sockaddr_in sin, uint32_t qual);
@@ -203,6 +210,8 @@ bool softdat_same_user(int fd);
 bool softdat_rx_ready(struct softdat_conn *c);
 /* Looks at a shared ring. Returns whether anything had happened there. */
 bool softdat_rx_ring(struct softdat_conn *c);
+/* The parked frame goes on, and what has been read behind it. */
+void softdat_rx_unpark(struct softdat_conn *c);
 /* From now on nothing more is read, or again. */
 void softdat_rx_stall(struct softdat_conn *c, bool stalled);
 
@@ -235,6 +244,9 @@ void softdat_store_tail(uint64_t addr, const uint8_t *from, size_t len);
 struct softdat_held *softdat_held_make(size_t len);
 /* It has come and waits. */
 void softdat_held_wait(struct softdat_conn *c, struct softdat_held *h);
+/* May the SEND whose header has come not be received now, for its receive is missing and too much
+ * would be held? It waits in the connection, which is read no further. */
+bool softdat_held_park(struct softdat_conn *c);
 /* A receive has been posted: held sends may go on. */
 void softdat_held_posted(struct softdat_rq *rq);
 void softdat_held_free(struct softdat_conn *c);

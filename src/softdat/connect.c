@@ -115,6 +115,8 @@ static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, si
     struct softdat_conn *c = port >= 0 ? call_from(ep, port, &error) : NULL;
 
     if (!c) {
+        if (error == EMFILE || error == ENFILE)
+            softdat_complain(ep->h.ia, "connect", error);
         softdat_ep_step(ep, SOFTDAT_EP_FAIL);
         softdat_ep_event(ep, number_of(error), NULL, 0);
         return;

@@ -459,7 +459,7 @@ bool softdat_frame_done(struct softdat_conn *c)
  * still there? */
 void softdat_frame_again(struct softdat_conn *c)
 {
-    if (c->hdr_have < sizeof(c->hdr) || c->hdr_frees == c->ia->frees)
+    if (c->hdr_have < sizeof(c->hdr) || c->parked || c->hdr_frees == c->ia->frees)
         return;
     c->hdr_frees = c->ia->frees;
     if (!c->sink.discard && c->ep && frame[c->hdr.type].again)

@@ -27,12 +27,29 @@ struct softdat_held *softdat_held_make(size_t len)
     return h;
 }
 
+/* What is held for a connection is bounded, whatever is sent: the rest waits in the connection. */
+bool softdat_held_park(struct softdat_conn *c)
+{
+    struct softdat_rq *rq = c->ep ? c->ep->rq : NULL;
+
+    if (!rq || c->hdr.magic != SOFTDAT_WIRE_MAGIC || c->hdr.type != SOFTDAT_SEND || c->poisoned
+        || c->phase != SOFTDAT_OPEN || c->held_bytes + c->hdr.len <= SOFTDAT_HELD_MAX
+        || (rq->ring.count > 0 && softdat_list_empty(&c->held))
+        || !softdat_frame_acked(c, c->hdr.ack) || c->sock.fd < 0)
+        return false;
+    c->parked = true;
+    if (softdat_list_empty(&c->waiting))
+        softdat_list_append(&rq->waiting, &c->waiting);
+    softdat_rx_stall(c, true);
+    return true;
+}
+
 /* What has come waits for a receive. One may have been posted meanwhile. */
 void softdat_held_wait(struct softdat_conn *c, struct softdat_held *h)
 {
     struct softdat_rq *rq = c->ep->rq;
 
-    c->held_bytes += h->len;
+    c->held_bytes += sizeof(*h) + h->len;
     softdat_list_append(&c->held, &h->link);
     if (softdat_list_empty(&c->waiting))
         softdat_list_append(&rq->waiting, &c->waiting);
@@ -64,13 +81,18 @@ void softdat_held_posted(struct softdat_rq *rq)
         struct softdat_conn *c = SOFTDAT_OF(rq->waiting.next, struct softdat_conn, waiting);
         struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
 
+        if (softdat_list_empty(&c->held)) {
+            softdat_list_remove(&c->waiting);
+            softdat_rx_unpark(c);
+            continue;
+        }
         softdat_list_remove(&h->link);
-        c->held_bytes -= h->len;
+        c->held_bytes -= sizeof(*h) + h->len;
         deliver(c, h);
         free(h);
-        if (c->poisoned || softdat_list_empty(&c->held))
+        if (c->poisoned || (softdat_list_empty(&c->held) && !c->parked))
             softdat_list_remove(&c->waiting);
-        if (c->stalled && c->held_bytes <= SOFTDAT_HELD_MAX)
+        if (c->stalled && !c->parked && c->held_bytes <= SOFTDAT_HELD_MAX)
             softdat_rx_stall(c, false);
     }
 }
@@ -86,4 +108,7 @@ void softdat_held_free(struct softdat_conn *c)
     }
     free(c->holding);
     c->holding = NULL;
+    free(c->ahead);
+    c->ahead = NULL;
+    c->n_ahead = 0;
 }

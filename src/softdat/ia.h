@@ -78,6 +78,9 @@ struct softdat_ia {
     int n_agents_due;
     uint64_t count[SOFTDAT_COUNTERS];
     uint64_t random, requests;   /* of the laboratory */
+    bool complained;             /* about a limit of the process */
+    int n_strangers;             /* INCOMING connections */
+    uint64_t listen_at;          /* ns: no call is taken until then; 0: they are */
     bool fatal, failed;          /* it shall fail at the end of this round; it has failed */
     DAT_NAMED_ATTR named[8];     /* what dat_ia_query tells of this provider */
     DAT_COUNT n_named;
@@ -138,6 +141,10 @@ void softdat_hurry(struct softdat_ia *ia);
  * lock, which is given back meanwhile. */
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns);
 
+/* listen.c */
+/* The time has come to take calls again. */
+void softdat_listen_again(struct softdat_ia *ia);
+
 /* fork.c */
 /* From now on, and no longer, a child of this process leaves the adapter to its parent. */
 void softdat_fork_enter(struct softdat_ia *ia);
@@ -150,6 +157,8 @@ void softdat_path_stop(struct softdat_ia *ia);
 int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to);
 /* Cuts or heals a port, counted from 0; false: there is none. */
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut);
+/* Takes calls on all ports that are not cut, or none. */
+void softdat_path_listen(struct softdat_ia *ia, bool on);
 /* Is nothing to be written to it or read from it? */
 bool softdat_path_cut(const struct softdat_conn *c);
 /* The connection has been opened, or its port has changed: when is it to be looked at? */

@@ -10,10 +10,12 @@
 
 enum {
     ACCEPT_BURST = 64,
+    STRANGERS = 64,              /* callers that have not said CONNECT yet */
     FIRST_ANY = 1024, LAST_ANY = 64535,
 };
 
 static const uint64_t stranger_ns = UINT64_C(5) * 1000000000;    /* to say CONNECT */
+static const uint64_t shy_ns = UINT64_C(100) * 1000000;   /* ... when others wait for the place */
 
 static void take_call(struct softdat_ia *ia, const struct softdat_listener *at, int fd)
 {
@@ -33,6 +35,60 @@ static void take_call(struct softdat_ia *ia, const struct softdat_listener *at, 
         getpeername(fd, (struct sockaddr *)&c->peer, &len);
     }
     softdat_conn_deadline(c, stranger_ns);
+    softdat_rx_ready(c);         /* its CONNECT may be there already */
+}
+
+/* Calls are not taken for so long. What is waiting stays in the backlog. */
+static void pause_listening(struct softdat_ia *ia, uint64_t ns)
+{
+    ia->listen_at = softdat_now() + ns;
+    softdat_path_listen(ia, false);
+}
+
+void softdat_listen_again(struct softdat_ia *ia)
+{
+    ia->listen_at = 0;
+    softdat_path_listen(ia, true);
+}
+
+static struct softdat_conn *oldest_stranger(struct softdat_ia *ia)
+{
+    struct softdat_list *l;
+
+    for (l = ia->conns.next; l != &ia->conns; l = l->next)
+        if (SOFTDAT_OF(l, struct softdat_conn, link)->phase == SOFTDAT_INCOMING)
+            return SOFTDAT_OF(l, struct softdat_conn, link);
+    return NULL;
+}
+
+/* Is there room for a caller that has not said CONNECT yet? The oldest one has to make it, when it
+ * has been silent for longer than a rightful caller is; else there is none for the moment. */
+static bool room_for_stranger(struct softdat_ia *ia)
+{
+    struct softdat_conn *c = ia->n_strangers < STRANGERS ? NULL : oldest_stranger(ia);
+    uint64_t age;
+
+    if (!c)
+        return true;
+    age = softdat_now() - (c->deadline - stranger_ns);
+    if (age < shy_ns) {
+        pause_listening(ia, shy_ns - age);
+        return false;
+    }
+    softdat_conn_free(c);
+    return true;
+}
+
+/* No call can be taken. Out of descriptors: not now, and not by trying again and again. */
+static bool try_again(struct softdat_ia *ia, int error)
+{
+    if (error == EMFILE && softdat_more_descriptors())
+        return true;
+    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
+        softdat_complain(ia, "take calls", error);
+        pause_listening(ia, shy_ns);
+    }
+    return false;
 }
 
 static void listen_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
@@ -40,12 +96,13 @@ static void listen_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t
     const struct softdat_listener *at = SOFTDAT_OF(s, struct softdat_listener, sock);
 
     (void)events;
-    for (int i = 0; i < ACCEPT_BURST; i++) {
+    for (int i = 0; i < ACCEPT_BURST && s->fd >= 0 && room_for_stranger(ia); i++) {
         int got = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        if (got < 0)
+        if (got >= 0)
+            take_call(ia, at, got);
+        else if (!try_again(ia, errno))
             return;
-        take_call(ia, at, got);
     }
 }
 
@@ -90,6 +147,7 @@ static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
 {
     uint32_t qual = (uint32_t)sp->qual;
     bool ok = true;
+    int error = 0;
 
     for (uint8_t i = 0; i < ia->cfg.n_ports; i++) {
         struct sockaddr_in sin = ia->cfg.port[i].addr;
@@ -98,12 +156,25 @@ static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
         sp->listener[i].local = (struct softdat_listener){ .sp = sp, .port = i, .local = true };
         ok = listen_on(ia, &sp->listener[i].tcp, ok ? softdat_listen_tcp(sin, qual) : -1) && ok;
         ok = listen_on(ia, &sp->listener[i].local, ok ? softdat_listen_local(sin, qual) : -1) && ok;
-        if (ok && ia->cfg.port[i].cut) {
+        if (!ok && !error)
+            error = errno;
+        if (ok && (ia->cfg.port[i].cut || ia->listen_at)) {
             softdat_sock_mute(ia, &sp->listener[i].tcp.sock, true);
             softdat_sock_mute(ia, &sp->listener[i].local.sock, true);
         }
     }
+    errno = error;
     return ok;
+}
+
+static DAT_RETURN listen_error(struct softdat_ia *ia, int error)
+{
+    if (error == EADDRINUSE)
+        return DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE);
+    softdat_complain(ia, "listen", error);
+    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+    return DAT_ERROR(DAT_CONN_QUAL_UNAVAILABLE, DAT_NO_SUBTYPE);
 }
 
 static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CONN_QUAL qual,
@@ -121,12 +192,11 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
     sp->qual = qual;
     sp->evd = evd;
     if (!sp_listen(ia, sp)) {
-        bool taken = errno == EADDRINUSE;
+        int error = errno;
 
         softdat_sp_deaf(ia, sp);
         free(sp);
-        return taken ? DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE)
-                     : DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+        return listen_error(ia, error);
     }
     evd->users++;
     softdat_handle_init(&sp->h, ia, type);

@@ -178,6 +178,8 @@ static void end_round(struct softdat_ia *ia)
         softdat_fault_execute(ia);
     if (!softdat_list_empty(&ia->dead))
         bury(ia);
+    if (ia->listen_at && softdat_now() >= ia->listen_at)
+        softdat_listen_again(ia);
 }
 
 int softdat_progress(struct softdat_ia *ia)
@@ -219,6 +221,8 @@ static uint64_t next_due(struct softdat_ia *ia)
 
     if (ia->fatal || !softdat_list_empty(&ia->doomed))
         return 0;
+    if (ia->listen_at && ia->listen_at < due)
+        due = ia->listen_at;
     return ia->next_deadline < due ? ia->next_deadline : due;
 }
 

@@ -121,12 +121,18 @@ static void mute_listeners(struct softdat_ia *ia, int port, bool mute)
     }
 }
 
+void softdat_path_listen(struct softdat_ia *ia, bool on)
+{
+    for (uint32_t i = 0; i < ia->cfg.n_ports; i++)
+        mute_listeners(ia, (int)i, !on || ia->cfg.port[i].cut);
+}
+
 static void port_changed(struct softdat_ia *ia, int port)
 {
     struct softdat_list *l = ia->conns.next;
     bool cut = ia->cfg.port[port].cut;
 
-    mute_listeners(ia, port, cut);
+    mute_listeners(ia, port, cut || ia->listen_at);
     while (l != &ia->conns) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 

@@ -2,6 +2,7 @@
 #include "softdat.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -14,9 +15,11 @@ enum {
 
 /* -- the socket ------------------------------------------------------------------------------- */
 
-/* Takes n bytes that have been read. False: not our protocol. */
-static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
+/* Takes n bytes that have been read; *left_p is how many it leaves when the frame is parked. False:
+ * not our protocol. */
+static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *left_p)
 {
+    *left_p = 0;
     for (;;) {
         size_t step;
 
@@ -27,6 +30,12 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
             p += step;
             n -= step;
             if (c->hdr_have < sizeof(c->hdr))
+                return true;
+            if (softdat_held_park(c)) {
+                *left_p = n;
+                return true;
+            }
+            if (c->sock.fd < 0)
                 return true;
             if (!softdat_frame_head(c))
                 return false;
@@ -44,6 +53,40 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n)
     }
 }
 
+/* The same for bytes that a socket will not give again: what is left is kept. */
+static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
+{
+    size_t left;
+    bool ok = parse(c, p, n, &left);
+
+    if (left == 0)
+        return ok;
+    c->ahead = malloc(left);
+    if (!c->ahead)
+        return false;
+    memcpy(c->ahead, p + n - left, left);
+    c->n_ahead = left;
+    return ok;
+}
+
+void softdat_rx_unpark(struct softdat_conn *c)
+{
+    uint8_t *ahead = c->ahead;
+    size_t n = c->n_ahead;
+    bool ok;
+
+    c->parked = false;
+    c->ahead = NULL;
+    c->n_ahead = 0;
+    softdat_rx_stall(c, false);
+    ok = softdat_frame_head(c);
+    if (ok && n > 0)
+        ok = parse_and_keep(c, ahead, n);
+    free(ahead);
+    if (!ok && c->sock.fd >= 0)
+        softdat_conn_lost(c);
+}
+
 /* A first read on the called side of one host may bring the shared segment. */
 static ssize_t read_call(struct softdat_conn *c)
 {
@@ -53,13 +96,15 @@ static ssize_t read_call(struct softdat_conn *c)
                         .msg_controllen = sizeof(control.room) };
     ssize_t n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    int fd;
 
-    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS
-        && h->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(&fd, CMSG_DATA(h), sizeof(fd));
-        softdat_shared_take(c, fd);
-    }
+    /* The room is aligned, so there may be more descriptors than the one that was asked for. */
+    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
+        for (size_t at = CMSG_LEN(0); at + sizeof(int) <= h->cmsg_len; at += sizeof(int)) {
+            int fd;
+
+            memcpy(&fd, (char *)h + at, sizeof(fd));
+            softdat_shared_take(c, fd);      /* or closes it */
+        }
     return n;
 }
 
@@ -107,7 +152,7 @@ static int read_some(struct softdat_conn *c, bool *any_p)
         softdat_sink_advance(&c->sink, placed);
     }
     /* Beside rings a socket carries only bells; what they were rung for is looked at next. */
-    if (!c->ringed && !parse(c, c->ia->scratch, (size_t)n - placed))
+    if (!c->ringed && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
         return -1;
     return (size_t)n == asked;
 }
@@ -149,7 +194,7 @@ static bool read_ring(struct softdat_conn *c)
 {
     const uint8_t *p;
     bool any = false;
-    size_t taken = 0;
+    size_t taken = 0, left = 0;
     ssize_t n = 0;
 
     softdat_frame_again(c);
@@ -158,13 +203,13 @@ static bool read_ring(struct softdat_conn *c)
            && (n = softdat_shared_peek(c, &p)) > 0) {
         any = true;
         taken += (size_t)n;
-        if (!parse(c, p, (size_t)n)) {
+        if (!parse(c, p, (size_t)n, &left)) {
             n = -1;
             break;
         }
         if (c->sock.fd < 0)
             break;
-        softdat_shared_took(c, (size_t)n);
+        softdat_shared_took(c, (size_t)n - left);
         if (c->held_bytes > SOFTDAT_HELD_MAX)
             softdat_rx_stall(c, true);
     }

@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -43,9 +45,45 @@ void softdat_set_nodelay(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
+/* The soft limit of descriptors is raised when they run out, towards the hard one. */
+bool softdat_more_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= limit.rlim_max)
+        return false;
+    limit.rlim_cur = limit.rlim_cur < limit.rlim_max / 2 ? limit.rlim_cur * 2 : limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+static int new_socket(int domain)
+{
+    int fd;
+
+    do
+        fd = socket(domain, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    while (fd < 0 && errno == EMFILE && softdat_more_descriptors());
+    return fd;
+}
+
+void softdat_complain(struct softdat_ia *ia, const char *what, int error)
+{
+    struct rlimit limit = { 0, 0 };
+
+    if (ia->complained)
+        return;
+    ia->complained = true;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (error == EMFILE)
+        fprintf(stderr, "daplsoft: IA %s cannot %s: %s. The limit is %llu: raise it (ulimit -n)\n",
+                ia->name, what, strerror(error), (unsigned long long)limit.rlim_cur);
+    else
+        fprintf(stderr, "daplsoft: IA %s cannot %s: %s\n", ia->name, what, strerror(error));
+}
+
 int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
 {
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int one = 1, fd = new_socket(AF_INET), error;
 
     if (fd < 0)
         return -1;    /* with errno as it is: the user reads it */
@@ -53,25 +91,29 @@ int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
+    error = errno;
     close(fd);
+    errno = error;
     return -1;
 }
 
 int softdat_local_socket(void)
 {
-    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return new_socket(AF_UNIX);
 }
 
 int softdat_listen_local(struct sockaddr_in sin, uint32_t qual)
 {
     struct sockaddr_un un;
     socklen_t len = local_name(&un, sin.sin_addr, qual);
-    int fd = softdat_local_socket();
+    int fd = softdat_local_socket(), error;
 
     if (fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
+    error = errno;
     if (fd >= 0)
         close(fd);
+    errno = error;
     return -1;
 }
 
@@ -88,9 +130,12 @@ int softdat_call_local(int fd, struct in_addr addr, uint32_t qual)
 /* A socket that is connecting from that address; -1 with *error_p. */
 int softdat_call_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = new_socket(AF_INET), one = 1;
 
     from.sin_port = 0;
+    /* The port is chosen by connect(), which may give it to each pair of addresses once more. */
+    if (fd >= 0)
+        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
     if (fd >= 0 && bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0
         && (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EINPROGRESS))
         return fd;

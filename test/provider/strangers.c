@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Strangers and limits: callers that say nothing, descriptors that nobody asked for, few
+ * descriptors, few ports, sends for which there is no receive.
+ */
+#include "partner.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void limit_descriptors(rlim_t soft, rlim_t hard)
+{
+    struct rlimit limit = { soft, hard };
+
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* -- callers that say nothing ----------------------------------------------------------------- */
+
+enum { SILENT = 200 };
+
+static void few_descriptors(void)
+{
+    limit_descriptors(160, 160);
+}
+
+/* Beset by strangers: its program can still open files, and a rightful caller is let in. */
+static void beset(struct side *s, int fd)
+{
+    DAT_EVENT e;
+    int file;
+
+    say(fd, 'r');
+    hear(fd);
+    for (int i = 0; i < 1000; i++)
+        IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(s->cr, &e));
+    file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    close(file);
+    say(fd, 'o');
+    partner_accept(s);
+    say(fd, 'd');
+    partner_until_ended(s);
+}
+
+static void silent_callers(void **state)
+{
+    struct partner p;
+    struct side s;
+    int fd[SILENT];
+
+    (void)state;
+    partner_start_prepared(&p, "soft0", beset, few_descriptors);
+    hear(p.fd);
+    for (int i = 0; i < SILENT; i++) {
+        struct sockaddr_in to = p.addr;
+
+        to.sin_port = htons((uint16_t)p.qual);
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd[i], (struct sockaddr *)&to, sizeof(to)), 0);
+    }
+    open_side(&s, "soft0");
+    say(p.fd, 'g');
+    assert_int_equal(hear(p.fd), 'o');
+    partner_join(&p, &s);
+    assert_int_equal(hear(p.fd), 'd');
+    for (int i = 0; i < SILENT; i++)
+        close(fd[i]);
+    OK(dat_ep_disconnect(s.ep, DAT_CLOSE_ABRUPT_FLAG));
+    partner_end(&p);
+    close_side(&s);
+}
+
+/* -- descriptors that a caller passes --------------------------------------------------------- */
+
+static void count_descriptors(struct side *s, int fd)
+{
+    int before = descriptors();
+    DAT_EVENT e;
+
+    say(fd, 'r');
+    hear(fd);
+    for (int i = 0; i < 2000 && descriptors() > before; i++) {
+        dat_evd_dequeue(s->cr, &e);
+        usleep(1000);
+    }
+    assert_int_equal(descriptors(), before);
+    say(fd, 'd');
+}
+
+/* One byte of a call by the unix socket, with two descriptors, and the end. */
+static void pass_two(const struct partner *p)
+{
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+    union { struct cmsghdr align; char room[CMSG_SPACE(2 * sizeof(int))]; } control;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), two[2] = { 0, 0 };
+    int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "daplsoft.127.0.0.1.%u",
+                     (unsigned)p->qual);
+    char byte = 0x5d;
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control,
+                        .msg_controllen = sizeof(control.room) };
+
+    memset(&control, 0, sizeof(control));
+    control.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                                      .cmsg_len = CMSG_LEN(sizeof(two)) };
+    memcpy(CMSG_DATA(&control.align), two, sizeof(two));
+    assert_int_equal(connect(fd, (struct sockaddr *)&un,
+                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)),
+                     0);
+    sendmsg(fd, &m, MSG_NOSIGNAL);
+    close(fd);
+}
+
+static void passed_descriptors_are_closed(void **state)
+{
+    struct partner p;
+
+    (void)state;
+    partner_start(&p, "soft0", count_descriptors);
+    hear(p.fd);
+    for (int i = 0; i < 20; i++)
+        pass_two(&p);
+    say(p.fd, 'g');
+    assert_int_equal(hear(p.fd), 'd');
+    partner_end(&p);
+}
+
+/* -- limits of the process -------------------------------------------------------------------- */
+
+static void use_up(int keep)
+{
+    limit_descriptors((rlim_t)descriptors() + (rlim_t)keep, (rlim_t)descriptors() + (rlim_t)keep);
+    while (dup(0) >= 0)
+        ;
+}
+
+/* Without a descriptor for listening: that is not a qualifier which is in use. */
+static void no_descriptor_to_listen(struct side *s, int fd)
+{
+    DAT_CONN_QUAL qual;
+    DAT_PSP_HANDLE psp;
+
+    use_up(0);
+    IS(DAT_INSUFFICIENT_RESOURCES,
+       dat_psp_create_any(s->ia, &qual, s->cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    IS(DAT_INSUFFICIENT_RESOURCES, dat_psp_create(s->ia, 40000, s->cr, DAT_PSP_CONSUMER_FLAG,
+                                                  &psp));
+    say(fd, 'd');
+}
+
+/* A soft limit below the hard one is raised when descriptors are needed. */
+static void soft_limit_is_raised(struct side *s, int fd)
+{
+    enum { EPS = 16 };
+    DAT_EP_HANDLE ep[EPS];
+    struct partner p;
+
+    assert_int_equal(recv(fd, &p, sizeof(p), MSG_WAITALL), sizeof(p));
+    limit_descriptors((rlim_t)descriptors() + 2, 4096);
+    for (int i = 0; i < EPS; i++) {
+        OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep[i]));
+        OK(dat_ep_connect(ep[i], (DAT_IA_ADDRESS_PTR)&p.addr, p.qual, 20 * SEC, 0, NULL,
+                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+        assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    say(fd, 'd');
+}
+
+static void accept_for_ever(struct side *s, int fd)
+{
+    (void)fd;
+    for (;;) {
+        DAT_EVENT e;
+        DAT_COUNT more;
+        DAT_EP_HANDLE ep;
+
+        if (dat_evd_wait(s->cr, 60 * SEC, 1, &e, &more) != DAT_SUCCESS)
+            return;
+        OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep));
+        OK(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, ep, 0, NULL));
+    }
+}
+
+static void listening_without_descriptors(void **state)
+{
+    struct partner p;
+
+    (void)state;
+    partner_start(&p, "soft0", no_descriptor_to_listen);
+    assert_int_equal(hear(p.fd), 'd');
+    partner_end(&p);
+}
+
+static void many_connections_few_descriptors(void **state)
+{
+    struct partner there, p;
+
+    (void)state;
+    partner_start(&there, "soft0", accept_for_ever);
+    partner_start(&p, "soft0", soft_limit_is_raised);
+    assert_int_equal(send(p.fd, &there, sizeof(there), MSG_NOSIGNAL), sizeof(there));
+    assert_int_equal(hear(p.fd), 'd');
+    partner_end(&p);
+    partner_end(&there);
+}
+
+/* -- few ports -------------------------------------------------------------------------------- */
+
+static void few_ports(void)
+{
+    static const char range[] = "40000 40009";
+    struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+    int s, fd;
+
+    if (unshare(CLONE_NEWNET))
+        _exit(77);
+    s = socket(AF_INET, SOCK_DGRAM, 0);
+    fd = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY);
+    if (ioctl(s, SIOCSIFFLAGS, &lo) || fd < 0 || write(fd, range, strlen(range)) < 0)
+        _exit(77);
+    close(s);
+    close(fd);
+}
+
+enum { CALLS = 16 };
+
+/* Accepts calls at as many qualifiers. */
+static void many_qualifiers(struct side *s, int fd)
+{
+    DAT_CONN_QUAL qual[CALLS];
+    DAT_PSP_HANDLE psp;
+
+    for (int i = 0; i < CALLS; i++)
+        OK(dat_psp_create_any(s->ia, &qual[i], s->cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    assert_int_equal(send(fd, qual, sizeof(qual), MSG_NOSIGNAL), sizeof(qual));
+    accept_for_ever(s, fd);
+}
+
+/* More connections by TCP than there are local ports: each pair of addresses may use one again. */
+static void call_by_few_ports(struct side *s, int fd)
+{
+    DAT_CONN_QUAL qual[CALLS];
+    struct partner p;
+    DAT_EP_HANDLE ep;
+
+    partner_start(&p, "soft0", many_qualifiers);
+    assert_int_equal(recv(p.fd, qual, sizeof(qual), MSG_WAITALL), sizeof(qual));
+    for (int i = 0; i < CALLS; i++) {
+        OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep));
+        OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&p.addr, qual[i], 20 * SEC, 0, NULL,
+                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+        assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    partner_end(&p);
+    say(fd, 'd');
+}
+
+static void more_connections_than_ports(void **state)
+{
+    struct partner p;
+
+    (void)state;
+    if (getuid() != 0)
+        SKIP_TEST("only root can make a network of its own");
+    partner_start_prepared(&p, "soft0", call_by_few_ports, few_ports);
+    assert_int_equal(hear(p.fd), 'd');
+    partner_end(&p);
+}
+
+/* -- sends for which there is no receive ------------------------------------------------------ */
+
+enum { LONG_SEND = 256 << 20 };
+
+static long resident_mib(void)
+{
+    long all = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    assert_int_equal(fscanf(f, "%ld %ld", &all, &resident), 2);
+    fclose(f);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024) / 1024;
+}
+
+/* Posts no receive while a long send is under way, and then the receive. */
+static void receive_late(struct side *s, int fd)
+{
+    DAT_REGION_DESCRIPTION region;
+    DAT_LMR_TRIPLET t = { 0, LONG_SEND, 0 };
+    DAT_RMR_CONTEXT key;
+    DAT_LMR_HANDLE lmr;
+    DAT_VLEN len;
+    DAT_VADDR at;
+    long before;
+
+    partner_accept(s);
+    before = resident_mib();
+    say(fd, 'r');
+    hear(fd);
+    for (int i = 0; i < 40; i++) {
+        expect_nothing(s->dto);
+        assert_in_range(resident_mib(), 0, before + 12);
+    }
+    region.for_va = mmap(NULL, LONG_SEND, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, LONG_SEND, s->pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &lmr, &t.lmr_context, &key, &len, &at));
+    t.virtual_address = at;
+    OK(dat_ep_post_recv(s->ep, 1, &t, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
+    post_recv(s, 64, 64, 2);
+    expect_dto(s, 1, DAT_DTO_SUCCESS);
+    expect_dto(s, 2, DAT_DTO_SUCCESS);
+    for (size_t i = 0; i < LONG_SEND; i += 4096)
+        assert_int_equal(((uint8_t *)region.for_va)[i], (uint8_t)(i >> 12));
+    assert_memory_equal(s->buf + 64, "behind", 7);
+    say(fd, 'd');
+    hear(fd);
+}
+
+/* Polls, so that the bytes go as fast as they can. */
+static void expect_in_time(struct side *s, uint64_t n)
+{
+    time_t end = time(NULL) + 60;
+    DAT_EVENT e;
+
+    while (dat_evd_dequeue(s->dto, &e) != DAT_SUCCESS)
+        assert_true(time(NULL) < end);
+    assert_int_equal(e.event_data.dto_completion_event_data.user_cookie.as_64, n);
+    assert_int_equal(e.event_data.dto_completion_event_data.status, DAT_DTO_SUCCESS);
+}
+
+static void long_send_without_receive(void **state)
+{
+    DAT_REGION_DESCRIPTION region;
+    DAT_LMR_TRIPLET t = { 0, LONG_SEND, 0 };
+    DAT_RMR_CONTEXT key;
+    DAT_LMR_HANDLE lmr;
+    struct partner p;
+    struct side s;
+    DAT_VLEN len;
+    DAT_VADDR at;
+
+    (void)state;
+    partner_start(&p, "soft0", receive_late);
+    open_side(&s, "soft0");
+    partner_join(&p, &s);
+    region.for_va = mmap(NULL, LONG_SEND, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                         0);
+    for (size_t i = 0; i < LONG_SEND; i += 4096)
+        ((uint8_t *)region.for_va)[i] = (uint8_t)(i >> 12);
+    OK(dat_lmr_create(s.ia, DAT_MEM_TYPE_VIRTUAL, region, LONG_SEND, s.pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &lmr, &t.lmr_context, &key, &len, &at));
+    t.virtual_address = at;
+    hear(p.fd);
+    strcpy((char *)s.buf, "behind");
+    OK(dat_ep_post_send(s.ep, 1, &t, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
+    post_send(&s, 0, 7, 2);
+    say(p.fd, 'p');
+    expect_in_time(&s, 1);
+    expect_in_time(&s, 2);
+    assert_int_equal(hear(p.fd), 'd');
+    partner_end(&p);
+    OK(dat_lmr_free(lmr));
+    munmap(region.for_va, LONG_SEND);
+    close_side(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(silent_callers),
+        cmocka_unit_test(passed_descriptors_are_closed),
+        cmocka_unit_test(listening_without_descriptors),
+        cmocka_unit_test(many_connections_few_descriptors),
+        cmocka_unit_test(more_connections_than_ports),
+        cmocka_unit_test(long_send_without_receive),
+    };
+
+    return RUN(tests);
+}
