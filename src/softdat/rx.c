@@ -2,7 +2,6 @@
 #include "softdat.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -61,7 +60,7 @@ static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
 
     if (left == 0)
         return ok;
-    c->ahead = malloc(left);
+    c->ahead = softdat_alloc(left);
     if (!c->ahead)
         return false;
     memcpy(c->ahead, p + n - left, left);
@@ -82,7 +81,7 @@ void softdat_rx_unpark(struct softdat_conn *c)
     ok = softdat_frame_head(c);
     if (ok && n > 0)
         ok = parse_and_keep(c, ahead, n);
-    free(ahead);
+    softdat_free(ahead);
     if (!ok && c->sock.fd >= 0)
         softdat_conn_lost(c);
 }
