@@ -31,7 +31,7 @@ static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t e
         softdat_shared_rung(c);
     if (c->sock.fd >= 0 && events & EPOLLOUT)
         softdat_tx_pump(c);
-    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR))
+    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
         softdat_conn_lost(c);
 }
 

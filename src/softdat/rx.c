@@ -158,12 +158,12 @@ static int read_some(struct softdat_conn *c, bool *any_p)
 
 void softdat_rx_stall(struct softdat_conn *c, bool stalled)
 {
-    uint32_t events = c->sock.events & ~(uint32_t)EPOLLIN;
+    uint32_t events = c->sock.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
 
     c->stalled = stalled;
     if (c->ringed && !stalled)
         softdat_hurry(c->ia);    /* no bell comes for what lies there already */
-    softdat_sock_watch(c->ia, &c->sock, stalled ? events : events | EPOLLIN);
+    softdat_sock_watch(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
 }
 
 bool softdat_rx_ready(struct softdat_conn *c)
