@@ -2,7 +2,6 @@
 #include "softdat.h"
 #include "calls.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t answer_ns = UINT64_C(30) * 1000000000;     /* for READY after ACCEPT */
@@ -10,12 +9,12 @@ static const uint64_t answer_ns = UINT64_C(30) * 1000000000;     /* for READY af
 /* CONNECT has arrived: an event, if there is room for one. Else the caller is refused. */
 bool softdat_cm_asked(struct softdat_conn *c)
 {
-    struct softdat_cr *cr = calloc(1, sizeof(*cr));
+    struct softdat_cr *cr = softdat_alloc(sizeof(*cr));
     DAT_EVENT event;
     DAT_CR_ARRIVAL_EVENT_DATA *e = &event.event_data.cr_arrival_event_data;
 
     if (!cr || !c->sp || softdat_evd_full(c->sp->evd)) {
-        free(cr);
+        softdat_free(cr);
         return false;
     }
     c->phase = SOFTDAT_ASKED;

@@ -3,7 +3,6 @@
 
 #include "softdat.h"
 
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -32,13 +31,13 @@ static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t e
         softdat_shared_rung(c);
     if (c->sock.fd >= 0 && events & EPOLLOUT)
         softdat_tx_pump(c);
-    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR))
+    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
         softdat_conn_lost(c);
 }
 
 struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softdat_conn_phase phase)
 {
-    struct softdat_conn *c = calloc(1, sizeof(*c));
+    struct softdat_conn *c = softdat_alloc(sizeof(*c));
 
     if (!c)
         return NULL;
@@ -54,7 +53,7 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     softdat_list_init(&c->waiting);
     c->segment_fd = -1;
     if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CALLING ? EPOLLOUT : EPOLLIN)) {
-        free(c);
+        softdat_free(c);
         return NULL;
     }
     softdat_list_append(&ia->conns, &c->link);
@@ -81,9 +80,9 @@ void softdat_conn_free(struct softdat_conn *c)
         struct softdat_out *out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
 
         softdat_list_remove(&out->link);
-        free(out);
+        softdat_free(out);
     }
-    free(c->cur_out);
+    softdat_free(c->cur_out);
     c->cur_out = NULL;
     softdat_held_free(c);
     if (c->ep)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -177,7 +176,7 @@ static void obey(struct softdat_ia *ia, const char *text, struct answer *a)
 
 static void asker_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
-    struct answer *a = calloc(1, sizeof(*a));
+    struct answer *a = softdat_alloc(sizeof(*a));
     char text[64];
     ssize_t n = a ? recv(s->fd, text, sizeof(text) - 1, MSG_DONTWAIT) : 0;
 
@@ -188,7 +187,7 @@ static void asker_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t 
         if (send(s->fd, a->text, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
             n = 0;               /* whoever asked has gone */
     }
-    free(a);
+    softdat_free(a);
     if (n >= 0 || errno != EAGAIN)
         softdat_sock_close(ia, s);
 }

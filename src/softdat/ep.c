@@ -4,7 +4,6 @@
 #include "softdat.h"
 #include "calls.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
@@ -281,7 +280,7 @@ static struct softdat_evd *evd_or_null(DAT_EVD_HANDLE handle, bool *ok)
 
 static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP_ATTR *attr)
 {
-    struct softdat_ep *ep = calloc(1, sizeof(*ep));
+    struct softdat_ep *ep = softdat_alloc(sizeof(*ep));
 
     if (!ep)
         return NULL;
@@ -291,7 +290,7 @@ static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP
     if (ep_rings(ep))
         return ep;
     ep_rings_free(ep);
-    free(ep);
+    softdat_free(ep);
     return NULL;
 }
 
@@ -336,7 +335,7 @@ static DAT_RETURN create(struct softdat_ia *ia, struct softdat_pz *pz, DAT_EVD_H
     ep->conn_evd = evd_or_null(conn, &ok);
     if (!ok) {
         ep_rings_free(ep);
-        free(ep);
+        softdat_free(ep);
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_REQUEST);
     }
     ep_enter(ep, ia, pz, srq);
@@ -443,7 +442,7 @@ static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
     ep->own.ring = fresh->own.ring;
     ep->own.max_iov = fresh->own.max_iov;
     ep->req = fresh->req;
-    free(fresh);
+    softdat_free(fresh);
     return DAT_SUCCESS;
 }
 

@@ -3,7 +3,6 @@
 #include "calls.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -160,14 +159,14 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
 
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags)
 {
-    struct softdat_evd *evd = calloc(1, sizeof(*evd));
+    struct softdat_evd *evd = softdat_alloc(sizeof(*evd));
 
     if (!evd)
         return NULL;
     evd->qlen = (uint32_t)(qlen > 0 ? qlen : 1);
-    evd->ring = calloc(evd->qlen, sizeof(*evd->ring));
+    evd->ring = softdat_alloc_n(evd->qlen, sizeof(*evd->ring));
     if (!evd->ring) {
-        free(evd);
+        softdat_free(evd);
         return NULL;
     }
     evd->flags = flags;
@@ -182,7 +181,7 @@ void softdat_evd_destroy(struct softdat_evd *evd)
     forget_cno(evd);
     if (evd->efd >= 0)
         close(evd->efd);
-    free(evd->ring);
+    softdat_free(evd->ring);
     softdat_handle_end(&evd->h);
 }
 
@@ -319,16 +318,16 @@ DAT_RETURN softdat_evd_resize(DAT_EVD_HANDLE handle, DAT_COUNT qlen)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(evd->h.ia);
     count = atomic_load(&evd->count);
-    ring = calloc((size_t)qlen, sizeof(*ring));
+    ring = softdat_alloc_n((size_t)qlen, sizeof(*ring));
     if (!ring) {
         ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     } else if (count > (uint32_t)qlen) {
-        free(ring);
+        softdat_free(ring);
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_NO_SUBTYPE);
     } else {
         for (uint32_t i = 0; i < count; i++)
             ring[i] = evd->ring[place(evd, i)];
-        free(evd->ring);
+        softdat_free(evd->ring);
         evd->ring = ring;
         evd->head = 0;
         evd->qlen = (uint32_t)qlen;
@@ -491,13 +490,13 @@ DAT_RETURN softdat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT a
 
     if (!ia)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
-    cno = calloc(1, sizeof(*cno));
+    cno = softdat_alloc(sizeof(*cno));
     if (!cno)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     cno->agent = agent;
     cno->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cno->efd < 0) {
-        free(cno);
+        softdat_free(cno);
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_NO_SUBTYPE);
     }
     softdat_lock(ia);

@@ -2,6 +2,7 @@
 #ifndef SOFTDAT_HANDLE_H
 #define SOFTDAT_HANDLE_H
 /* What the program holds of every object, and the limits of the provider. */
+#include "alloc.h"
 #include "list.h"
 
 #include <dat2/udat.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
 
-#include <stdlib.h>
 
 /* A send and the receive that was taken for it do not go together: both ends learn it. */
 void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status)
@@ -20,7 +19,7 @@ DAT_DTO_COMPLETION_STATUS softdat_held_judge(struct softdat_conn *c, struct soft
 
 struct softdat_held *softdat_held_make(size_t len)
 {
-    struct softdat_held *h = malloc(sizeof(*h) + len);
+    struct softdat_held *h = softdat_alloc(sizeof(*h) + len);
 
     if (h)
         *h = (struct softdat_held){ .len = len };
@@ -89,7 +88,7 @@ void softdat_held_posted(struct softdat_rq *rq)
         softdat_list_remove(&h->link);
         c->held_bytes -= sizeof(*h) + h->len;
         deliver(c, h);
-        free(h);
+        softdat_free(h);
         if (c->poisoned || (softdat_list_empty(&c->held) && !c->parked))
             softdat_list_remove(&c->waiting);
         if (c->stalled && !c->parked && c->held_bytes <= SOFTDAT_HELD_MAX)
@@ -104,11 +103,11 @@ void softdat_held_free(struct softdat_conn *c)
         struct softdat_held *h = SOFTDAT_OF(c->held.next, struct softdat_held, link);
 
         softdat_list_remove(&h->link);
-        free(h);
+        softdat_free(h);
     }
-    free(c->holding);
+    softdat_free(c->holding);
     c->holding = NULL;
-    free(c->ahead);
+    softdat_free(c->ahead);
     c->ahead = NULL;
     c->n_ahead = 0;
 }

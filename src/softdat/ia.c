@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -32,7 +31,7 @@ static void forget_oldest(struct softdat_ia *ia)
 
     softdat_list_remove(&h->link);
     ia->n_ended--;
-    free(h);                     /* the first member of every object */
+    softdat_free(h);                     /* the first member of every object */
 }
 
 void softdat_handle_end(struct softdat_handle *h)
@@ -127,13 +126,13 @@ static void name_attributes(struct softdat_ia *ia)
 static struct softdat_ia *ia_make(const char *name, const struct softdat_config *cfg,
                                   DAT_PROVIDER *provider)
 {
-    struct softdat_ia *ia = calloc(1, sizeof(*ia));
+    struct softdat_ia *ia = softdat_alloc(sizeof(*ia));
 
     if (!ia)
         return NULL;
-    ia->scratch = malloc(SCRATCH);
+    ia->scratch = softdat_alloc(SCRATCH);
     if (!ia->scratch) {
-        free(ia);
+        softdat_free(ia);
         return NULL;
     }
     ia->h = (struct softdat_handle){ .provider = provider, .type = DAT_HANDLE_TYPE_IA,
@@ -164,10 +163,10 @@ static void ia_free(struct softdat_ia *ia)
     while (ia->n_ended > 0)
         forget_oldest(ia);
     pthread_mutex_destroy(&ia->lock);
-    free(ia->mem);
-    free(ia->scratch);
+    softdat_free(ia->mem);
+    softdat_free(ia->scratch);
     ia->h.alive = 0;
-    free(ia);
+    softdat_free(ia);
 }
 
 DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd_p,

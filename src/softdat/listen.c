@@ -3,7 +3,6 @@
 #include "calls.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -186,7 +185,7 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     if (ia->failed)
         return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
-    sp = calloc(1, sizeof(*sp));
+    sp = softdat_alloc(sizeof(*sp));
     if (!sp)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     sp->qual = qual;
@@ -195,7 +194,7 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
         int error = errno;
 
         softdat_sp_deaf(ia, sp);
-        free(sp);
+        softdat_free(sp);
         return listen_error(ia, error);
     }
     evd->users++;

@@ -4,7 +4,6 @@
 #include "softdat.h"
 #include "calls.h"
 
-#include <stdlib.h>
 #include <sys/random.h>
 
 /* A key is (generation << INDEX_BITS) | index: a freed region's key is never another's. */
@@ -19,7 +18,7 @@ DAT_RETURN softdat_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *pz_p)
 
     if (!ia)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
-    pz = calloc(1, sizeof(*pz));
+    pz = softdat_alloc(sizeof(*pz));
     if (!pz)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     softdat_lock(ia);
@@ -70,9 +69,12 @@ static bool grow(struct softdat_ia *ia)
 
     if (n > INDEX_MAX)
         return false;
-    mem = realloc(ia->mem, n * sizeof(*mem));
+    mem = softdat_alloc_n(n, sizeof(*mem));
     if (!mem)
         return false;
+    for (uint32_t i = 0; i < ia->n_mem; i++)
+        mem[i] = ia->mem[i];
+    softdat_free(ia->mem);
     ia->mem = mem;
     /* Generations start anywhere, so that keys are not guessed from other processes' keys. */
     if (getrandom(&gen, sizeof(gen), GRND_NONBLOCK) != sizeof(gen))
@@ -206,7 +208,7 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
     if (ia->failed)
         return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
-    lmr = calloc(1, sizeof(*lmr));
+    lmr = softdat_alloc(sizeof(*lmr));
     if (!lmr)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     r.va = va == DAT_VA_TYPE_ZB ? 0 : (uint64_t)(uintptr_t)r.at;
@@ -214,7 +216,7 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
     lmr->va_type = va;
     ret = lmr_enter(ia, lmr);
     if (ret != DAT_SUCCESS) {
-        free(lmr);
+        softdat_free(lmr);
         return ret;
     }
     *lmr_p = lmr;
@@ -296,7 +298,7 @@ DAT_RETURN softdat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_p)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
     if (!rmr_p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    rmr = calloc(1, sizeof(*rmr));
+    rmr = softdat_alloc(sizeof(*rmr));
     if (!rmr)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     softdat_lock(pz->h.ia);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -98,7 +97,7 @@ static void bury(struct softdat_ia *ia)
 
         softdat_list_remove(&c->link);
         softdat_shared_free(c);
-        free(c);
+        softdat_free(c);
     }
 }
 

@@ -2,7 +2,6 @@
 #include "softdat.h"
 #include "calls.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* -- rings of posted DTOs --------------------------------------------------------------------- */
@@ -16,8 +15,8 @@ struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
 
 bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each)
 {
-    *r = (struct softdat_ring){ .size = size, .dto = calloc(size, sizeof(*r->dto)),
-                                .seg = calloc((size_t)size * seg_each, sizeof(*r->seg)) };
+    *r = (struct softdat_ring){ .size = size, .dto = softdat_alloc_n(size, sizeof(*r->dto)),
+                                .seg = softdat_alloc_n((size_t)size * seg_each, sizeof(*r->seg)) };
     for (uint32_t i = 0; r->dto && r->seg && i < size; i++)
         r->dto[i].seg = &r->seg[(size_t)i * seg_each];
     return r->dto && r->seg;
@@ -25,8 +24,8 @@ bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each)
 
 void softdat_ring_free(struct softdat_ring *r)
 {
-    free(r->dto);
-    free(r->seg);
+    softdat_free(r->dto);
+    softdat_free(r->seg);
 }
 
 void softdat_ring_pop(struct softdat_ring *r)
@@ -76,12 +75,12 @@ DAT_RETURN softdat_srq_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, 
         || (uint64_t)attr->max_recv_dtos > ia->cfg.max_dtos || attr->max_recv_iov <= 0
         || (uint64_t)attr->max_recv_iov > ia->cfg.max_iov)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
-    srq = calloc(1, sizeof(*srq));
+    srq = softdat_alloc(sizeof(*srq));
     if (!srq || !softdat_rq_make(&srq->rq, (uint32_t)attr->max_recv_dtos,
                                  (uint32_t)attr->max_recv_iov)) {
         if (srq)
             softdat_ring_free(&srq->rq.ring);
-        free(srq);
+        softdat_free(srq);
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     }
     srq->low_watermark = attr->low_watermark > 0 ? (uint32_t)attr->low_watermark : 0;

@@ -2,7 +2,6 @@
 #include "softdat.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -61,7 +60,7 @@ static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
 
     if (left == 0)
         return ok;
-    c->ahead = malloc(left);
+    c->ahead = softdat_alloc(left);
     if (!c->ahead)
         return false;
     memcpy(c->ahead, p + n - left, left);
@@ -82,7 +81,7 @@ void softdat_rx_unpark(struct softdat_conn *c)
     ok = softdat_frame_head(c);
     if (ok && n > 0)
         ok = parse_and_keep(c, ahead, n);
-    free(ahead);
+    softdat_free(ahead);
     if (!ok && c->sock.fd >= 0)
         softdat_conn_lost(c);
 }
@@ -159,12 +158,12 @@ static int read_some(struct softdat_conn *c, bool *any_p)
 
 void softdat_rx_stall(struct softdat_conn *c, bool stalled)
 {
-    uint32_t events = c->sock.events & ~(uint32_t)EPOLLIN;
+    uint32_t events = c->sock.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
 
     c->stalled = stalled;
     if (c->ringed && !stalled)
         softdat_hurry(c->ia);    /* no bell comes for what lies there already */
-    softdat_sock_watch(c->ia, &c->sock, stalled ? events : events | EPOLLIN);
+    softdat_sock_watch(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
 }
 
 bool softdat_rx_ready(struct softdat_conn *c)

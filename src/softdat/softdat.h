@@ -26,6 +26,7 @@
  *      direct.c     long RDMA straight between their address spaces
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers and notification objects
+ *      alloc.c      memory of the provider's own
  *      fault.c      the laboratory: slow wires and injected faults
  *      control.c    answers the program daplsoft (../daplsoft)
  *

@@ -2,7 +2,6 @@
 #include "softdat.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -22,7 +21,7 @@ static const uint64_t ack_ns = 10000;    /* that it waits for a frame which take
 static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
                   uint32_t key, const void *priv, size_t len)
 {
-    struct softdat_out *out = malloc(sizeof(*out) + (priv ? len : 0));
+    struct softdat_out *out = softdat_alloc(sizeof(*out) + (priv ? len : 0));
 
     if (!out)
         return false;
@@ -74,7 +73,7 @@ bool softdat_tx_drop_answers(struct softdat_conn *c)
         if (out->key == 0)
             continue;
         softdat_list_remove(&out->link);
-        free(out);
+        softdat_free(out);
     }
     return !c->cur_out || c->cur_out->key == 0;
 }
@@ -306,7 +305,7 @@ static void written(struct softdat_conn *c, size_t n)
     if (left > 0)
         return;
     c->cur_n = c->cur_at = 0;
-    free(c->cur_out);
+    softdat_free(c->cur_out);
     c->cur_out = NULL;
     /* The last frame on the socket, if both sides have a segment: the next either way is READY. */
     if (c->cur_hdr.type == SOFTDAT_ACCEPT && c->shared.seg)

@@ -10,7 +10,7 @@ provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
 check_PROGRAMS += test/provider/conform test/provider/extended test/provider/laboratory \
     test/provider/robust test/provider/promises test/provider/ring \
     test/provider/events test/provider/quiet test/provider/far \
-    test/provider/strangers
+    test/provider/strangers test/provider/hooks
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -43,6 +43,9 @@ test_provider_strangers_SOURCES = test/provider/strangers.c test/provider/partne
     test/provider/partner.h $(provider_test)
 test_provider_strangers_CPPFLAGS = $(provider_test_cppflags)
 test_provider_strangers_LDADD = $(provider_test_libs)
+test_provider_hooks_SOURCES = test/provider/hooks.c $(provider_test)
+test_provider_hooks_CPPFLAGS = $(provider_test_cppflags)
+test_provider_hooks_LDADD = $(provider_test_libs)
 test_provider_ring_SOURCES = test/provider/ring.c src/softdat/shared.c
 test_provider_ring_CPPFLAGS = $(provider_test_cppflags)
 test_provider_ring_LDADD = $(provider_test_libs)

@@ -217,6 +217,7 @@ static void read_from_what_is_freed(void **state)
 
     join(w);
     memset(w->b.buf, 0x22, BUF);
+    state_of(&w->b);             /* its helper sees that from here on */
     OK(post_read(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
     until_changed(w, w->a.buf, 0);
     free_lmr(&w->b);
@@ -235,6 +236,7 @@ static void read_from_what_has_left(void **state)
 
     join(w);
     memset(w->b.buf, 0x22, BUF);
+    state_of(&w->b);             /* its helper sees that from here on */
     OK(post_read(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
     until_changed(w, w->a.buf, 0);
     OK(dat_ep_disconnect(w->b.ep, DAT_CLOSE_ABRUPT_FLAG));
@@ -256,6 +258,7 @@ static void answers_that_wait(void **state)
 
     join(w);
     memset(w->b.buf, 0x22, BUF);
+    state_of(&w->b);             /* its helper sees that from here on */
     for (uint64_t i = 0; i < 4; i++)
         OK(post_read(&w->a, BUF / 4, rseg(&w->b, i * (BUF / 4), BUF / 4), i));
     until_changed(w, w->a.buf, 0);
@@ -295,6 +298,7 @@ static void read_into_what_is_freed(void **state)
         join(w);
         memset(w->a.buf, 0, BUF);
         memset(w->b.buf, 0x22, BUF);
+        state_of(&w->b);             /* its helper sees that from here on */
         OK(post_read(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
         if (begun)
             until_changed(w, w->a.buf, 0);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "alloc.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(addr, size) ((void)(addr), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(addr, size) ((void)(addr), (void)(size))
+#endif
+
+/*
+ * Pieces of 64 bytes to 64 KiB, in powers of two, are cut from chunks, and longer ones are mapped
+ * by themselves. Each has its length in front. When the last piece has been given back so are the
+ * chunks.
+ */
+enum { CLASSES = 11, SMALLEST = 64, CHUNK = 1 << 18 };
+
+struct piece {
+    size_t size;                 /* with this header */
+    struct piece *next;          /* while it is free */
+};
+
+_Static_assert(sizeof(struct piece) == 16, "what follows is aligned for anything");
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct piece *free[CLASSES];
+    struct piece *chunks;
+    size_t used, live;           /* bytes of the newest chunk, pieces that are given out */
+} heap = { .used = CHUNK };
+
+/* The system calls themselves: programs interpose the functions as well. */
+static void *map(size_t n)
+{
+    long at = syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0L);
+
+    return at == -1 ? NULL : (void *)(uintptr_t)at;
+}
+
+static void unmap(void *p, size_t n)
+{
+    ASAN_UNPOISON_MEMORY_REGION(p, n);
+    syscall(SYS_munmap, p, n);
+}
+
+static struct piece *cut(size_t size)
+{
+    struct piece *chunk;
+
+    if (heap.used + size > CHUNK) {
+        chunk = map(CHUNK);
+        if (!chunk)
+            return NULL;
+        chunk->next = heap.chunks;
+        heap.chunks = chunk;
+        heap.used = SMALLEST;
+    }
+    heap.used += size;
+    return (struct piece *)(void *)((char *)heap.chunks + heap.used - size);
+}
+
+static int class_of(size_t n)
+{
+    int k = 0;
+
+    while (k < CLASSES && ((size_t)SMALLEST << k) < n)
+        k++;
+    return k;
+}
+
+static struct piece *take(int k)
+{
+    struct piece *p = heap.free[k];
+
+    if (!p) {
+        p = cut((size_t)SMALLEST << k);
+    } else {
+        ASAN_UNPOISON_MEMORY_REGION(p, (size_t)SMALLEST << k);
+        heap.free[k] = p->next;
+    }
+    if (p)
+        p->size = (size_t)SMALLEST << k;
+    return p;
+}
+
+void *softdat_alloc(size_t n)
+{
+    int k = class_of(n + sizeof(struct piece));
+    struct piece *p;
+
+    if (n > PTRDIFF_MAX)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    p = k < CLASSES ? take(k) : map(n + sizeof(*p));
+    if (p && k == CLASSES)
+        p->size = n + sizeof(*p);
+    heap.live += p != NULL;
+    pthread_mutex_unlock(&lock);
+    return p ? memset(p + 1, 0, n) : NULL;
+}
+
+void *softdat_alloc_n(size_t n, size_t each)
+{
+    return each && n > PTRDIFF_MAX / each ? NULL : softdat_alloc(n * each);
+}
+
+static void end_heap(void)
+{
+    while (heap.chunks) {
+        struct piece *chunk = heap.chunks;
+
+        ASAN_UNPOISON_MEMORY_REGION(chunk, CHUNK);
+        heap.chunks = chunk->next;
+        unmap(chunk, CHUNK);
+    }
+    memset(heap.free, 0, sizeof(heap.free));
+    heap.used = CHUNK;
+}
+
+void softdat_free(void *memory)
+{
+    struct piece *p = memory ? (struct piece *)memory - 1 : NULL;
+    int k;
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&lock);
+    k = class_of(p->size);
+    if (k == CLASSES) {
+        unmap(p, p->size);
+    } else {
+        p->next = heap.free[k];
+        heap.free[k] = p;
+        ASAN_POISON_MEMORY_REGION(p, (size_t)SMALLEST << k);
+    }
+    if (--heap.live == 0)
+        end_heap();
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program whose free() calls the provider, as one does that ends registrations with the memory:
+ * it may be called on any thread, so the provider must not call it while it holds a lock.
+ */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { HOOKED = 0 };             /* a sanitizer has an allocator of its own */
+#else
+enum { HOOKED = 1 };
+void __libc_free(void *p);
+static void ask(void);
+
+void free(void *p)
+{
+    ask();
+    __libc_free(p);
+}
+#endif
+
+static struct world *_Atomic watched;
+
+/* Both adapters' locks, unless this is such a call already. */
+__attribute__((unused)) static void ask(void)
+{
+    static _Thread_local bool inside;
+    struct world *w = watched;
+    DAT_BOOLEAN r, q;
+    DAT_EP_STATE st;
+
+    if (!w || inside)
+        return;
+    inside = true;
+    dat_ep_get_status(w->a.ep, &st, &r, &q);
+    dat_ep_get_status(w->b.ep, &st, &r, &q);
+    inside = false;
+}
+
+static void work(struct world *w)
+{
+    DAT_LMR_TRIPLET t = seg(&w->a, 0, BUF);
+    DAT_RMR_TRIPLET r = rseg(&w->b, 0, BUF);
+    DAT_EVD_HANDLE evd;
+    DAT_PSP_HANDLE psp;
+    DAT_CONN_QUAL qual;
+
+    join(w);
+    post_send(&w->a, 0, 4096, 1);                /* held until there is a receive */
+    expect_nothing(w->b.dto);
+    post_recv(&w->b, 0, 4096, 2);
+    expect_dto(&w->b, 2, DAT_DTO_SUCCESS);
+    expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
+    OK(dat_ep_post_rdma_read(w->a.ep, 1, &t, cookie(3), &r, DAT_COMPLETION_DEFAULT_FLAG));
+    usleep(20000);                               /* the helpers' turn */
+    expect_dto(&w->a, 3, DAT_DTO_SUCCESS);
+    OK(dat_evd_create(w->a.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &evd));
+    OK(dat_evd_resize(evd, 100));
+    OK(dat_evd_free(evd));
+    OK(dat_psp_create_any(w->a.ia, &qual, w->a.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    OK(dat_psp_free(psp));
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
+    usleep(20000);
+    OK(dat_ep_reset(w->a.ep));
+    OK(dat_ep_reset(w->b.ep));
+}
+
+static void free_calls_the_provider(void **state)
+{
+    struct world *w = *state;
+
+    if (!HOOKED)
+        SKIP_TEST("a sanitizer's allocator cannot be replaced");
+    alarm(60);                   /* a call that waits for ever ends this program */
+    watched = w;
+    for (int i = 0; i < 5; i++)
+        work(w);
+    watched = NULL;
+    alarm(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(free_calls_the_provider),
+    };
+
+    return RUN(tests);
+}
