@@ -16,11 +16,11 @@
 #endif
 
 /*
- * Pieces of 64 bytes to 64 KiB, in powers of two, are cut from chunks, and longer ones are mapped
- * by themselves. Each has its length in front. When the last piece has been given back so are the
- * chunks.
+ * Pieces of up to 64 KiB, in multiples of a line, are cut from chunks, with a list of free ones for
+ * each length: the provider's objects have few lengths. Longer ones are mapped by themselves. Each
+ * has its length in front. When the last piece has been given back so are the chunks.
  */
-enum { CLASSES = 11, SMALLEST = 64, CHUNK = 1 << 18 };
+enum { LINE = 64, CLASSES = 1024, CHUNK = 1 << 18 };
 
 struct piece {
     size_t size;                 /* with this header */
@@ -61,50 +61,51 @@ static struct piece *cut(size_t size)
             return NULL;
         chunk->next = heap.chunks;
         heap.chunks = chunk;
-        heap.used = SMALLEST;
+        heap.used = LINE;
     }
     heap.used += size;
     return (struct piece *)(void *)((char *)heap.chunks + heap.used - size);
 }
 
-static int class_of(size_t n)
+/* The list of pieces of n bytes; CLASSES: they are mapped. */
+static size_t class_of(size_t n)
 {
-    int k = 0;
+    size_t k = (n - 1) / LINE;
 
-    while (k < CLASSES && ((size_t)SMALLEST << k) < n)
-        k++;
-    return k;
+    return k < CLASSES ? k : CLASSES;
 }
 
-static struct piece *take(int k)
+/* One that was free before, with n bytes behind its header zeroed; else NULL. */
+static struct piece *reuse(size_t k, size_t n)
 {
-    struct piece *p = heap.free[k];
+    struct piece *p = k < CLASSES ? heap.free[k] : NULL;
 
-    if (!p) {
-        p = cut((size_t)SMALLEST << k);
-    } else {
-        ASAN_UNPOISON_MEMORY_REGION(p, (size_t)SMALLEST << k);
-        heap.free[k] = p->next;
-    }
-    if (p)
-        p->size = (size_t)SMALLEST << k;
+    if (!p)
+        return NULL;
+    ASAN_UNPOISON_MEMORY_REGION(p, (k + 1) * LINE);
+    heap.free[k] = p->next;
+    memset(p + 1, 0, n);
     return p;
 }
 
 void *softdat_alloc(size_t n)
 {
-    int k = class_of(n + sizeof(struct piece));
+    size_t k = class_of(n + sizeof(struct piece)), size;
     struct piece *p;
 
     if (n > PTRDIFF_MAX)
         return NULL;
+    size = k < CLASSES ? (k + 1) * LINE : n + sizeof(*p);
     pthread_mutex_lock(&lock);
-    p = k < CLASSES ? take(k) : map(n + sizeof(*p));
-    if (p && k == CLASSES)
-        p->size = n + sizeof(*p);
+    p = reuse(k, n);
+    /* What the kernel maps is zero: pages that nobody has written yet take no memory. */
+    if (!p)
+        p = k < CLASSES ? cut(size) : map(size);
+    if (p)
+        p->size = size;
     heap.live += p != NULL;
     pthread_mutex_unlock(&lock);
-    return p ? memset(p + 1, 0, n) : NULL;
+    return p ? p + 1 : NULL;
 }
 
 void *softdat_alloc_n(size_t n, size_t each)
@@ -128,7 +129,7 @@ static void end_heap(void)
 void softdat_free(void *memory)
 {
     struct piece *p = memory ? (struct piece *)memory - 1 : NULL;
-    int k;
+    size_t k;
 
     if (!p)
         return;
@@ -139,7 +140,7 @@ void softdat_free(void *memory)
     } else {
         p->next = heap.free[k];
         heap.free[k] = p;
-        ASAN_POISON_MEMORY_REGION(p, (size_t)SMALLEST << k);
+        ASAN_POISON_MEMORY_REGION(p, (k + 1) * LINE);
     }
     if (--heap.live == 0)
         end_heap();

@@ -166,14 +166,12 @@ static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
     return ok;
 }
 
-static DAT_RETURN listen_error(struct softdat_ia *ia, int error)
+/* The cause stays in errno, for the program to tell its user. */
+static DAT_RETURN listen_error(int error)
 {
-    if (error == EADDRINUSE)
-        return DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE);
-    softdat_complain(ia, "listen", error);
-    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
-        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-    return DAT_ERROR(DAT_CONN_QUAL_UNAVAILABLE, DAT_NO_SUBTYPE);
+    errno = error;
+    return error == EADDRINUSE ? DAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE)
+                               : DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 
 static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CONN_QUAL qual,
@@ -195,7 +193,7 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
 
         softdat_sp_deaf(ia, sp);
         softdat_free(sp);
-        return listen_error(ia, error);
+        return listen_error(error);
     }
     evd->users++;
     softdat_handle_init(&sp->h, ia, type);
