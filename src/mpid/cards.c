@@ -93,7 +93,7 @@ static int put_group(struct mdapl_glue *g, int first, const char *kvs)
 int mdapl_cards_share(struct mdapl_glue *g, int rank)
 {
     char *kvs;
-    int rc = 0;
+    int barrier, rc = 0;
 
     g->cards = MPL_calloc((size_t)(g->pg->size + GROUP - 1) / GROUP, sizeof(*g->cards),
                           MPL_MEM_ADDRESS);
@@ -102,7 +102,8 @@ int mdapl_cards_share(struct mdapl_glue *g, int rank)
         rc = -ENOMEM;
     else if (rank % GROUP == 0)
         rc = put_group(g, rank, kvs);
-    return PMI_Barrier() == PMI_SUCCESS ? rc : -EIO;
+    barrier = mdapl_barrier(g);
+    return barrier ? barrier : rc;
 }
 
 void mdapl_cards_free(struct mdapl_glue *g)

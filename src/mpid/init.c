@@ -8,7 +8,6 @@
 #include "shm.h"
 #include "stats.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,13 +117,19 @@ static int open_ctx(struct mdapl_glue *g, int rank)
     return MPI_SUCCESS;
 }
 
+static const char rank_ended[] =
+    "a rank has ended during MPI_Init: the launcher reports it. Look for what ended it";
+
 /* The ranks of a node find out which of them reach each other; all know after that. */
 static int probe(struct mdapl_glue *g, int rank)
 {
+    int rc;
+
     mdapl_probe(g->ctx);
-    return PMI_Barrier() == PMI_SUCCESS ? MPI_SUCCESS
-                                        : init_error(rank, "the launcher's barrier failed; check "
-                                                           "the launcher");
+    rc = mdapl_barrier(g);
+    if (rc == -ECONNRESET)
+        return init_error(rank, rank_ended);
+    return rc ? init_error(rank, "the launcher's barrier failed; check the launcher") : MPI_SUCCESS;
 }
 
 /* My card and, from rank 0, the job's secret go to the launcher; all have put theirs after that. */
@@ -132,7 +137,7 @@ static int publish(struct mdapl_glue *g, int rank)
 {
     char card[MDAPL_CARD_MAX], *kvs;
     struct mdapl_err err;
-    int mpi_errno;
+    int mpi_errno, rc;
 
     MPIDI_PG_GetConnKVSname(&kvs);
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0)
@@ -144,8 +149,9 @@ static int publish(struct mdapl_glue *g, int rank)
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
-    if (mpi_errno == MPI_SUCCESS && mdapl_cards_share(g, rank))
-        mpi_errno = init_error(rank,
+    rc = mpi_errno == MPI_SUCCESS ? mdapl_cards_share(g, rank) : 0;
+    if (rc)
+        mpi_errno = init_error(rank, rc == -ECONNRESET ? rank_ended :
                                "the launcher does not take business cards; check the launcher");
     return mpi_errno;
 }
@@ -343,37 +349,6 @@ static void drain(struct mdapl_glue *g)
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
 }
 
-/* Runs beside the launcher's barrier, and is cancelled when that has ended. */
-static void *limit_barrier(void *arg)
-{
-    const struct mdapl_glue *g = arg;
-    int64_t ms = g->cfg.connect_timeout_ms;
-    struct timespec t = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
-
-    nanosleep(&t, NULL);
-    mdapl_say(MPIR_Process.rank, "the job ends: a rank that was lost has not come to MPI_Finalize");
-    _exit(1);
-}
-
-/* A rank that was lost by its connection only comes here, too; a dead one does not, and the
- * launcher's barrier never ends. Where the launcher knows that it is dead nobody waits. */
-static void barrier(struct mdapl_glue *g)
-{
-    pthread_t thread;
-    bool limited = false;
-
-    if (g->n_lost > 0) {
-        if (mdapl_lost_any_dead(g))
-            return;
-        limited = pthread_create(&thread, NULL, limit_barrier, g) == 0;
-    }
-    PMI_Barrier();
-    if (limited) {
-        pthread_cancel(thread);
-        pthread_join(thread, NULL);
-    }
-}
-
 /*
  * Drain, barrier, close. Before the barrier everything that either side sent has been
  * acknowledged, so that behind it nobody needs anything of anybody.
@@ -383,7 +358,7 @@ static void close_ctx(struct mdapl_glue *g)
     mdapl_rndv_forget_unmatched();
     drain(g);
     g->counters = *mdapl_ctx_stats(g->ctx);
-    barrier(g);
+    mdapl_barrier(g);
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
     mdapl_vc_forget_peers();

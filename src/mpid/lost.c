@@ -15,20 +15,20 @@
  *  - MPIR_CVAR_ENABLE_FT is set, or a communicator that the peer is a member of has an error
  *    handler that returns to the program, and
  *  - no window of MPI RMA has the peer as a member, and
- *  - (without MPIR_CVAR_ENABLE_FT) no collective operation fails, now or later: some algorithms of
- *    this MPICH return MPI_SUCCESS after errors of the messages that they are made of.
+ *  - no collective operation fails, now or later: some algorithms of this MPICH return MPI_SUCCESS
+ *    after errors of the messages that they are made of.
  *
  * CH3's own state of a lost VC is MORIBUND. In that state CH3 completes operations by itself,
- * without a call of the channel, and the third rule could not be kept. So without
- * MPIR_CVAR_ENABLE_FT the VC stays as it is until MPI_Finalize: sends fail in send.c, and receives
- * that are posted to a lost peer are completed by mdapl_lost_poll().
+ * without a call of the channel, and the third rule could not be kept. So the VC keeps its state
+ * until MPI_Finalize: sends fail in send.c, and receives that are posted to a lost peer are
+ * completed by mdapl_lost_poll().
  */
 
 enum { EXIT_LOST = 1 };
 
 static const char no_collective[] =
     "a collective operation needs it, and this MPICH does not report every error of a collective "
-    "operation. With MPIR_CVAR_ENABLE_FT=1 algorithms are taken that do";
+    "operation";
 
 void mdapl_end_job(const char *fmt, ...)
 {
@@ -124,11 +124,9 @@ static const char *why_end(const MPIDI_VC_t *vc)
     if (in_window(MPIDI_RMA_Win_active_list_head, vc)
         || in_window(MPIDI_RMA_Win_inactive_list_head, vc))
         return "it is a member of a window of MPI RMA, whose operations cannot complete without it";
-    if (MPIR_CVAR_ENABLE_FT)
-        return NULL;
     if (mdapl_glue.collective_failed)
         return no_collective;
-    if (any_returns(vc))
+    if (MPIR_CVAR_ENABLE_FT || any_returns(vc))
         return NULL;
     return "no communicator that it is a member of has an error handler that returns to the program";
 }
@@ -141,7 +139,7 @@ static bool is_collective(int context_id)
 
 void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id)
 {
-    if (!is_collective(context_id) || MPIR_CVAR_ENABLE_FT)
+    if (!is_collective(context_id))
         return;
     /* The channel fails the operations first and says then that the peer is lost, and why. */
     if (mdapl_is_lost(vc))
@@ -212,7 +210,11 @@ static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
         MPIDI_Comm_get_vc(rreq->comm, rank, &vc);
         return mdapl_is_lost(vc) ? vc : NULL;
     }
-    for (int i = 0; !rreq->comm->dev.anysource_enabled && i < rreq->comm->remote_size; i++) {
+    /* With MPIR_CVAR_ENABLE_FT MPICH itself looks at the program's, and leaves them posted. */
+    if (rreq->comm->dev.anysource_enabled
+        || (MPIR_CVAR_ENABLE_FT && !is_collective(rreq->dev.match.parts.context_id)))
+        return NULL;
+    for (int i = 0; i < rreq->comm->remote_size; i++) {
         MPIDI_Comm_get_vc(rreq->comm, i, &vc);
         if (mdapl_is_lost(vc))
             return vc;
@@ -261,7 +263,7 @@ void mdapl_lost(MPIDI_VC_t *vc)
         mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, why);
     forbid_any_source(vc);
     each_request(fail_waiting, vc);
-    if (MPIR_CVAR_ENABLE_FT || mdapl_glue.finalizing)
+    if (mdapl_glue.finalizing)
         terminate(vc);
     MPIDI_CH3_Progress_signal_completion();
 }
@@ -352,7 +354,7 @@ void mdapl_lost_poll(bool moved)
     /* What the peer sent before its end comes first. */
     if (g->n_reported > 0 && !moved && g->ctx)
         lose_reported(g);
-    if (g->n_lost > 0 && !MPIR_CVAR_ENABLE_FT)
+    if (g->n_lost > 0)
         each_request(fail_posted, NULL);
 }
 
@@ -370,10 +372,6 @@ int mdapl_lost_init(struct mdapl_glue *g)
         mpi_errno = MPIDI_CH3U_Comm_register_destroy_hook(comm_destroyed, g);
     MPIR_Add_finalize(begin_finalize, g, MPIR_FINALIZE_CALLBACK_PRIO + 1);
     catch_signal();
-    /* The blocking algorithms drop errors; those of the nonblocking operation report them. All
-     * ranks have the same setting, so all take the same algorithm. */
-    if (MPIR_CVAR_ENABLE_FT)
-        MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM = MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM_nb;
     return mpi_errno;
 }
 

@@ -9,6 +9,7 @@
  *      cores.c      the cores of this process
  *      vc.c         VCs and their peers
  *      lost.c       a lost peer: what fails, whether the job ends
+ *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       a message has been announced: CH3's packet handlers
  *      unpack.c     ... whose body goes into a sparse buffer, or into a short one
@@ -123,6 +124,11 @@ bool mdapl_lost_any_dead(struct mdapl_glue *g);
 void mdapl_lost_poll(bool moved);
 /* Prints the line and ends the job; the exit status is not 0. */
 void mdapl_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* barrier.c */
+/* Waits until all ranks have entered the launcher's barrier. 0, -ECONNRESET: one of them has ended,
+ * so there will be none, or -EIO. */
+int mdapl_barrier(struct mdapl_glue *g);
 
 /* send.c */
 extern const uint8_t mdapl_short_packet[MPIDI_CH3_PKT_END_ALL];

@@ -5,7 +5,9 @@
  *
  *      WHAT      a row of the table below
  *      HANDLER   fatal: MPI's default; return: MPI_ERRORS_RETURN, an error ends the repetitions
- *      DEATH     kill: the victim kills itself; none: whatever connections break, by dat.conf
+ *      DEATH     kill: the victim dies of a signal, exit: it exits, both after some repetitions;
+ *                late: it exits after a second without any; none: whatever connections break, by
+ *                dat.conf
  */
 #include <mpi.h>
 #include <signal.h>
@@ -13,9 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { WARM_UP = 20, REPEATS = 4000, LONG_INTS = 1 << 20, TAG = 7 };
+enum { WARM_UP = 20, REPEATS = 4000, LONG_INTS = 1 << 20, TAG = 7, EXIT_DEAD = 3 };
 
 static struct {
     int rank, size, victim;
@@ -136,6 +139,42 @@ static int do_cancel(int k)
     return rc;
 }
 
+/* More requests than their first block of memory has, some of them complete and freed. */
+static int do_many(int k)
+{
+    enum { MANY = 3000 };
+    MPI_Request *req = malloc(MANY * sizeof(MPI_Request));
+    MPI_Status *status = malloc(MANY * sizeof(MPI_Status));
+    int *in = me.data + LONG_INTS, n = 0, rc;
+    bool right = true;
+
+    for (; n < MANY && me.rank == 0; n++)
+        MPI_Irecv(&in[n], 1, MPI_INT, me.victim, TAG, MPI_COMM_WORLD, &req[n]);
+    for (; n < MANY && me.rank == me.victim; n++) {
+        me.data[n] = n ^ k;
+        MPI_Isend(&me.data[n], 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, &req[n]);
+    }
+    rc = MPI_Waitall(n, req, status);
+    for (int i = 0; i < n && me.rank == 0; i++)
+        right = right && ((rc && status[i].MPI_ERROR) || in[i] == (i ^ k));
+    free(status);
+    free(req);
+    return verdict(rc, right);
+}
+
+/* Of two ranks that need no other one, for as long as the loss of another one may take to show. */
+static int do_others(int k)
+{
+    struct timespec moment = { 0, 1000 * 1000 };
+    int got = -1, rc = 0;
+
+    if (me.rank < 2)
+        rc = MPI_Sendrecv(&k, 1, MPI_INT, 1 - me.rank, TAG, &got, 1, MPI_INT, 1 - me.rank, TAG,
+                          MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    nanosleep(&moment, NULL);
+    return verdict(rc, me.rank >= 2 || got == k);
+}
+
 static void fill(int k)
 {
     for (int i = 0; i < LONG_INTS; i++)
@@ -225,6 +264,8 @@ static const struct what {
     { "anysource", do_anysource, NULL },
     { "ssend", do_ssend, NULL },
     { "cancel", do_cancel, NULL },
+    { "many", do_many, NULL },
+    { "others", do_others, NULL },
     { "long", do_long, NULL },
     { "sparse", do_sparse, NULL },
     { "fence", do_fence, NULL },
@@ -264,6 +305,17 @@ static void repeat(const struct what *what)
     fflush(stdout);
 }
 
+static void die(const struct what *what, const char *death)
+{
+    if (what->last)
+        what->last();
+    if (strcmp(death, "kill") == 0)
+        raise(SIGKILL);
+    if (strcmp(death, "late") == 0)
+        sleep(1);
+    _exit(EXIT_DEAD);
+}
+
 static void start(const struct what *what, bool returning)
 {
     MPI_Comm_rank(MPI_COMM_WORLD, &me.rank);
@@ -287,19 +339,17 @@ int main(int argc, char **argv)
 {
     const struct what *what = find_what(argc > 1 ? argv[1] : "");
     bool returning = argc > 2 && strcmp(argv[2], "return") == 0;
-    bool kills = argc > 3 && strcmp(argv[3], "kill") == 0;
+    const char *death = argc > 3 ? argv[3] : "none";
+    bool warm_up = strcmp(death, "kill") == 0 || strcmp(death, "exit") == 0;
 
     MPI_Init(&argc, &argv);
     start(what, returning);
-    for (int k = 0; kills && k < WARM_UP; k++)
+    for (int k = 0; warm_up && k < WARM_UP; k++)
         what->repeat(k);
-    if (kills)
+    if (warm_up)
         MPI_Barrier(MPI_COMM_WORLD);
-    if (kills && me.rank == me.victim) {
-        if (what->last)
-            what->last();
-        raise(SIGKILL);
-    }
+    if (me.rank == me.victim && strcmp(death, "none") != 0)
+        die(what, death);
     repeat(what);
     if (!uses_window(what) && !what->last)
         MPI_Finalize();
