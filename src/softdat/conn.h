@@ -228,13 +228,10 @@ bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack);
 void softdat_frame_again(struct softdat_conn *c);
 
 /* sink.c */
-void softdat_sink_start(struct softdat_sink *s, size_t len);
-void softdat_sink_add(struct softdat_sink *s, void *base, size_t len);
-/* n bytes have been put where the sink says. */
+/* n bytes, no more than are to come, have been put where the sink says. */
 void softdat_sink_advance(struct softdat_sink *s, size_t n);
+/* Puts n bytes there, no more than are to come. */
 void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n);
-/* A sink of len bytes that are the DTO's. */
-void softdat_sink_into(struct softdat_sink *s, const struct softdat_dto *d, size_t len);
 /* How many bytes of an RDMA write are to be stored last, and storing them. */
 size_t softdat_tail_of(uint64_t addr, size_t len);
 void softdat_store_tail(uint64_t addr, const uint8_t *from, size_t len);
@@ -244,15 +241,12 @@ void softdat_store_tail(uint64_t addr, const uint8_t *from, size_t len);
 struct softdat_held *softdat_held_make(size_t len);
 /* It has come and waits. */
 void softdat_held_wait(struct softdat_conn *c, struct softdat_held *h);
-/* May the SEND whose header has come not be received now, for its receive is missing and too much
- * would be held? It waits in the connection, which is read no further. */
+/* Too much would be held with the frame whose header has come: if it is a SEND whose receive is
+ * missing it waits in the connection, which is read no further. True: so it does. */
 bool softdat_held_park(struct softdat_conn *c);
 /* A receive has been posted: held sends may go on. */
 void softdat_held_posted(struct softdat_rq *rq);
 void softdat_held_free(struct softdat_conn *c);
-/* Does a send of len bytes go with the receive d? */
-DAT_DTO_COMPLETION_STATUS softdat_held_judge(struct softdat_conn *c, struct softdat_dto *d,
-                                             size_t len);
 /* It does not: both ends learn it. */
 void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status);
 

@@ -134,24 +134,42 @@ static bool thread_stopped(const char *path)
     return name_end && name_end[1] && name_end[2] && strchr("TtZXx", name_end[2]);
 }
 
-static bool process_stopped(pid_t pid)
+/* Are the n bytes of directory entries all of threads that are stopped? */
+static bool threads_stopped(pid_t pid, const char *entry, ssize_t n)
 {
     char path[64];
-    struct dirent *e;
+
+    for (ssize_t at = 0; at < n;) {
+        const struct dirent64 *e = (const struct dirent64 *)(const void *)(entry + at);
+
+        at += e->d_reclen;
+        snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)pid, e->d_name);
+        if (e->d_name[0] != '.' && !thread_stopped(path))
+            return false;
+    }
+    return true;
+}
+
+/* All threads, for any of them may be in the system call. Not by opendir(), which calls the
+ * program's allocator: the caller has the lock. */
+static bool process_stopped(pid_t pid)
+{
+    _Alignas(struct dirent64) char entry[1024];
     bool stopped = true;
-    DIR *d;
+    char path[64];
+    ssize_t n = 0;
+    int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-    d = opendir(path);
-    while (d && stopped && (e = readdir(d))) {
-        if (e->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)pid, e->d_name);
-        stopped = thread_stopped(path);
-    }
-    if (d)
-        closedir(d);
-    return d ? stopped : errno == ENOENT;
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT;
+    while (stopped && (n = getdents64(fd, entry, sizeof(entry))) > 0)
+        stopped = threads_stopped(pid, entry, n);
+    if (n < 0)
+        stopped = errno == ENOENT;       /* it has ended meanwhile */
+    close(fd);
+    return stopped;
 }
 
 static bool socket_ended(const struct softdat_conn *c)

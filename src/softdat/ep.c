@@ -55,7 +55,7 @@ static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struc
         fill_bind_event(event, d);
     else
         fill_event(event, ep, d);
-    softdat_evd_push(evd);
+    softdat_evd_push(evd, event);
 }
 
 static void reap_done(struct softdat_ep *ep)

@@ -63,6 +63,22 @@ struct softdat_ring {
     uint32_t sent;               /* requests: how many from head on have been started */
 };
 
+/* The i-th of them, counted from the oldest; the one behind the last is the next free place. */
+static inline struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
+{
+    uint32_t at = r->head + i;
+
+    return &r->dto[at < r->size ? at : at - r->size];
+}
+
+static inline void softdat_ring_pop(struct softdat_ring *r)
+{
+    r->head = r->head + 1 < r->size ? r->head + 1 : 0;
+    r->count--;
+    if (r->sent > 0)
+        r->sent--;
+}
+
 /* A queue of receives: an EP's own, or one that EPs share (rq.c). */
 struct softdat_rq {
     struct softdat_ring ring;
@@ -117,10 +133,8 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number);
 void softdat_ep_destroy(struct softdat_ep *ep);
 
 /* rq.c */
-struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i);
 bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each);
 void softdat_ring_free(struct softdat_ring *r);
-void softdat_ring_pop(struct softdat_ring *r);
 /* The oldest request that has not finished; NULL: none. */
 struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r);
 bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each);

@@ -133,11 +133,11 @@ DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd)
     return NULL;
 }
 
-void softdat_evd_push(struct softdat_evd *evd)
+void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot)
 {
     uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
 
-    evd->ring[place(evd, count)].evd_handle = evd;
+    slot->evd_handle = evd;
     atomic_store_explicit(&evd->count, count + 1, memory_order_release);
     if (evd->waiters > 0)
         ring_bell(evd->efd);
@@ -152,7 +152,7 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
     if (!slot)
         return;
     *slot = *event;
-    softdat_evd_push(evd);
+    softdat_evd_push(evd, slot);
 }
 
 /* -- making and ending ------------------------------------------------------------------------ */

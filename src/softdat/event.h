@@ -38,7 +38,7 @@ void softdat_evd_destroy(struct softdat_evd *evd);
 void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event);
 /* The same in two steps: fill the slot, then push it. NULL: it overflows, which has been told. */
 DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd);
-void softdat_evd_push(struct softdat_evd *evd);
+void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot);
 void softdat_run_agents(struct softdat_ia *ia);
 
 #endif

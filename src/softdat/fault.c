@@ -31,13 +31,11 @@ static uint64_t draw(struct softdat_ia *ia)
     return z ^ z >> 31;
 }
 
-uint64_t softdat_slow_due(struct softdat_ia *ia)
+uint64_t softdat_slow_draw_due(struct softdat_ia *ia)
 {
     const struct softdat_config *cfg = &ia->cfg;
     uint64_t us = cfg->latency_us;
 
-    if (!us && !cfg->jitter_us)
-        return 0;
     if (cfg->jitter_us)
         us += draw(ia) % (cfg->jitter_us + 1);
     return softdat_now() + us * 1000;
@@ -57,13 +55,10 @@ static size_t wait_until(struct softdat_conn *c, uint64_t when)
     return 0;
 }
 
-size_t softdat_slow_allow(struct softdat_conn *c)
+size_t softdat_slow_limit(struct softdat_conn *c)
 {
-    uint64_t rate = c->ia->cfg.rate, now;
+    uint64_t rate = c->ia->cfg.rate, now = softdat_now();
 
-    if (!c->cur_due && !rate)
-        return SIZE_MAX;
-    now = softdat_now();
     if (c->cur_due > now)
         return wait_until(c, c->cur_due);
     if (!rate)
@@ -73,12 +68,6 @@ size_t softdat_slow_allow(struct softdat_conn *c)
     if (c->wire_free + CATCH_UP_NS < now)
         c->wire_free = now - CATCH_UP_NS;
     return BURST;
-}
-
-void softdat_slow_wrote(struct softdat_conn *c, size_t n)
-{
-    if (c->ia->cfg.rate)
-        c->wire_free += n * UINT64_C(1000000000) / c->ia->cfg.rate;
 }
 
 void softdat_slow_resume(struct softdat_ia *ia)
@@ -112,11 +101,9 @@ uint64_t softdat_slow_next(const struct softdat_ia *ia)
 
 /* -- faults ----------------------------------------------------------------------------------- */
 
-bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what)
+bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what)
 {
-    uint64_t one_in = ia->cfg.one_in[what];
-
-    if (!one_in || ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults || draw(ia) % one_in)
+    if (ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults || draw(ia) % ia->cfg.one_in[what])
         return false;
     ia->count[SOFTDAT_N_FAULTS]++;
     return true;

@@ -40,9 +40,13 @@ void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HA
 /* The object ends; called with the lock. Its memory is kept for a while, so that a handle that is
  * used after that is recognised. */
 void softdat_handle_end(struct softdat_handle *h);
+
 /* The object of a handle if it is alive and of this type, else NULL. */
-void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type);
-void softdat_lock(struct softdat_ia *ia);
-void softdat_unlock(struct softdat_ia *ia);
+static inline void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type)
+{
+    struct softdat_handle *h = handle;
+
+    return h && h->alive == SOFTDAT_ALIVE && h->type == type ? h : NULL;
+}
 
 #endif

@@ -9,14 +9,6 @@ void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS statu
     softdat_ep_recv_done(c->ep, status, 0, NULL);
 }
 
-/* Does what arrives fit the receive, and is its memory still registered? */
-DAT_DTO_COMPLETION_STATUS softdat_held_judge(struct softdat_conn *c, struct softdat_dto *d,
-                                            size_t len)
-{
-    return len > d->len ? DAT_DTO_ERR_LOCAL_LENGTH
-           : !softdat_segs_registered(c->ia, d) ? DAT_DTO_ERR_LOCAL_PROTECTION : DAT_DTO_SUCCESS;
-}
-
 struct softdat_held *softdat_held_make(size_t len)
 {
     struct softdat_held *h = softdat_alloc(sizeof(*h) + len);
@@ -26,14 +18,14 @@ struct softdat_held *softdat_held_make(size_t len)
     return h;
 }
 
-/* What is held for a connection is bounded, whatever is sent: the rest waits in the connection. */
+/* What is held for a connection is bounded, whatever is sent: the rest waits in the connection.
+ * Called when the frame of hdr would be too much (quick.h). */
 bool softdat_held_park(struct softdat_conn *c)
 {
     struct softdat_rq *rq = c->ep ? c->ep->rq : NULL;
 
     if (!rq || c->hdr.magic != SOFTDAT_WIRE_MAGIC || c->hdr.type != SOFTDAT_SEND || c->poisoned
-        || c->phase != SOFTDAT_OPEN || c->held_bytes + c->hdr.len <= SOFTDAT_HELD_MAX
-        || (rq->ring.count > 0 && softdat_list_empty(&c->held))
+        || c->phase != SOFTDAT_OPEN || (rq->ring.count > 0 && softdat_list_empty(&c->held))
         || !softdat_frame_acked(c, c->hdr.ack) || c->sock.fd < 0)
         return false;
     c->parked = true;
@@ -61,7 +53,7 @@ static void deliver(struct softdat_conn *c, const struct softdat_held *h)
     DAT_DTO_COMPLETION_STATUS status;
     struct softdat_sink s;
 
-    status = softdat_held_judge(c, d, h->len);
+    status = softdat_held_judge(c->ia, d, h->len);
     if (status != DAT_DTO_SUCCESS) {
         softdat_held_refuse(c, status);
         return;

@@ -45,30 +45,11 @@ void softdat_handle_end(struct softdat_handle *h)
         forget_oldest(ia);
 }
 
-void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type)
-{
-    struct softdat_handle *h = handle;
-
-    return h && h->alive == SOFTDAT_ALIVE && h->type == type ? h : NULL;
-}
-
 static struct softdat_handle *any_of(DAT_HANDLE handle)
 {
     struct softdat_handle *h = handle;
 
     return h && h->alive == SOFTDAT_ALIVE ? h : NULL;
-}
-
-void softdat_lock(struct softdat_ia *ia)
-{
-    pthread_mutex_lock(&ia->lock);
-}
-
-void softdat_unlock(struct softdat_ia *ia)
-{
-    if (ia->n_agents_due > 0)
-        softdat_run_agents(ia);
-    pthread_mutex_unlock(&ia->lock);
 }
 
 DAT_RETURN softdat_set_context(DAT_HANDLE handle, DAT_CONTEXT context)

@@ -159,8 +159,6 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to);
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut);
 /* Takes calls on all ports that are not cut, or none. */
 void softdat_path_listen(struct softdat_ia *ia, bool on);
-/* Is nothing to be written to it or read from it? */
-bool softdat_path_cut(const struct softdat_conn *c);
 /* The connection has been opened, or its port has changed: when is it to be looked at? */
 void softdat_path_watch(struct softdat_conn *c);
 /* It stands, between hosts: the kernel watches over its path while nothing is under way. */
@@ -169,17 +167,16 @@ void softdat_path_keep_alive(const struct softdat_conn *c);
 void softdat_path_expired(struct softdat_conn *c);
 
 /* fault.c */
-/* When a frame that is posted now may leave; 0: at once. */
-uint64_t softdat_slow_due(struct softdat_ia *ia);
-/* How many bytes of the current frame may be written now; 0: none, it will be resumed. */
-size_t softdat_slow_allow(struct softdat_conn *c);
+/* As softdat_slow_due and softdat_slow_allow (quick.h) on a slow wire. */
+uint64_t softdat_slow_draw_due(struct softdat_ia *ia);
+size_t softdat_slow_limit(struct softdat_conn *c);
 /* It goes on at that time, ns. */
 void softdat_slow_until(struct softdat_conn *c, uint64_t when);
-void softdat_slow_wrote(struct softdat_conn *c, size_t n);
 void softdat_slow_resume(struct softdat_ia *ia);
 /* When that is due next, UINT64_MAX: never. */
 uint64_t softdat_slow_next(const struct softdat_ia *ia);
-bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what);
+/* As softdat_fault_strikes (quick.h) when such faults are wanted. */
+bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what);
 /* A request starts: may anything happen to it? */
 void softdat_fault_request(struct softdat_conn *c);
 /* It will break at the end of this round; meanwhile it writes nothing and completes nothing. */

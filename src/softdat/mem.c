@@ -6,8 +6,7 @@
 
 #include <sys/random.h>
 
-/* A key is (generation << INDEX_BITS) | index: a freed region's key is never another's. */
-enum { INDEX_BITS = 19, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1 };
+enum { GEN_MASK = (1 << (32 - SOFTDAT_INDEX_BITS)) - 1 };
 
 /* -- protection zones ------------------------------------------------------------------------- */
 
@@ -67,7 +66,7 @@ static bool grow(struct softdat_ia *ia)
     struct softdat_mem_slot *mem;
     uint32_t gen = 1;
 
-    if (n > INDEX_MAX)
+    if (n > SOFTDAT_INDEX_MAX)
         return false;
     mem = softdat_alloc_n(n, sizeof(*mem));
     if (!mem)
@@ -87,27 +86,8 @@ static bool grow(struct softdat_ia *ia)
     return true;
 }
 
-struct softdat_region *softdat_region_find(struct softdat_ia *ia, uint32_t key)
+bool softdat_segs_look(struct softdat_ia *ia, struct softdat_dto *d)
 {
-    uint32_t i = key & (INDEX_MAX - 1);
-    struct softdat_region *region = i < ia->n_mem ? ia->mem[i].region : NULL;
-
-    return region && region->key == key ? region : NULL;
-}
-
-uint8_t *softdat_region_at(const struct softdat_region *r, const struct softdat_pz *pz,
-                           uint64_t addr, uint64_t len, DAT_MEM_PRIV_FLAGS priv)
-{
-    if (!r || r->pz != pz || (r->priv & priv) != priv || addr < r->va || len > r->len
-        || addr - r->va > r->len - len)
-        return NULL;
-    return r->at + (addr - r->va);
-}
-
-bool softdat_segs_registered(struct softdat_ia *ia, struct softdat_dto *d)
-{
-    if (d->frees == ia->frees)
-        return true;
     for (int i = 0; i < d->n_seg; i++)
         if (!softdat_region_find(ia, d->seg[i].key))
             return false;
@@ -126,13 +106,13 @@ static bool enter(struct softdat_ia *ia, struct softdat_region *region)
     s = &ia->mem[i];
     ia->free_mem = s->next_free;
     s->region = region;
-    region->key = s->gen << INDEX_BITS | i;
+    region->key = s->gen << SOFTDAT_INDEX_BITS | i;
     return true;
 }
 
 static void leave(struct softdat_ia *ia, struct softdat_region *region)
 {
-    uint32_t key = region->key, i = key & (INDEX_MAX - 1);
+    uint32_t key = region->key, i = key & (SOFTDAT_INDEX_MAX - 1);
     struct softdat_mem_slot *s = &ia->mem[i];
 
     if (key == 0)
@@ -368,7 +348,7 @@ void softdat_bind_apply(struct softdat_bind *bind)
     rmr->region = bind->region;
     rmr->lmr = bind->lmr;
     if (bind->lmr)
-        rmr->h.ia->mem[rmr->region.key & (INDEX_MAX - 1)].region = &rmr->region;
+        rmr->h.ia->mem[rmr->region.key & (SOFTDAT_INDEX_MAX - 1)].region = &rmr->region;
 }
 
 void softdat_bind_cancel(struct softdat_bind *bind)
@@ -399,7 +379,7 @@ static DAT_RETURN prepare(struct softdat_bind *bind, const DAT_LMR_TRIPLET *seg,
         return DAT_ERROR(DAT_PRIVILEGES_VIOLATION, DAT_NO_SUBTYPE);
     if (!enter(ia, r))
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
-    ia->mem[r->key & (INDEX_MAX - 1)].region = NULL;
+    ia->mem[r->key & (SOFTDAT_INDEX_MAX - 1)].region = NULL;
     bind->lmr->users++;
     return DAT_SUCCESS;
 }

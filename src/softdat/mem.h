@@ -6,6 +6,9 @@
 
 struct softdat_dto;
 
+/* A key is (generation << INDEX_BITS) | index: a freed region's key is never another's. */
+enum { SOFTDAT_INDEX_BITS = 19, SOFTDAT_INDEX_MAX = 1 << SOFTDAT_INDEX_BITS };
+
 struct softdat_pz {
     struct softdat_handle h;
     int users;
@@ -48,12 +51,8 @@ struct softdat_bind {
 };
 
 /* mem.c */
-struct softdat_region *softdat_region_find(struct softdat_ia *ia, uint32_t key);
-/* Where these bytes are, NULL when there is no such region, or it does not allow it. */
-uint8_t *softdat_region_at(const struct softdat_region *region, const struct softdat_pz *pz,
-                           uint64_t addr, uint64_t len, DAT_MEM_PRIV_FLAGS priv);
-/* Are the registrations still there in which the segments of d lie? */
-bool softdat_segs_registered(struct softdat_ia *ia, struct softdat_dto *d);
+/* As softdat_segs_registered (quick.h) when a registration has ended since the last look. */
+bool softdat_segs_look(struct softdat_ia *ia, struct softdat_dto *d);
 /* What a posted bind does in its turn. */
 void softdat_bind_apply(struct softdat_bind *bind);
 /* It will never have its turn. */

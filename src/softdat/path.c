@@ -56,11 +56,6 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
 
 /* -- up and down ------------------------------------------------------------------------------ */
 
-bool softdat_path_cut(const struct softdat_conn *c)
-{
-    return c->ia->cfg.port[c->port].cut;
-}
-
 static bool down(const struct softdat_conn *c)
 {
     const struct softdat_port *p = &c->ia->cfg.port[c->port];

@@ -302,7 +302,8 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     d->ext = 0;
     d->status = DAT_DTO_SUCCESS;
     rq->ring.count++;
-    softdat_held_posted(rq);
+    if (!softdat_list_empty(&rq->waiting))
+        softdat_held_posted(rq);
     return DAT_SUCCESS;
 }
 

@@ -6,13 +6,6 @@
 
 /* -- rings of posted DTOs --------------------------------------------------------------------- */
 
-struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
-{
-    uint32_t at = r->head + i;
-
-    return &r->dto[at < r->size ? at : at - r->size];
-}
-
 bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each)
 {
     *r = (struct softdat_ring){ .size = size, .dto = softdat_alloc_n(size, sizeof(*r->dto)),
@@ -26,14 +19,6 @@ void softdat_ring_free(struct softdat_ring *r)
 {
     softdat_free(r->dto);
     softdat_free(r->seg);
-}
-
-void softdat_ring_pop(struct softdat_ring *r)
-{
-    r->head = r->head + 1 < r->size ? r->head + 1 : 0;
-    r->count--;
-    if (r->sent > 0)
-        r->sent--;
 }
 
 struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r)

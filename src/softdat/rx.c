@@ -14,6 +14,19 @@ enum {
 
 /* -- the socket ------------------------------------------------------------------------------- */
 
+/* Takes the bytes of a header, or the rest of one: how many of the n. */
+static size_t take_header(struct softdat_conn *c, const uint8_t *p, size_t n)
+{
+    size_t rest = sizeof(c->hdr) - c->hdr_have, step = rest < n ? rest : n;
+
+    if (step == sizeof(c->hdr))
+        memcpy(&c->hdr, p, sizeof(c->hdr));      /* as nearly always: of constant length */
+    else
+        memcpy((uint8_t *)&c->hdr + c->hdr_have, p, step);
+    c->hdr_have += step;
+    return step;
+}
+
 /* Takes n bytes that have been read; *left_p is how many it leaves when the frame is parked. False:
  * not our protocol. */
 static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *left_p)
@@ -23,14 +36,12 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
         size_t step;
 
         if (c->hdr_have < sizeof(c->hdr)) {
-            step = sizeof(c->hdr) - c->hdr_have < n ? sizeof(c->hdr) - c->hdr_have : n;
-            memcpy((uint8_t *)&c->hdr + c->hdr_have, p, step);
-            c->hdr_have += step;
+            step = take_header(c, p, n);
             p += step;
             n -= step;
             if (c->hdr_have < sizeof(c->hdr))
                 return true;
-            if (softdat_held_park(c)) {
+            if (softdat_held_full(c) && softdat_held_park(c)) {
                 *left_p = n;
                 return true;
             }

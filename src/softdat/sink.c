@@ -5,58 +5,41 @@
 
 /* -- where payload goes ----------------------------------------------------------------------- */
 
-void softdat_sink_start(struct softdat_sink *s, size_t len)
+/* Takes at most n bytes off the current piece: how many, and where they begin. */
+static size_t take_piece(struct softdat_sink *s, size_t n, void **base_p)
 {
-    *s = (struct softdat_sink){ .left = len };
-}
+    struct iovec *v = &s->iov[s->at];
 
-void softdat_sink_add(struct softdat_sink *s, void *base, size_t len)
-{
-    if (len > 0)
-        s->iov[s->n++] = (struct iovec){ base, len };
+    *base_p = v->iov_base;
+    if (n >= v->iov_len) {
+        s->at++;
+        return v->iov_len;
+    }
+    v->iov_base = (char *)v->iov_base + n;
+    v->iov_len -= n;
+    return n;
 }
 
 void softdat_sink_advance(struct softdat_sink *s, size_t n)
 {
-    s->left -= n;
-    if (s->discard)
-        return;
-    while (n > 0) {
-        struct iovec *v = &s->iov[s->at];
-        size_t step = n < v->iov_len ? n : v->iov_len;
+    void *base;
 
-        v->iov_base = (char *)v->iov_base + step;
-        v->iov_len -= step;
-        n -= step;
-        if (v->iov_len == 0)
-            s->at++;
-    }
+    s->left -= n;
+    while (n > 0 && !s->discard)
+        n -= take_piece(s, n, &base);
 }
 
 void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
 {
-    while (n > 0 && s->left > 0) {
-        size_t step = n < s->left ? n : s->left;
+    void *base;
 
-        if (!s->discard) {
-            if (step > s->iov[s->at].iov_len)
-                step = s->iov[s->at].iov_len;
-            memcpy(s->iov[s->at].iov_base, from, step);
-        }
-        softdat_sink_advance(s, step);
+    s->left -= n;
+    while (n > 0 && !s->discard) {
+        size_t step = take_piece(s, n, &base);
+
+        memcpy(base, from, step);
         from += step;
         n -= step;
-    }
-}
-
-void softdat_sink_into(struct softdat_sink *s, const struct softdat_dto *d, size_t len)
-{
-    softdat_sink_start(s, len);
-    for (int i = 0; i < d->n_seg && len > 0; i++) {
-        size_t n = d->seg[i].len < len ? d->seg[i].len : len;
-
-        softdat_sink_add(s, d->seg[i].at, n);
-        len -= n;
     }
 }
 

@@ -2,7 +2,8 @@
 #ifndef SOFTDAT_H
 #define SOFTDAT_H
 /*
- * The inside of the software DAT provider. Files:
+ * The inside of the software DAT provider. quick.h has the short steps that every request and every
+ * frame takes. Files:
  *
  *      provider.c   what libdat2 loads: init, fini, the table of calls
  *      config.c     the parameters of a line of dat.conf
@@ -39,5 +40,6 @@
 #include "event.h"
 #include "ia.h"
 #include "mem.h"
+#include "quick.h"
 
 #endif

@@ -253,7 +253,6 @@ static bool begin_request(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
     struct softdat_dto *d = next_to_start(c);
-    struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC };
     bool direct;
 
     if (!d)
@@ -263,10 +262,6 @@ static bool begin_request(struct softdat_conn *c)
         return false;
     }
     direct = frame_of[d->op].direct && softdat_direct_possible(c, d->len);
-    f.type = direct ? frame_of[d->op].direct : frame_of[d->op].usual;
-    f.addr = d->raddr;
-    f.key = d->rkey;
-    f.id = d->ext ? d->imm : 0;
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
     d->direct = direct;
@@ -275,7 +270,10 @@ static bool begin_request(struct softdat_conn *c)
         ep->reads++;
     else
         d->seq = ++ep->next_seq;
-    begin(c, &f, d->due);
+    begin(c, &(struct softdat_frame){
+        .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
+        .type = direct ? frame_of[d->op].direct : frame_of[d->op].usual,
+    }, d->due);
     c->cur_out = NULL;
     add_payload(c, d, direct);
     return true;
@@ -305,7 +303,8 @@ static void written(struct softdat_conn *c, size_t n)
     if (left > 0)
         return;
     c->cur_n = c->cur_at = 0;
-    softdat_free(c->cur_out);
+    if (c->cur_out)
+        softdat_free(c->cur_out);
     c->cur_out = NULL;
     /* The last frame on the socket, if both sides have a segment: the next either way is READY. */
     if (c->cur_hdr.type == SOFTDAT_ACCEPT && c->shared.seg)
@@ -400,12 +399,10 @@ static struct softdat_dto *cur_request(struct softdat_conn *c)
 
 /* A registration has ended while a frame was being written: may it go on? If not it cannot be
  * taken back either, and the connection breaks. */
-static bool cur_registered(struct softdat_conn *c)
+static bool cur_look(struct softdat_conn *c)
 {
     struct softdat_dto *d = c->cur_out ? NULL : cur_request(c);
 
-    if (c->cur_frees == c->ia->frees)
-        return true;
     c->cur_frees = c->ia->frees;
     if (c->cur_out ? out_registered(c->ia, c->cur_out)
                    : d && (d->direct || softdat_segs_registered(c->ia, d)))
@@ -423,7 +420,7 @@ static bool write_some(struct softdat_conn *c)
     struct iovec v[SOFTDAT_MAX_IOV + 2], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
 
-    if (max == 0 || !cur_registered(c))
+    if (max == 0 || (c->cur_frees != c->ia->frees && !cur_look(c)))
         return false;
     if (max != SIZE_MAX) {
         n = first_bytes(c, max, v);
@@ -447,7 +444,8 @@ void softdat_tx_pump(struct softdat_conn *c)
         if (!write_some(c))
             return;
     }
-    softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
+    if (c->sock.events & EPOLLOUT)
+        softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
     if (c->said_bye && softdat_tx_idle(c))
         shutdown(c->sock.fd, SHUT_WR);
 }

@@ -3,8 +3,10 @@
  * A program whose free() calls the provider, as one does that ends registrations with the memory:
  * it may be called on any thread, so the provider must not call it while it holds a lock.
  */
+#include "softdat.h"
 #include "world.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +73,41 @@ static void work(struct world *w)
     OK(dat_ep_reset(w->b.ep));
 }
 
+enum { COPYING = 1, WITHDRAWN = 2 };     /* the consent to direct transfers: PROTOCOL */
+
+/* The target's part: it copies on for a while after the requester has withdrawn its consent. */
+static void *copy(void *arg)
+{
+    _Atomic uint32_t *consent = arg;
+
+    while (!(atomic_load(consent) & WITHDRAWN))
+        usleep(1000);
+    usleep(100000);
+    atomic_fetch_and(consent, ~(uint32_t)COPYING);
+    return NULL;
+}
+
+/* The requester waits for that, and meanwhile looks whether the target is stopped or dead. */
+static void withdraw(struct world *w)
+{
+    struct softdat_conn *c;
+    bool shared;
+    pthread_t target;
+
+    join(w);
+    c = ((struct softdat_ep *)w->a.ep)->conn;
+    shared = c->shared.seg != NULL;
+    if (shared) {
+        atomic_fetch_or(&c->shared.my_reach->consent, COPYING);
+        assert_int_equal(pthread_create(&target, NULL, copy, &c->shared.my_reach->consent), 0);
+    }
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
+    if (shared)
+        assert_int_equal(pthread_join(target, NULL), 0);
+}
+
 static void free_calls_the_provider(void **state)
 {
     struct world *w = *state;
@@ -81,6 +118,7 @@ static void free_calls_the_provider(void **state)
     watched = w;
     for (int i = 0; i < 5; i++)
         work(w);
+    withdraw(w);
     watched = NULL;
     alarm(0);
 }

@@ -17,7 +17,6 @@ void softdat_direct_offer(struct softdat_conn *c) { (void)c; }
 void softdat_direct_try(struct softdat_conn *c) { (void)c; }
 bool softdat_rx_ring(struct softdat_conn *c) { (void)c; return false; }
 void softdat_hurry(struct softdat_ia *ia) { (void)ia; }
-bool softdat_path_cut(const struct softdat_conn *c) { (void)c; return false; }
 
 struct pair {
     struct softdat_ia ia;
