@@ -2,8 +2,8 @@
 #ifndef MDAPL_EVD_H
 #define MDAPL_EVD_H
 /*
- * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same for
- * almost any number of peers; the other three EVDs are polled less often (dapl.c).
+ * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same
+ * for almost any number of peers; the other three EVDs are polled less often (dapl.c).
  */
 #include <pthread.h>
 #include <stdbool.h>

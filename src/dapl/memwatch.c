@@ -102,8 +102,8 @@ static void *watch(void *arg)
     while (poll(fd, 2, -1) <= 0 || !fd[1].revents)
         while (read_one(w))
             ;
-    /* As a thread ends it gives memory back, which may be in a watched mapping: nobody would read of
-     * it. */
+    /* As a thread ends it gives memory back, which may be in a watched mapping: nobody would read
+     * of it. */
     close(w->uffd);
     w->uffd = -1;
     return NULL;

@@ -35,7 +35,7 @@ static int verdict(int rc, bool right)
     return rc != MPI_SUCCESS ? rc : right ? 0 : WRONG;
 }
 
-/* -- the operations: repetition k, on all ranks as long as the victim lives ----------------------- */
+/* -- the operations: repetition k, on all ranks as long as the victim lives -------------------- */
 
 static int do_allreduce(int k)
 {
