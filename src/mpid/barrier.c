@@ -15,7 +15,7 @@
  * that is lost for another reason may still be on its way to MPI_Finalize: it has
  * MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS, then the job ends.
  */
-enum { LOOK_MS = 20 };           /* the longest time between two looks at what is reported */
+enum { LOOK_MS = 100 };          /* the longest time between two looks at what is reported */
 
 struct barrier {
     sem_t complete;

@@ -25,7 +25,7 @@ static const struct mdapl_up up = { .msg = mdapl_recv_msg, .fault = mdapl_vc_fau
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
-    LOST_DRAIN_MS = 2000                 /* MPI_Finalize waits so long for a peer that may be dead */
+    LOST_DRAIN_MS = 2000         /* MPI_Finalize waits so long for a peer that may be dead */
 };
 
 static const char job_key_name[] = "dapl-job";

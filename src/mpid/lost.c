@@ -43,7 +43,7 @@ void mdapl_end_job(const char *fmt, ...)
     abort();
 }
 
-/* -- communicators ------------------------------------------------------------------------------ */
+/* -- communicators ----------------------------------------------------------------------------- */
 
 struct mdapl_comm {
     MPIR_Comm *comm;
@@ -116,7 +116,7 @@ static bool in_window(const MPIR_Win *list, const MPIDI_VC_t *vc)
     return false;
 }
 
-/* -- the verdict -------------------------------------------------------------------------------- */
+/* -- the verdict ------------------------------------------------------------------------------- */
 
 /* Why the job cannot go on without this peer; NULL: it can. */
 static const char *why_end(const MPIDI_VC_t *vc)
@@ -128,7 +128,8 @@ static const char *why_end(const MPIDI_VC_t *vc)
         return no_collective;
     if (MPIR_CVAR_ENABLE_FT || any_returns(vc))
         return NULL;
-    return "no communicator that it is a member of has an error handler that returns to the program";
+    return "no communicator that it is a member of has an error handler that returns to the "
+           "program";
 }
 
 /* A message of a collective operation: context ids say so. */
@@ -147,7 +148,7 @@ void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id)
     mdapl_glue.collective_failed = true;
 }
 
-/* -- operations that wait for the peer ------------------------------------------------------------- */
+/* -- operations that wait for the peer --------------------------------------------------------- */
 
 /* MPI's status of a receive from any source is that of a failed process, until the program
  * acknowledges the failure. */
@@ -158,7 +159,7 @@ static void forbid_any_source(const MPIDI_VC_t *vc)
             c->comm->dev.anysource_enabled = FALSE;
 }
 
-/* Is this a send to vc that waits for the answer of its receiver? The channel holds none any more. */
+/* Is this a send to vc that waits for its receiver's answer? The channel holds none any more. */
 static bool waits_for_answer(const MPIR_Request *req, const MPIDI_VC_t *vc)
 {
     MPIDI_VC_t *to;
@@ -198,7 +199,7 @@ static void each_request(void (*look)(MPIR_Request *req, const void *arg), const
             look((MPIR_Request *)mem->indirect[block] + i, arg);
 }
 
-/* -- receives that are posted ----------------------------------------------------------------------- */
+/* -- receives that are posted ------------------------------------------------------------------ */
 
 /* The lost VC that this posted receive waits for; NULL: it does not. */
 static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
@@ -239,7 +240,7 @@ static void fail_posted(MPIR_Request *rreq, const void *arg)
     MPID_Request_complete(rreq);
 }
 
-/* -- losing a peer ------------------------------------------------------------------------------ */
+/* -- losing a peer ----------------------------------------------------------------------------- */
 
 /* To CH3 the VC has ended, too. */
 static void terminate(MPIDI_VC_t *vc)
@@ -280,9 +281,9 @@ static int begin_finalize(void *param)
     return MPI_SUCCESS;
 }
 
-/* -- the launcher ------------------------------------------------------------------------------- */
+/* -- the launcher ------------------------------------------------------------------------------ */
 
-/* Hydra sends SIGUSR1 when a process has ended and the others are not to (-disable-auto-cleanup). */
+/* Hydra sends SIGUSR1 when a process has ended and the others go on (-disable-auto-cleanup). */
 static void on_signal(int number)
 {
     (void)number;
@@ -325,6 +326,7 @@ static void ask_who_died(struct mdapl_glue *g)
 
 bool mdapl_lost_any_dead(struct mdapl_glue *g)
 {
+    g->signalled = 0;
     g->n_reported = 0;
     ask_who_died(g);
     return g->n_reported > 0;

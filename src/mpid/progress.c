@@ -17,7 +17,8 @@ static bool poll_channels(void)
     return mdapl_glue.ctx && mdapl_progress(mdapl_glue.ctx) > 0;
 }
 
-/* What has to be looked at less often: MPICH's hooks (schedules of collectives), VCs that end, lost peers. */
+/* What has to be looked at less often: MPICH's hooks (schedules of collectives), VCs that end, lost
+ * peers. */
 static int poll_rest(bool *moved_p)
 {
     int by_hooks = 0, mpi_errno = MPIR_Progress_hook_exec_all(&by_hooks);

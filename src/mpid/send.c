@@ -90,7 +90,7 @@ int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const s
     return MPI_SUCCESS;
 }
 
-/* The context of a packet that begins a message of MPI; that of other packets is no collective's. */
+/* The context of a packet that begins a message of MPI; of other packets, no collective's. */
 static int context_of(const MPIDI_CH3_Pkt_t *pkt)
 {
     switch (pkt->type) {

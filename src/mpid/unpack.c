@@ -33,7 +33,7 @@ bool mdapl_unpack_wanted(const MPIR_Request *rreq)
            || is_truncated(rreq);
 }
 
-/* -- the end ------------------------------------------------------------------------------------ */
+/* -- the end ----------------------------------------------------------------------------------- */
 
 /* The staging memory goes; called when a read has failed, too. */
 void mdapl_unpack_end(MPIR_Request *rreq)
@@ -62,7 +62,7 @@ static int mismatch(MPIR_Request *rreq)
     return finish(rreq);
 }
 
-/* -- pieces ------------------------------------------------------------------------------------- */
+/* -- pieces ------------------------------------------------------------------------------------ */
 
 /* Unpacks what has been read. False: the datatype takes none of it. */
 static bool unpack(MPIR_Request *rreq)

@@ -63,9 +63,9 @@ static void explain_unreachable(const MPIDI_VC_t *vc, int rc)
                   "which is for ranks of one node that may share memory; the channel dapl reaches "
                   "ranks of other nodes: add it, or leave the knob empty", vc->pg_rank, tried);
     else
-        mdapl_log(log, MDAPL_WARN, "rank %d cannot be reached through the channels %s: its business "
-                  "card names no adapter that ours reaches. Use the same installation and kind of "
-                  "adapter everywhere", vc->pg_rank, *tried ? tried : "shm,dapl");
+        mdapl_log(log, MDAPL_WARN, "rank %d cannot be reached through the channels %s: its "
+                  "business card names no adapter that ours reaches. Use the same installation and "
+                  "kind of adapter everywhere", vc->pg_rank, *tried ? tried : "shm,dapl");
 }
 
 /* The first packet to a rank. A rank that no channel reaches is lost. */

@@ -35,7 +35,7 @@ static int verdict(int rc, bool right)
     return rc != MPI_SUCCESS ? rc : right ? 0 : WRONG;
 }
 
-/* -- the operations: repetition k, on all ranks as long as the victim lives ----------------------- */
+/* -- the operations: repetition k, on all ranks as long as the victim lives -------------------- */
 
 static int do_allreduce(int k)
 {
@@ -252,7 +252,7 @@ static int do_finalize(int k)
 static const struct what {
     const char *name;
     int (*repeat)(int k);
-    void (*last)(void);      /* the victim's last deed */
+    void (*last)(void);      /* what the victim does last */
 } whats[] = {
     { "allreduce", do_allreduce, NULL },
     { "allreduce_long", do_allreduce_long, NULL },
@@ -305,10 +305,8 @@ static void repeat(const struct what *what)
     fflush(stdout);
 }
 
-static void die(const struct what *what, const char *death)
+static void die(const char *death)
 {
-    if (what->last)
-        what->last();
     if (strcmp(death, "kill") == 0)
         raise(SIGKILL);
     if (strcmp(death, "late") == 0)
@@ -346,10 +344,12 @@ int main(int argc, char **argv)
     start(what, returning);
     for (int k = 0; warm_up && k < WARM_UP; k++)
         what->repeat(k);
+    if (warm_up && me.rank == me.victim && what->last)
+        what->last();
     if (warm_up)
         MPI_Barrier(MPI_COMM_WORLD);
     if (me.rank == me.victim && strcmp(death, "none") != 0)
-        die(what, death);
+        die(death);
     repeat(what);
     if (!uses_window(what) && !what->last)
         MPI_Finalize();
