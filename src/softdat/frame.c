@@ -408,23 +408,23 @@ static const struct {
     bool (*done)(struct softdat_conn *);
     void (*again)(struct softdat_conn *);
 } frame[SOFTDAT_FRAME_TYPES] = {
-    [SOFTDAT_CONNECT] = { false, head_priv, softdat_cm_frame },
-    [SOFTDAT_ACCEPT] = { false, head_priv, softdat_cm_frame },
-    [SOFTDAT_REJECT] = { false, head_priv, softdat_cm_frame },
-    [SOFTDAT_READY] = { false, head_bare, softdat_cm_frame },
+    [SOFTDAT_CONNECT] = { false, head_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_ACCEPT] = { false, head_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_REJECT] = { false, head_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_READY] = { false, head_bare, softdat_cm_frame, NULL },
     [SOFTDAT_SEND] = { true, head_send, done_send, again_send },
     [SOFTDAT_WRITE] = { true, head_write, done_write, again_write },
-    [SOFTDAT_READ] = { true, head_read, done_nothing },
+    [SOFTDAT_READ] = { true, head_read, done_nothing, NULL },
     [SOFTDAT_READ_DATA] = { true, head_read_data, done_read_data, again_read_data },
-    [SOFTDAT_ACK] = { true, head_bare, done_nothing },
-    [SOFTDAT_NAK] = { true, head_bare, done_nak },
-    [SOFTDAT_BYE] = { true, head_bare, done_bye },
+    [SOFTDAT_ACK] = { true, head_bare, done_nothing, NULL },
+    [SOFTDAT_NAK] = { true, head_bare, done_nak, NULL },
+    [SOFTDAT_BYE] = { true, head_bare, done_bye, NULL },
     [SOFTDAT_PULL] = { true, head_pull, done_pull, again_pull },
     [SOFTDAT_PUSH] = { true, head_push, done_push, again_push },
     [SOFTDAT_WRITE_IMM] = { true, head_write, done_write_imm, again_write },
     [SOFTDAT_PULL_IMM] = { true, head_pull, done_pull_imm, again_pull },
     [SOFTDAT_ATOMIC] = { true, head_atomic, done_atomic, again_atomic },
-    [SOFTDAT_PUSHED] = { true, head_bare, done_read_data },
+    [SOFTDAT_PUSHED] = { true, head_bare, done_read_data, NULL },
 };
 
 /* The header is complete. False: this is not our protocol. */
