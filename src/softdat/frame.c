@@ -18,7 +18,8 @@ static bool head_send(struct softdat_conn *c)
 {
     /* a held send is before it */
     struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_take_recv(c->ep) : NULL;
-    DAT_DTO_COMPLETION_STATUS status = d ? softdat_held_judge(c->ia, d, c->hdr.len) : DAT_DTO_SUCCESS;
+    DAT_DTO_COMPLETION_STATUS status = d ? softdat_held_judge(c->ia, d, c->hdr.len)
+                                         : DAT_DTO_SUCCESS;
 
     c->holding = NULL;
     if (status != DAT_DTO_SUCCESS) {
