@@ -382,4 +382,5 @@ void mdapl_lost_fini(struct mdapl_glue *g)
     MPL_free(g->lost);
     MPL_free(g->reported);
     g->lost = g->reported = NULL;
+    g->n_lost = g->n_reported = 0;
 }
