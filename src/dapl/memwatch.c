@@ -98,14 +98,17 @@ static void *watch(void *arg)
 {
     struct mdapl_memwatch *w = arg;
     struct pollfd fd[] = { { w->uffd, POLLIN, 0 }, { w->stop, POLLIN, 0 } };
+    uint64_t one;
 
     while (poll(fd, 2, -1) <= 0 || !fd[1].revents)
         while (read_one(w))
             ;
     /* As a thread ends it gives memory back, which may be in a watched mapping: nobody would read
-     * of it. */
-    close(w->uffd);
-    w->uffd = -1;
+     * of it. The read orders this after all that the owner has done with uffd. */
+    if (read(w->stop, &one, sizeof(one)) == sizeof(one)) {
+        close(w->uffd);
+        w->uffd = -1;
+    }
     return NULL;
 }
 
