@@ -35,22 +35,22 @@ static void near_its_owner(void **state)
     mdapl_seg_close(&seg);
 }
 
-/* Are the pages of the mapping at p kept small? */
-static bool small_pages(const void *p)
+/* The flags of the mapping at p, "" where the kernel does not list it. */
+static void mapping_flags(const void *p, char *flags, size_t size)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
     char line[512];
-    bool here = false, small = false;
+    bool here = false;
     unsigned long from, to;
 
+    *flags = '\0';
     assert_non_null(f);
     while (fgets(line, sizeof(line), f))
         if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
             here = (uintptr_t)p >= from && (uintptr_t)p < to;
         else if (here && strncmp(line, "VmFlags:", 8) == 0)
-            small = strstr(line, " nh") != NULL;
+            snprintf(flags, size, "%s", line);
     fclose(f);
-    return small;
 }
 
 /* Where shared memory comes in huge pages a door would cost 2 MiB. */
@@ -58,6 +58,7 @@ static void of_small_pages(void **state)
 {
     struct mdapl_seg seg, far;
     uint64_t word = 1;
+    char near[256], other[256];
 
     (void)state;
     if (PORTABLE)
@@ -66,8 +67,12 @@ static void of_small_pages(void **state)
         SKIP_TEST("this kernel has no transparent huge pages");
     assert_int_equal(mdapl_seg_make(&seg, 0, 2, &word, false), 0);
     assert_int_equal(mdapl_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
-    assert_true(small_pages(seg.head));
-    assert_true(small_pages(far.head));
+    mapping_flags(seg.head, near, sizeof(near));
+    mapping_flags(far.head, other, sizeof(other));
+    if (!*near || !*other)
+        SKIP_TEST("the addresses are an emulator's, not the kernel's");
+    assert_non_null(strstr(near, " nh"));
+    assert_non_null(strstr(other, " nh"));
     mdapl_seg_close(&far);
     mdapl_seg_close(&seg);
 }

@@ -94,7 +94,7 @@ static void both_say_why(void **state)
 
         assert_int_equal(mdapl_wire(p->rank[i].ctx), -EHOSTUNREACH);
         assert_non_null(strstr(text, "the only channel there is"));
-        assert_non_null(strstr(text, "Cannot allocate memory"));
+        assert_non_null(strstr(text, strerror(ENOMEM)));
         assert_non_null(strstr(text, i == 1 ? "its segment cannot be opened from here"
                                             : "it cannot open our segment"));
         assert_non_null(strstr(text, "Put dapl into MPIR_CVAR_DAPL_CHANNELS"));
