@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 /*
- * The cores that this process may run on, as the operating system says: the only place where the
- * glue asks. Two ranks of a node with the same set share its cores.
+ * The cores that this process may run on. Two ranks of a node with the same set share its cores.
+ * The calls are the operating system's, which is why they are in a file of their own.
  */
 int mdapl_cores(uint32_t *set_p, int *online_p)
 {
@@ -20,6 +20,6 @@ int mdapl_cores(uint32_t *set_p, int *online_p)
         return online;
     for (size_t i = 0; i < sizeof(set); i++)
         hash = (hash ^ ((const unsigned char *)&set)[i]) * 16777619u;
-    *set_p = (hash >> 16 ^ hash) & 0xffff;       /* it travels with each card */
+    *set_p = (hash >> 16 ^ hash) & 0xffff;       /* it is published with each card */
     return CPU_COUNT(&set);
 }

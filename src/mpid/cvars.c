@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The knobs from MPICH's control variables. Each is a text for MPICH, which then neither folds
- * numbers to 32 bits nor refuses what our parser takes; every wrong value is refused by cfg.c.
+ * The knobs from MPICH's control variables. Each is a string to MPICH, so that MPICH neither
+ * truncates numbers to 32 bits nor rejects suffixes such as 64k; cfg.c parses and validates all of
+ * them.
  *
- * MPICH keeps two copies of a text: what the environment says, and what MPI_T reads and writes, in
- * which it puts the default only. So a copy that is not the default was written by the program and
- * counts, and the value in effect is stored there for those who read it.
+ * MPICH keeps two copies of a string: that of the environment, and the one that MPI_T reads and
+ * writes, which it initialises with the default only. A copy that differs from the default was
+ * written by the program and takes precedence; the value in effect is stored there for MPI_T.
  */
 #include "mpidi_ch3_impl.h"
 

@@ -25,15 +25,15 @@ static const struct mdapl_up up = { .msg = mdapl_recv_msg, .fault = mdapl_vc_fau
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
-    LOST_DRAIN_MS = 2000         /* MPI_Finalize waits so long for a peer that may be dead */
+    LOST_DRAIN_MS = 2000         /* how long MPI_Finalize waits for a peer that may be dead */
 };
 
 static const char job_key_name[] = "dapl-job";
 
 /* -- the launcher ----------------------------------------------------------------------------- */
 
-/* Rank 0 draws the job's id and key; they travel through the launcher only, never in arguments or
- * the environment (FAULTS: whoever knows the key may connect). */
+/* Rank 0 generates the job's id and key. Only the launcher distributes them, never arguments or the
+ * environment: a process that has the key can connect as a rank. */
 static int put_job(const char *kvs, struct mdapl_err *err)
 {
     unsigned char raw[JOB_BYTES];
@@ -120,7 +120,8 @@ static int open_ctx(struct mdapl_glue *g, int rank)
 static const char rank_ended[] =
     "a rank has ended during MPI_Init: the launcher reports it. Look for what ended it";
 
-/* The ranks of a node find out which of them reach each other; all know after that. */
+/* Tests which ranks of the node reach each other; after the barrier each rank
+ * can read all verdicts. */
 static int probe(struct mdapl_glue *g, int rank)
 {
     int rc;
@@ -132,7 +133,7 @@ static int probe(struct mdapl_glue *g, int rank)
     return rc ? init_error(rank, "the launcher's barrier failed; check the launcher") : MPI_SUCCESS;
 }
 
-/* My card and, from rank 0, the job's secret go to the launcher; all have put theirs after that. */
+/* Publishes this rank's card and, on rank 0, the job's key. Returns when every rank has done so. */
 static int publish(struct mdapl_glue *g, int rank)
 {
     char card[MDAPL_CARD_MAX], *kvs;
@@ -156,7 +157,7 @@ static int publish(struct mdapl_glue *g, int rank)
     return mpi_errno;
 }
 
-/* -- patience --------------------------------------------------------------------------------- */
+/* -- how long to poll ------------------------------------------------------------------------- */
 
 static bool same_node(const struct mdapl_glue *g, int a, int b)
 {
@@ -172,8 +173,8 @@ static int ranks_here(const struct mdapl_glue *g, int rank)
     return n;
 }
 
-/* Ranks of this node with the same set of cores, me included. */
-static int sharers(struct mdapl_glue *g, int rank, uint32_t set)
+/* The number of ranks of this node with the same set of cores, this one included. */
+static int ranks_on_set(struct mdapl_glue *g, int rank, uint32_t set)
 {
     int n = 0;
 
@@ -182,38 +183,38 @@ static int sharers(struct mdapl_glue *g, int rank, uint32_t set)
     return n;
 }
 
-/* How long a waiting rank polls: hardly at all where ranks share cores, since what it waits for
- * may need the core that it polls on. asked: the knobs as they were set. */
-static void set_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked, bool crowded)
+/* How long a waiting rank polls. Where ranks share cores it polls next to nothing, because the rank
+ * that it waits for may need the same core. set: the knobs as the user set them. */
+static void set_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, bool oversubscribed)
 {
-    g->crowded = crowded;
-    g->cfg.spin_polls = asked->spin_polls >= 0 ? asked->spin_polls : crowded ? 0 : 20000;
-    g->cfg.yield_polls = asked->yield_polls >= 0 ? asked->yield_polls : crowded ? 5 : 200;
+    g->oversubscribed = oversubscribed;
+    g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
+    g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls : oversubscribed ? 5 : 200;
 }
 
-/* Before the others' sets are known, which is too late for the channels: a rank that may not run on
- * all cores is taken to be alone on its own. */
-static void guess_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
+/* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound
+ * to a part of the cores is assumed to share it with no other rank. */
+static void estimate_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
 {
     uint32_t set;
     int online;
 
     mdapl_cores(&set, &online);
-    set_patience(g, asked, ranks_here(g, rank) > online);
+    set_polls(g, user, ranks_here(g, rank) > online);
 }
 
-static void choose_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
+static void choose_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
 {
     uint32_t set;
     int online, cores = mdapl_cores(&set, &online), here = ranks_here(g, rank);
 
-    /* The launcher is asked for the others' sets only where they matter. */
-    set_patience(g, asked, here > online || (here > cores && sharers(g, rank, set) > cores));
+    /* The launcher is queried for the other ranks' sets only where they decide. */
+    set_polls(g, user, here > online || (here > cores && ranks_on_set(g, rank, set) > cores));
 }
 
 /* -- wiring ----------------------------------------------------------------------------------- */
 
-/* A rank that yields before it sleeps finds several events when its turn comes again. */
+/* Yielding before sleeping lets several events arrive for one pass. */
 static int wire(struct mdapl_glue *g, int rank)
 {
     int64_t idle = 0;
@@ -229,7 +230,7 @@ static int wire(struct mdapl_glue *g, int rank)
     return rc < 0 ? init_error(rank, mdapl_ctx_err(g->ctx)->text) : MPI_SUCCESS;
 }
 
-static void tell(struct mdapl_glue *g, int rank)
+static void log_start(struct mdapl_glue *g, int rank)
 {
     char line[512];
 
@@ -241,31 +242,31 @@ static void tell(struct mdapl_glue *g, int rank)
     }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
     mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_INFO, "%d ranks, %s%s", g->pg->size, line,
-              g->crowded ? "; ranks share cores: one that waits gives its core away" : "");
+              g->oversubscribed ? "; ranks share cores: one that waits gives its core away" : "");
 }
 
 static int init_handlers(struct mdapl_glue *g)
 {
     int mpi_errno = MPIDI_CH3_PktHandler_Init(g->handler, MPIDI_CH3_PKT_END_ALL);
 
-    /* CH3's own would forget the body of a cancelled rendezvous. */
+    /* CH3's own handler would not release the body of a cancelled rendezvous. */
     g->handler[MPIDI_CH3_PKT_CANCEL_SEND_REQ] = mdapl_rndv_cancel;
     return mpi_errno;
 }
 
 /* A job of several ranks: opens the channels, exchanges cards, connects. */
-static int start(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
+static int start(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
 {
     int mpi_errno;
 
-    guess_patience(g, asked, rank);
+    estimate_polls(g, user, rank);
     mpi_errno = open_ctx(g, rank);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = publish(g, rank);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = probe(g, rank);
     if (mpi_errno == MPI_SUCCESS) {
-        choose_patience(g, asked, rank);
+        choose_polls(g, user, rank);
         mpi_errno = wire(g, rank);
     }
     return mpi_errno;
@@ -274,7 +275,7 @@ static int start(struct mdapl_glue *g, const struct mdapl_cfg *asked, int rank)
 int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 {
     struct mdapl_glue *g = &mdapl_glue;
-    struct mdapl_cfg asked;
+    struct mdapl_cfg user;
     struct mdapl_err err;
     int mpi_errno;
 
@@ -284,7 +285,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
     if (mdapl_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
-    asked = g->cfg;
+    user = g->cfg;
     mdapl_pvars_register(&g->counters);
     mdapl_split_init(g);
     mpi_errno = mdapl_lost_init(g);
@@ -292,9 +293,9 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
         mpi_errno = init_handlers(g);
     /* A job of one rank has no messages to send and needs no adapter. */
     if (mpi_errno == MPI_SUCCESS && pg->size > 1)
-        mpi_errno = start(g, &asked, rank);
+        mpi_errno = start(g, &user, rank);
     if (mpi_errno == MPI_SUCCESS)
-        tell(g, rank);
+        log_start(g, rank);
     return mpi_errno;
 }
 
@@ -302,7 +303,7 @@ int MPIDI_CH3_InitCompleted(void)
 {
     struct mdapl_glue *g = &mdapl_glue;
 
-    /* The VCs were made before the context was open: now their eager limit is known. */
+    /* The VCs were initialised before the context was open; their eager limit is known now. */
     for (int i = 0; g->ctx && i < g->pg->size; i++)
         MPIDI_CH3_VC_Init(&g->pg->vct[i]);
     return MPI_SUCCESS;
@@ -310,8 +311,9 @@ int MPIDI_CH3_InitCompleted(void)
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
-/* A counter as MPI_T reads it: counter is its place in g->counters. That has the values of the end,
- * since MPI_T outlives MPI_Finalize; before that the channel has them. */
+/* MPI_T's read function of a counter. counter: its address in g->counters. While the context is
+ * open the channel has the value; g->counters has the final one, since MPI_T outlives
+ * MPI_Finalize. */
 void mdapl_pvar_read(void *counter, void *object, int count, void *buf)
 {
     struct mdapl_glue *g = &mdapl_glue;
@@ -322,7 +324,7 @@ void mdapl_pvar_read(void *counter, void *object, int count, void *buf)
     memcpy(buf, from + at, sizeof(uint64_t));
 }
 
-/* One write for all of it, so that ranks do not mix theirs. */
+/* One write for the whole text, so that the ranks' texts do not interleave. */
 static void summarise(struct mdapl_glue *g, int rank)
 {
     char text[4096], host[64] = "?";
@@ -338,8 +340,8 @@ static void summarise(struct mdapl_glue *g, int rank)
     fputs(text, stderr);
 }
 
-/* All has been delivered and acknowledged, both ways. A peer that only the launcher knows to have
- * ended acknowledges nothing, so after a loss there is a limit. */
+/* Waits until all messages are delivered and acknowledged, in both directions. A peer whose end
+ * only the launcher reports acknowledges nothing, so after a loss the wait is bounded. */
 static void drain(struct mdapl_glue *g)
 {
     uint64_t limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(LOST_DRAIN_MS);
@@ -350,8 +352,8 @@ static void drain(struct mdapl_glue *g)
 }
 
 /*
- * Drain, barrier, close. Before the barrier everything that either side sent has been
- * acknowledged, so that behind it nobody needs anything of anybody.
+ * Drain, barrier, close. At the barrier all frames of both sides have been acknowledged, so after
+ * it no rank needs another one to make progress.
  */
 static void close_ctx(struct mdapl_glue *g)
 {
@@ -376,7 +378,7 @@ int MPIDI_CH3_Finalize(void)
     return MPI_SUCCESS;
 }
 
-/* -- what there is nothing to do for ---------------------------------------------------------- */
+/* -- calls of CH3 that need no action --------------------------------------------------------- */
 
 int MPIDI_CH3_PG_Init(MPIDI_PG_t *pg)
 {

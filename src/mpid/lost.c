@@ -65,7 +65,7 @@ static int comm_created(MPIR_Comm *comm, void *param)
     return MPI_SUCCESS;
 }
 
-/* Does it leave errors to the program? NULL is MPI's default, MPI_ERRORS_ARE_FATAL. */
+/* True if errors are returned to the program. NULL is MPI's default, MPI_ERRORS_ARE_FATAL. */
 static bool returns_errors(const MPIR_Errhandler *handler)
 {
     return handler && handler->handle != MPI_ERRORS_ARE_FATAL
@@ -76,7 +76,7 @@ static int comm_destroyed(MPIR_Comm *comm, void *param)
 {
     struct mdapl_glue *g = param;
 
-    /* MPI_Finalize: what was agreed for MPI_COMM_WORLD holds until the end. */
+    /* In MPI_Finalize the error handler of MPI_COMM_WORLD stays in force until the end. */
     if (comm == MPIR_Process.comm_world)
         g->world_returns = returns_errors(comm->errhandler);
     for (struct mdapl_comm **at = &g->comms, *c; (c = *at); at = &c->next)
@@ -118,8 +118,8 @@ static bool in_window(const MPIR_Win *list, const MPIDI_VC_t *vc)
 
 /* -- the verdict ------------------------------------------------------------------------------- */
 
-/* Why the job cannot go on without this peer; NULL: it can. */
-static const char *why_end(const MPIDI_VC_t *vc)
+/* The reason why the job must end without this peer; NULL: it can continue. */
+static const char *reason_to_end(const MPIDI_VC_t *vc)
 {
     if (in_window(MPIDI_RMA_Win_active_list_head, vc)
         || in_window(MPIDI_RMA_Win_inactive_list_head, vc))
@@ -132,7 +132,7 @@ static const char *why_end(const MPIDI_VC_t *vc)
            "program";
 }
 
-/* A message of a collective operation: context ids say so. */
+/* The suffix of a context id marks the messages of collective operations. */
 static bool is_collective(int context_id)
 {
     return (context_id & MPIR_CONTEXT_SUFFIX_MASK) == MPIR_CONTEXT_INTRA_COLL;
@@ -142,7 +142,8 @@ void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id)
 {
     if (!is_collective(context_id))
         return;
-    /* The channel fails the operations first and says then that the peer is lost, and why. */
+    /* The channel fails the operations first, and reports the lost peer and the cause after
+     * that. */
     if (mdapl_is_lost(vc))
         mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, no_collective);
     mdapl_glue.collective_failed = true;
@@ -159,7 +160,8 @@ static void forbid_any_source(const MPIDI_VC_t *vc)
             c->comm->dev.anysource_enabled = FALSE;
 }
 
-/* Is this a send to vc that waits for its receiver's answer? The channel holds none any more. */
+/* True for a send to vc that waits for an answer packet. The channel itself has no operation
+ * left. */
 static bool waits_for_answer(const MPIR_Request *req, const MPIDI_VC_t *vc)
 {
     MPIDI_VC_t *to;
@@ -185,23 +187,23 @@ static void fail_waiting(MPIR_Request *req, const void *vc)
         mdapl_lost_fail_send(req, vc);
 }
 
-/* CH3 has no list of what waits for its answer packets (of short synchronous sends, of cancel
- * requests), nor shows that of the posted receives; one of ours would cost every message. After a
- * loss, and only then, all requests are looked at. */
-static void each_request(void (*look)(MPIR_Request *req, const void *arg), const void *arg)
+/* CH3 keeps no list of the requests that wait for answer packets (short synchronous sends, cancel
+ * requests) and does not export that of posted receives; a list of ours would cost every message.
+ * So after a loss, and only then, all requests are visited. */
+static void each_request(void (*visit)(MPIR_Request *req, const void *arg), const void *arg)
 {
     MPIR_Object_alloc_t *mem = &MPIR_Request_mem[0];
 
     for (int i = 0; i < mem->direct_size; i++)
-        look((MPIR_Request *)mem->direct + i, arg);
+        visit((MPIR_Request *)mem->direct + i, arg);
     for (int block = 0; block < mem->indirect_size; block++)
         for (int i = 0; i < REQUEST_NUM_INDICES; i++)
-            look((MPIR_Request *)mem->indirect[block] + i, arg);
+            visit((MPIR_Request *)mem->indirect[block] + i, arg);
 }
 
 /* -- receives that are posted ------------------------------------------------------------------ */
 
-/* The lost VC that this posted receive waits for; NULL: it does not. */
+/* The lost VC that this posted receive waits for, or NULL. */
 static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
 {
     MPIDI_VC_t *vc = NULL;
@@ -211,7 +213,7 @@ static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
         MPIDI_Comm_get_vc(rreq->comm, rank, &vc);
         return mdapl_is_lost(vc) ? vc : NULL;
     }
-    /* With MPIR_CVAR_ENABLE_FT MPICH itself looks at the program's, and leaves them posted. */
+    /* With MPIR_CVAR_ENABLE_FT MPICH itself handles those of the program, and keeps them posted. */
     if (rreq->comm->dev.anysource_enabled
         || (MPIR_CVAR_ENABLE_FT && !is_collective(rreq->dev.match.parts.context_id)))
         return NULL;
@@ -242,7 +244,7 @@ static void fail_posted(MPIR_Request *rreq, const void *arg)
 
 /* -- losing a peer ----------------------------------------------------------------------------- */
 
-/* To CH3 the VC has ended, too. */
+/* Ends the VC in CH3's state machine, too. */
 static void terminate(MPIDI_VC_t *vc)
 {
     if (vc->state != MPIDI_VC_STATE_MORIBUND && vc->state != MPIDI_VC_STATE_INACTIVE_CLOSED)
@@ -257,9 +259,9 @@ void mdapl_lost(MPIDI_VC_t *vc)
         return;
     mdapl_glue.lost[vc->pg_rank] = true;
     mdapl_glue.n_lost++;
-    /* Packets to it come to mdapl_vc_peer()'s second look. */
+    /* Packets to it take the slow path of mdapl_vc_peer(). */
     vc->ch.peer = NULL;
-    why = why_end(vc);
+    why = reason_to_end(vc);
     if (why)
         mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, why);
     forbid_any_source(vc);
@@ -269,7 +271,7 @@ void mdapl_lost(MPIDI_VC_t *vc)
     MPIDI_CH3_Progress_signal_completion();
 }
 
-/* MPI_Finalize, before CH3 closes its VCs: lost ones are not to be closed. */
+/* In MPI_Finalize, before CH3 runs its close protocol, which a lost peer would not answer. */
 static int begin_finalize(void *param)
 {
     struct mdapl_glue *g = param;
@@ -290,7 +292,8 @@ static void on_signal(int number)
     mdapl_glue.signalled = 1;
 }
 
-/* The program's own handler stays. Ours stays beyond MPI_Finalize: the signal may come late. */
+/* Does not replace a handler of the program. Not undone in MPI_Finalize: the signal may arrive
+ * later. */
 static void catch_signal(void)
 {
     struct sigaction now, mine = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
@@ -306,9 +309,9 @@ void mdapl_lost_report(MPIDI_VC_t *vc)
     mdapl_glue.n_reported++;
 }
 
-/* Asks the launcher who has died: ranks and ranges of ranks, with commas between them. CH3 has a
- * call for this, which needs MPI_COMM_WORLD; in MPI_Finalize that is gone. */
-static void ask_who_died(struct mdapl_glue *g)
+/* Reads from the launcher which ranks have died: ranks and ranges, separated by commas. CH3's call
+ * for this needs MPI_COMM_WORLD, which does not exist any more in MPI_Finalize. */
+static void read_dead_ranks(struct mdapl_glue *g)
 {
     char list[1024] = "", *kvs, *save = NULL;
     int first, last;
@@ -328,11 +331,12 @@ bool mdapl_lost_any_dead(struct mdapl_glue *g)
 {
     g->signalled = 0;
     g->n_reported = 0;
-    ask_who_died(g);
+    read_dead_ranks(g);
     return g->n_reported > 0;
 }
 
-/* What the launcher has reported; the channel notices most of it by itself, and says more. */
+/* Fails the peers that the launcher reported. The channel detects most of them itself, and knows
+ * the cause. */
 static void lose_reported(struct mdapl_glue *g)
 {
     g->n_reported = 0;
@@ -351,9 +355,9 @@ void mdapl_lost_poll(bool moved)
 
     if (g->signalled) {
         g->signalled = 0;
-        ask_who_died(g);
+        read_dead_ranks(g);
     }
-    /* What the peer sent before its end comes first. */
+    /* First deliver what the peer sent before its end. */
     if (g->n_reported > 0 && !moved && g->ctx)
         lose_reported(g);
     if (g->n_lost > 0)

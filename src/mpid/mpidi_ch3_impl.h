@@ -11,8 +11,8 @@
  *      lost.c       a lost peer: what fails, whether the job ends
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
- *      recv.c       a message has been announced: CH3's packet handlers
- *      unpack.c     ... whose body goes into a sparse buffer, or into a short one
+ *      recv.c       received messages: CH3's packet handlers
+ *      unpack.c     ... whose body is unpacked into a sparse buffer, or truncated
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
  *      win.c        MPI RMA: CH3's own, over messages; in shared memory within a node
@@ -31,14 +31,14 @@
 #define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_win_lock(win_ptr)
 #define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr) mdapl_win_unlock(win_ptr)
 
-/* A rendezvous that was announced and not yet matched. CH3 frees such a request without telling
- * the channel, so the body is remembered here and not in the request alone. */
+/* An unexpected rendezvous. CH3 frees such requests without a call of the channel, so its body is
+ * recorded here and not in the request alone. */
 struct mdapl_unmatched {
     struct mdapl_unmatched *next, *prev;
     struct mdapl_rx *rx;
 };
 
-/* The process's one instance, in init.c: MPICH gives its channels no other place to stand. */
+/* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
 struct mdapl_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
@@ -46,49 +46,50 @@ struct mdapl_glue {
     char **cards;                        /* business cards of groups of ranks (cards.c) */
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_unmatched unmatched;    /* list head */
-    unsigned rounds;                     /* of waiting, for what is looked at less often */
+    unsigned rounds;                     /* of waiting; the rarer work is done every few */
     struct mdapl_comm *comms;            /* all communicators (lost.c) */
     bool *lost;                          /* by rank: no operation with it succeeds any more */
     bool *reported;                      /* by rank: the launcher says that its process has ended */
-    bool crowded;                        /* ranks share my cores */
+    bool oversubscribed;                        /* ranks share my cores */
     int n_lost, n_reported;              /* how many of them */
     bool collective_failed;              /* a message of a collective operation, by a lost peer */
     bool world_returns;                  /* MPI_COMM_WORLD's error handler, at its end, returns */
     bool finalizing;                     /* MPI_Finalize has begun */
-    volatile sig_atomic_t signalled;     /* the launcher has something to report */
+    volatile sig_atomic_t signalled;     /* the launcher has signalled the end of a process */
     struct mdapl_stats counters;         /* as they were at the end of ctx */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
-    MPIR_Commops comm_calls;             /* what MPICH asks of us when it makes communicators */
+    MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
 };
 extern struct mdapl_glue mdapl_glue;
 
 /* init.c */
 /*
- * One line from whoever found a fault that ends the job, with who and where in front of it. It is
- * printed here and not left to MPI's error stack: MPI ends the job at once, and a launcher that
- * ends it drops what it has not yet read of the ranks' output; so it gets a moment to read.
+ * Prints a line to stderr, preceded by rank, host and process id. For faults that end the job: an
+ * error that MPI prints may be lost, because a launcher that ends a job discards the output that it
+ * has not read yet. So this function pauses for 0.1 s after the line.
  */
 void mdapl_say(int rank, const char *text);
 
 /* cards.c */
-/* Gives my card to the launcher, and with it the set of my cores. An MPI error code. */
+/* Publishes this rank's card, and with it the set of its cores. An MPI error code. */
 int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card);
-/* Called by all when every rank's card is with the launcher. 0 or -errno. */
+/* Called by all ranks; returns when every rank has published its card. 0 or -errno. */
 int mdapl_cards_share(struct mdapl_glue *g, int rank);
-/* The card of a rank into buf. 0 or -errno. */
+/* Copies the card of a rank to buf, of len bytes. 0 or -errno. */
 int mdapl_cards_get(void *owner, int rank, char *buf, size_t len);
-/* The set of cores of a rank, from behind its card; 0: not known. */
+/* The set of cores of a rank, as it published it; 0: not known. */
 uint32_t mdapl_cards_cores(struct mdapl_glue *g, int rank);
 void mdapl_cards_free(struct mdapl_glue *g);
 
 /* cores.c */
-/* How many cores this process may run on, 1 or more. *set_p: equal for equal sets, and
- * mostly different for others, 16 bits; *online_p: how many cores the node has. */
+/* The number of cores that this process may run on, 1 or more. *set_p: a hash of their set, 16
+ * bits; *online_p: the number of cores of the node. */
 int mdapl_cores(uint32_t *set_p, int *online_p);
 
 /* vc.c */
 int mdapl_vc_make_peer(MPIDI_VC_t *vc);
-/* The peer of a VC, made at the first call. 0, or a negative errno with the line printed. */
+/* The peer of a VC, created at the first call. 0, or a negative errno; then a line has been
+ * printed. */
 static inline int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
 {
     int rc = vc->ch.peer ? 0 : mdapl_vc_make_peer(vc);
@@ -109,30 +110,30 @@ static inline bool mdapl_is_lost(const MPIDI_VC_t *vc)
 {
     return mdapl_glue.lost[vc->pg_rank];
 }
-/* The peer of vc is lost; the line that says why has been printed. Its operations fail from now
- * on, or the job ends. */
+/* The peer of vc is lost; the line with the cause has been printed. All operations with it fail
+ * from now on, or the job ends. */
 void mdapl_lost(MPIDI_VC_t *vc);
-/* An operation with the lost peer of vc fails, now; the job ends if it cannot be reported. */
+/* An operation with the lost peer of vc fails. Ends the job if MPI could not report the error. */
 void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id);
-/* Completes a send to a lost peer with an error, whatever it waits for. */
+/* Completes a send to a lost peer with an error, in any state of the send. */
 void mdapl_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc);
-/* The launcher says that the process of vc has ended. */
+/* The launcher reports that the process of vc has ended. */
 void mdapl_lost_report(MPIDI_VC_t *vc);
-/* Does the launcher know of a rank that has died? */
+/* Reads from the launcher whether any rank has died. */
 bool mdapl_lost_any_dead(struct mdapl_glue *g);
-/* Between rounds of progress; moved: the last one found something. */
+/* Called between rounds of progress; moved: the last round made some. */
 void mdapl_lost_poll(bool moved);
 /* Prints the line and ends the job; the exit status is not 0. */
 void mdapl_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* barrier.c */
-/* Waits until all ranks have entered the launcher's barrier. 0, -ECONNRESET: one of them has ended,
- * so there will be none, or -EIO. */
+/* Returns when all ranks have entered the launcher's barrier. 0; -ECONNRESET: a rank has ended, so
+ * the barrier cannot complete; -EIO. */
 int mdapl_barrier(struct mdapl_glue *g);
 
 /* send.c */
 extern const uint8_t mdapl_short_packet[MPIDI_CH3_PKT_END_ALL];
-/* Bytes of a packet that count. */
+/* Bytes of a packet that are transmitted. */
 static inline size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt)
 {
     return mdapl_short_packet[pkt->type] ? mdapl_short_packet[pkt->type] : sizeof(*pkt);
@@ -147,10 +148,10 @@ int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p);
 enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void *hdr,
                                size_t hdr_len, struct mdapl_rx *rx);
 int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx);
-/* A read that was pending has come to its end: status as that of op->done. */
+/* op->done of a read: status is 0 or a negative errno. */
 void mdapl_recv_done(struct mdapl_op *op, int status);
 
-/* A handler of CH3's has failed: the job ends, unless it is because of a lost peer. */
+/* A handler of CH3's has returned an error: ends the job, unless the cause is a lost peer. */
 void mdapl_handler_failed(int mpi_errno, const char *what);
 
 /* unpack.c */
@@ -173,7 +174,8 @@ void mdapl_win_lock(MPIR_Win *win);
 void mdapl_win_unlock(MPIR_Win *win);
 
 /* win_share.c */
-/* How it went: the first failure, and which rank of MPI_COMM_WORLD has met it. An MPI_2INT. */
+/* The result of sharing: the first error and the rank of MPI_COMM_WORLD that had it. An
+ * MPI_2INT. */
 struct mdapl_outcome {
     int rc, rank;
 };

@@ -2,8 +2,8 @@
 #ifndef MPIDI_CH3_PRE_H_INCLUDED
 #define MPIDI_CH3_PRE_H_INCLUDED
 /*
- * What CH3's own structures need to know of this channel before they are declared (mpidpre.h
- * includes this). The channel is thin: a VC knows its peer, a request knows its operation.
+ * The channel's fields of CH3's own structures (mpidpre.h includes this file): a VC points to its
+ * peer, a request contains the channel's operation.
  */
 #include "transport.h"
 
@@ -31,11 +31,11 @@ struct mdapl_vc {
 #define MPIDI_CH3_VC_DECL struct mdapl_vc ch;
 
 struct mdapl_req {
-    struct mdapl_op op;          /* what the channel has in its hands */
+    struct mdapl_op op;          /* the channel's operation on this request */
     struct MPIDI_VC *vc;
     struct mdapl_rx *rx;         /* receiving: the body */
     size_t left;                 /* receiving: bytes of it still to be read */
-    struct mdapl_unmatched *unmatched;   /* receiving: our note of an unmatched rendezvous */
+    struct mdapl_unmatched *unmatched;   /* receiving: the entry of an unexpected rendezvous */
     void *pack;                  /* sending: a packed body; receiving: see unpack.c */
 };
 #define MPIDI_CH3_REQUEST_DECL struct mdapl_req ch;

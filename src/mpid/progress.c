@@ -8,16 +8,16 @@ volatile unsigned int MPIDI_CH3I_progress_completion_count;
 
 enum {
     THREADED_SLEEP_NS = 50000,
-    REST_ROUNDS = 16,            /* poll_rest() is called at least once in so many rounds */
+    REST_ROUNDS = 16,            /* poll_rest() is called at least every so many rounds */
 };
 
-/* Did anything move in the channels? */
+/* Makes progress in the channels. True: there was some. */
 static bool poll_channels(void)
 {
     return mdapl_glue.ctx && mdapl_progress(mdapl_glue.ctx) > 0;
 }
 
-/* What has to be looked at less often: MPICH's hooks (schedules of collectives), VCs that end, lost
+/* The rarer work: MPICH's progress hooks (schedules of collectives), VCs to terminate, lost
  * peers. */
 static int poll_rest(bool *moved_p)
 {
@@ -33,7 +33,7 @@ static int poll_rest(bool *moved_p)
     return mdapl_vc_terminate_idle();
 }
 
-/* With threads about, nobody may sleep inside the channel: another thread could enter it. */
+/* With several threads no thread may sleep inside the channel, since another one could enter it. */
 static void sleep_threaded(void)
 {
     struct timespec t = { 0, THREADED_SLEEP_NS };
@@ -75,9 +75,8 @@ static bool completed(const MPID_Progress_state *state)
 }
 
 /*
- * A rank that waits for a message looks at silent channels most of the time, and at the rest only
- * when something has moved that was not what it waits for, when it waits for long, and now and
- * then.
+ * A rank that waits for a message polls idle channels most of the time. It does the rarer work when
+ * progress was made on something else, when the wait is long, and every REST_ROUNDS rounds.
  */
 static int poll_waiting(const MPID_Progress_state *state, int64_t polls, bool *moved_p)
 {
@@ -102,7 +101,7 @@ int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
         mpi_errno = poll_waiting(state, polls, &moved);
         if (mpi_errno != MPI_SUCCESS || completed(state))
             break;
-        /* Other threads get their turn; what they complete counts. */
+        /* Other threads may run here, and complete what this one waits for. */
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         polls = moved ? 0 : polls + 1;
         idle(polls);

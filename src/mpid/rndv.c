@@ -2,9 +2,8 @@
 #include "mpidi_ch3_impl.h"
 
 /*
- * MPI messages too long for a frame. The envelope announces the message, the body stays with the
- * sender until the receiver has matched it: one mdapl_send() and one mdapl_rx_read(), with no
- * packets of CH3's own rendezvous.
+ * MPI messages too long for a frame, in place of CH3's own rendezvous packets: one mdapl_send() of
+ * envelope and body, one mdapl_rx_read() once the receiver has matched the envelope.
  */
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -59,8 +58,8 @@ int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
 
 /* -- receiving -------------------------------------------------------------------------------- */
 
-/* False: out of memory. */
-static bool remember(MPIR_Request *rreq, struct mdapl_rx *rx)
+/* Records rx for the unexpected message of rreq. False: out of memory. */
+static bool add_unmatched(MPIR_Request *rreq, struct mdapl_rx *rx)
 {
     struct mdapl_unmatched *u = MPL_malloc(sizeof(*u), MPL_MEM_OTHER);
     struct mdapl_unmatched *head = &mdapl_glue.unmatched;
@@ -73,7 +72,7 @@ static bool remember(MPIR_Request *rreq, struct mdapl_rx *rx)
     return true;
 }
 
-static struct mdapl_rx *forget(struct mdapl_unmatched *u)
+static struct mdapl_rx *remove_unmatched(struct mdapl_unmatched *u)
 {
     struct mdapl_rx *rx = u->rx;
 
@@ -93,7 +92,7 @@ static void fill_request(MPIR_Request *rreq, const MPIDI_CH3_Pkt_rndv_req_to_sen
     MPIDI_Request_set_msg_type(rreq, MPIDI_REQUEST_RNDV_MSG);
 }
 
-/* Matched: loads the user's buffer into the request's iov and reads. */
+/* Reads the body of a matched message into the user's buffer. An MPI error code. */
 static int fetch(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
 {
     intptr_t here = 0;
@@ -108,7 +107,7 @@ static int fetch(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
 /* CH3's rndvRecv_fn: an unexpected rendezvous has been matched. */
 int mdapl_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq)
 {
-    struct mdapl_rx *rx = forget(rreq->ch.unmatched);
+    struct mdapl_rx *rx = remove_unmatched(rreq->ch.unmatched);
 
     rreq->ch.unmatched = NULL;
     return fetch(vc, rreq, rx);
@@ -134,7 +133,7 @@ int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx 
     fill_request(rreq, pkt);
     if (found)
         return fetch(vc, rreq, rx);
-    if (!remember(rreq, rx))
+    if (!add_unmatched(rreq, rx))
         return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_FATAL, __func__, __LINE__,
                                     MPI_ERR_NO_MEM, "**nomem", 0);
     MPIDI_CH3_Progress_signal_completion();      /* a probe may be waiting for it */
@@ -143,14 +142,14 @@ int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx 
 
 /* -- cancelling ------------------------------------------------------------------------------- */
 
-static bool take_back(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
+static bool cancel_unexpected(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
 {
     MPIR_Request *rreq = MPIDI_CH3U_Recvq_FDU(pkt->sender_req_id, &pkt->match);
 
     if (!rreq)
         return false;
     if (MPIDI_Request_get_msg_type(rreq) == MPIDI_REQUEST_RNDV_MSG) {
-        mdapl_rx_drop(forget(rreq->ch.unmatched));
+        mdapl_rx_drop(remove_unmatched(rreq->ch.unmatched));
         MPIR_Request_free(rreq);
     } else if (rreq->dev.recv_data_sz > 0) {
         MPL_free(rreq->dev.tmpbuf);
@@ -159,7 +158,7 @@ static bool take_back(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
     return true;
 }
 
-/* The handler of CH3's cancel request: the message goes if nobody matched it, its body too. */
+/* The handler of CH3's cancel request: an unexpected message is deleted, with its body. */
 int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_t *buflen,
                       MPIR_Request **rreq_p)
 {
@@ -173,18 +172,18 @@ int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_
     *rreq_p = NULL;
     MPIDI_Pkt_init(&answer, MPIDI_CH3_PKT_CANCEL_SEND_RESP);
     resp->sender_req_id = upkt->cancel_send_req.sender_req_id;
-    resp->ack = take_back(&upkt->cancel_send_req);
+    resp->ack = cancel_unexpected(&upkt->cancel_send_req);
     mpi_errno = MPIDI_CH3_iStartMsg(vc, &answer, sizeof(*resp), &sreq);
     if (mpi_errno == MPI_SUCCESS && sreq)
         MPIR_Request_free(sreq);
     return mpi_errno;
 }
 
-/* At the end nothing will be matched any more: the senders learn that. */
+/* Drops unexpected messages at the end of the job, which completes their senders' requests. */
 void mdapl_rndv_forget_unmatched(void)
 {
     struct mdapl_unmatched *head = &mdapl_glue.unmatched;
 
     while (head->next != head)
-        mdapl_rx_drop(forget(head->next));
+        mdapl_rx_drop(remove_unmatched(head->next));
 }

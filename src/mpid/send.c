@@ -27,7 +27,7 @@ static MPIR_Request *request_of(struct mdapl_op *op)
     return MPL_container_of(op, MPIR_Request, ch.op);
 }
 
-/* The body will not be sent. It may have failed before: with all that waited for its peer. */
+/* Completes a send whose body cannot be sent, unless the loss of the peer has done so already. */
 static void fail(MPIR_Request *sreq)
 {
     if (MPIR_Request_is_complete(sreq))
@@ -36,7 +36,7 @@ static void fail(MPIR_Request *sreq)
     mdapl_lost_fail_send(sreq, sreq->ch.vc);
 }
 
-/* The body has been sent, or will not be: what CH3 wants done with the request. */
+/* Ends a send. status: 0, or the negative errno that its body failed with. */
 static void complete(MPIR_Request *sreq, int status)
 {
     int done = 0, mpi_errno;
@@ -57,7 +57,8 @@ static void send_done(struct mdapl_op *op, int status)
 {
     MPIR_Request *sreq = request_of(op);
 
-    /* A cancelled rendezvous: the answer to the cancel request completes it (mpid_cancel_send). */
+    /* A cancelled rendezvous is completed by the answer to its cancel request
+     * (mpid_cancel_send). */
     if (status != -ECANCELED || !sreq->dev.cancel_pending)
         complete(sreq, status == -ECANCELED ? 0 : status);
     MPIR_Request_free(sreq);
@@ -69,7 +70,7 @@ static struct mdapl_msg message(const void *hdr, const struct iovec *body, int n
                                .n_body = n, .synchronous = synchronous };
 }
 
-/* Sends with a request that the caller has made; completes it now or later. */
+/* Sends with the caller's request, which is completed now or by progress. An MPI error code. */
 int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
                     int n_body, bool synchronous)
 {
@@ -79,7 +80,7 @@ int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const s
 
     sreq->ch.vc = vc;
     sreq->ch.op.done = send_done;
-    /* The channel's hold on the request: the user may free his. */
+    /* The channel's reference: the user may free the request before it is complete. */
     MPIR_Request_add_ref(sreq);
     if (rc == 0)
         rc = mdapl_send(peer, &msg, &sreq->ch.op);
@@ -90,7 +91,7 @@ int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const s
     return MPI_SUCCESS;
 }
 
-/* The context of a packet that begins a message of MPI; of other packets, no collective's. */
+/* The context id of a packet that begins an MPI message; of other packets, a point-to-point one. */
 static int context_of(const MPIDI_CH3_Pkt_t *pkt)
 {
     switch (pkt->type) {
@@ -106,8 +107,8 @@ static int context_of(const MPIDI_CH3_Pkt_t *pkt)
     }
 }
 
-/* A packet to a peer that is lost. A send that was to be cancelled will have no answer; it fails,
- * and not the cancelling. */
+/* The error of a packet to a lost peer. A cancel request has no answer then: the send fails, and
+ * MPI_Cancel does not. */
 static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
 {
     MPIR_Request *sreq;
@@ -121,7 +122,7 @@ static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
     return mdapl_vc_error(vc);
 }
 
-/* Sends without a request as long as that is possible; else *sreq_p is one that stands for it. */
+/* Sends without a request if the channel takes all of it now; else *sreq_p is a new request. */
 static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int n_body,
                  MPIR_Request **sreq_p)
 {

@@ -3,14 +3,15 @@
 
 #include "log.h"
 
-/* From here on messages go by rendezvous. */
+/* frame: the longest header and body that the peer takes eagerly; longer messages use
+ * rendezvous. */
 static void set_eager_max(MPIDI_VC_t *vc, size_t frame)
 {
     vc->eager_max_msg_sz = (intptr_t)(frame - sizeof(MPIDI_CH3_Pkt_t));
     vc->ready_eager_max_msg_sz = vc->eager_max_msg_sz;
 }
 
-/* Called before and after the context is open; what depends on it is set the second time. */
+/* CH3 calls this before the context is open, MPIDI_CH3_InitCompleted() once more after that. */
 int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
 {
     vc->sendNoncontig_fn = mdapl_send_noncontig;
@@ -32,7 +33,7 @@ int MPIDI_CH3_VC_Destroy(MPIDI_VC_t *vc)
     return MPI_SUCCESS;
 }
 
-/* The channel has closed and freed the peers; CH3 destroys most VCs later. */
+/* For after the channel has closed and freed its peers: CH3 destroys most VCs later. */
 void mdapl_vc_forget_peers(void)
 {
     for (int i = 0; i < mdapl_glue.pg->size; i++)
@@ -68,7 +69,8 @@ static void explain_unreachable(const MPIDI_VC_t *vc, int rc)
                   "kind of adapter everywhere", vc->pg_rank, *tried ? tried : "shm,dapl");
 }
 
-/* The first packet to a rank. A rank that no channel reaches is lost. */
+/* The slow path of mdapl_vc_peer(): the first packet to a rank. If no
+ * channel reaches it, it is lost. */
 int mdapl_vc_make_peer(MPIDI_VC_t *vc)
 {
     int rc = mdapl_is_lost(vc) ? -ECONNRESET : 0;
@@ -86,14 +88,14 @@ int mdapl_vc_make_peer(MPIDI_VC_t *vc)
     return 0;
 }
 
-/* The VC of a peer that speaks to us, perhaps for the first time. */
+/* The VC of the peer that a message came from; made active if this is its first. */
 MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
 {
     MPIDI_VC_t *vc = peer->owner ? peer->owner : &mdapl_glue.pg->vct[peer->rank];
 
     vc->ch.peer = peer;
     peer->owner = vc;
-    /* Whom we hear is active: CH3 closes such VCs at the end, with an answer from both sides. */
+    /* CH3 runs its close protocol over active VCs, and both sides have to take part. */
     if (vc->state == MPIDI_VC_STATE_INACTIVE)
         MPIDI_CHANGE_VC_STATE(vc, ACTIVE);
     return vc;
@@ -101,7 +103,7 @@ MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
 
 /* -- the end of a VC -------------------------------------------------------------------------- */
 
-/* CH3's close protocol has ended, or the launcher has reported the end of the process. */
+/* CH3 calls this after its close protocol, or when the launcher reports the end of the process. */
 int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
 {
     if (vc->state != MPIDI_VC_STATE_CLOSED) {
@@ -113,7 +115,7 @@ int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
     return MPI_SUCCESS;
 }
 
-/* CH3 hears TERMINATED once the peer has all that was sent. An MPI error code. */
+/* Raises TERMINATED for each VC whose peer has acknowledged all frames. An MPI error code. */
 int mdapl_vc_terminate_idle(void)
 {
     MPIDI_VC_t **at = &mdapl_glue.terminating;
@@ -133,7 +135,7 @@ int mdapl_vc_terminate_idle(void)
     return mpi_errno;
 }
 
-/* up->fault: a peer is lost. What the channel had in its hands has failed already. */
+/* up->fault: a peer is lost. The channel's operations with it have failed already. */
 void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
     (void)owner, (void)status;

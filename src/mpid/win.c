@@ -15,7 +15,7 @@
  * win_share.c makes it so.
  */
 
-/* What CH3 does once a window has its memory. */
+/* Exchanges the addresses of the window's memory, as CH3 does for all windows. */
 static int publish(MPIR_Win **win_p, MPIR_Info *info, MPIR_Comm *comm, void *base_ptr)
 {
     MPIR_Win *win = *win_p;
@@ -54,8 +54,8 @@ static int why_not(const MPIR_Win *win, const struct mdapl_outcome *outcome, cha
     return why.errclass;
 }
 
-/* All ranks come here together, and one of them says why; that ends most jobs. The window goes as
- * if it had been freed. */
+/* Called by all ranks of the window; one of them prints the reason, since the error ends most jobs.
+ * The window is released as by MPI_Win_free. */
 static int refuse(MPIR_Win **win_p, const struct mdapl_outcome *outcome)
 {
     char line[MPI_MAX_ERROR_STRING / 2];
@@ -68,7 +68,7 @@ static int refuse(MPIR_Win **win_p, const struct mdapl_outcome *outcome)
     return mpi_errno;
 }
 
-static void tell(const MPIR_Win *win, const struct mdapl_outcome *outcome)
+static void log_refusal(const MPIR_Win *win, const struct mdapl_outcome *outcome)
 {
     char line[MPI_MAX_ERROR_STRING / 2];
 
@@ -107,7 +107,7 @@ static int allocate_shared(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_C
     return win->ch.share ? publish(win_p, info, comm, base_ptr) : refuse(win_p, &outcome);
 }
 
-/* Whoever lists the channels without shm wants to see messages. */
+/* A user who names channels without shm gets messages in windows, too. */
 static bool shm_is_chosen(void)
 {
     const char *channels = mdapl_glue.cfg.channels;
@@ -115,7 +115,8 @@ static bool shm_is_chosen(void)
     return !*channels || strstr(channels, "shm");
 }
 
-/* MPI_Win_allocate. Parts stand apart: each is aligned as if it had been allocated. */
+/* MPI_Win_allocate. Each rank's part begins on a page of its own, aligned as allocated memory
+ * is. */
 static int allocate(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_Comm *comm, void *base_ptr,
                     MPIR_Win **win_p)
 {
@@ -129,7 +130,7 @@ static int allocate(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_Comm *co
             return mpi_errno;
         if (win->ch.share)
             return publish(win_p, info, comm, base_ptr);
-        tell(win, &outcome);
+        log_refusal(win, &outcome);
     }
     return MPIDI_CH3U_Win_allocate_no_shm(size, disp_unit, info, comm, base_ptr, win_p);
 }
@@ -142,7 +143,7 @@ static int first_with_memory(const MPIR_Win *win)
     return MPI_PROC_NULL;
 }
 
-/* MPI_Win_shared_query. MPI_PROC_NULL asks for the first rank that has memory. */
+/* MPI_Win_shared_query. With MPI_PROC_NULL the result is of the first rank that has memory. */
 static int shared_query(MPIR_Win *win, int rank, MPI_Aint *size, int *disp_unit, void *base_ptr)
 {
     if (!win->ch.share)
@@ -183,7 +184,7 @@ static int init_win(MPI_Aint size, int disp_unit, int flavor, int model, MPIR_In
     return MPI_SUCCESS;
 }
 
-/* Behind a barrier: nobody uses it any more. */
+/* CH3 calls this after a barrier, so no rank uses the memory any more. */
 static int free_win(MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
@@ -202,7 +203,7 @@ int MPIDI_CH3_Win_hooks_init(MPIDI_CH3U_Win_hooks_t *hooks)
     return MPI_SUCCESS;
 }
 
-/* All packets to one target travel on one VC, in order: a flush comes after what it flushes. */
+/* A VC delivers all packets to one target in order, so a flush arrives after what it flushes. */
 int MPIDI_CH3_Win_pkt_orderings_init(MPIDI_CH3U_Win_pkt_ordering_t *orderings)
 {
     orderings->am_flush_ordered = 1;

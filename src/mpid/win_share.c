@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 /*
- * The memory of a shared window: who brings how much, where it lies, whether all have it. To CH3 a
- * shared window is shm_allocated, with shm_base_addrs by rank in node_comm.
+ * The memory of a shared window: the ranks' sizes, the layout, the agreement that all have it. To
+ * CH3 a shared window is shm_allocated, with shm_base_addrs by rank in node_comm.
  */
 
-/* What each rank of the node brings; MPI_Aints, to be gathered as such. */
+/* The part of one rank of the node; MPI_Aints, so that it can be gathered as such. */
 struct part {
     MPI_Aint size;
     MPI_Aint at;                 /* where it begins in the share */
@@ -62,7 +62,8 @@ static size_t lay_out(struct part *part, int n)
     return end;
 }
 
-/* One makes it, the others open it, each takes its part. *rc_p: what went wrong here. */
+/* Rank 0 of the node creates the segment, the others map it, each allocates its part. *rc_p: 0, or
+ * the negative errno of this rank. */
 static int make_or_open(MPIR_Comm *node, size_t bytes, const struct part *mine,
                         struct mdapl_share **share_p, int *rc_p)
 {
@@ -111,7 +112,7 @@ static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_share **
 
 /* -- windows ---------------------------------------------------------------------------------- */
 
-/* From now on CH3 goes to the memory of each of them. */
+/* From here on CH3 accesses the memory of each rank directly. */
 static int set_bases(MPIR_Win *win, struct mdapl_share *share, const struct part *part)
 {
     int n = win->comm_ptr->node_comm->local_size, mpi_errno = MPI_SUCCESS;
@@ -129,7 +130,7 @@ static int set_bases(MPIR_Win *win, struct mdapl_share *share, const struct part
     return mpi_errno;
 }
 
-/* Gives this window shared memory, if the ranks of the node can share any. */
+/* Allocates the window's memory in one segment, if the ranks of the node can share memory. */
 int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome)
 {
     MPIR_Comm *node = win->comm_ptr->node_comm;
