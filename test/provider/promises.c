@@ -171,9 +171,10 @@ static void giving_up_in_the_middle(void **state)
 
 /* -- what is under way when a registration is freed ------------------------------------------- */
 
-/* Progress on both sides until the first byte has come. On a slow wire the last is far behind. The
- * byte is written as by an adapter's DMA, so it is read without the sanitizer's rule for threads. */
-__attribute__((no_sanitize("thread"))) static void until_changed(struct world *w, const uint8_t *at, uint8_t from)
+/* Progress on both sides until the first byte has arrived. On a slow wire the last one is far behind.
+ * The byte is written as by an adapter's DMA: TSan would report a race with this read. */
+__attribute__((no_sanitize("thread"))) static void until_changed(struct world *w, const uint8_t *at,
+                                                                 uint8_t from)
 {
     DAT_EVENT e;
 
