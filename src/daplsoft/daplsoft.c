@@ -27,7 +27,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { MAX_IAS = 4096, MAX_LINES = 64, PATIENCE_S = 5 };
+enum { MAX_IAS = 4096, MAX_LINES = 64, REPLY_TIMEOUT_S = 5 };
 
 static struct ia {
     long pid;
@@ -62,9 +62,9 @@ static void find_open(void)
 }
 
 /* Asks one adapter; false: it did not answer, which has been said. */
-static bool ask(const struct ia *ia, const char *order, char *answer)
+static bool send_command(const struct ia *ia, const char *command, char *reply)
 {
-    struct timeval patience = { .tv_sec = PATIENCE_S };
+    struct timeval timeout = { .tv_sec = REPLY_TIMEOUT_S };
     struct sockaddr_un un;
     socklen_t len = softdat_control_name(&un, (pid_t)ia->pid, ia->k);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -72,20 +72,20 @@ static bool ask(const struct ia *ia, const char *order, char *answer)
 
     if (fd < 0)
         return false;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     if (connect(fd, (struct sockaddr *)&un, len) == 0
-        && send(fd, order, strlen(order), MSG_NOSIGNAL) > 0)
-        n = recv(fd, answer, SOFTDAT_CONTROL_MAX, 0);
+        && send(fd, command, strlen(command), MSG_NOSIGNAL) > 0)
+        n = recv(fd, reply, SOFTDAT_CONTROL_MAX, 0);
     if (n <= 0)
         fprintf(stderr, "daplsoft: IA %ld.%u does not answer: %s. Is its process stopped, or "
                 "another user's?\n", ia->pid, ia->k, n == 0 ? "it has ended" : strerror(errno));
     close(fd);
-    answer[n > 0 ? n : 0] = '\0';
+    reply[n > 0 ? n : 0] = '\0';
     return n > 0;
 }
 
-static bool fits(const struct ia *ia, const char *target)
+static bool matches(const struct ia *ia, const char *target)
 {
     long pid;
     unsigned k;
@@ -110,21 +110,21 @@ static const char *program_of(long pid)
     return name;
 }
 
-static int on_each(const char *order, const char *target)
+static int on_each(const char *command, const char *target)
 {
-    static char answer[SOFTDAT_CONTROL_MAX + 1];
+    static char reply[SOFTDAT_CONTROL_MAX + 1];
     int done = 0, failed = 0;
 
     for (int i = 0; i < n_open; i++) {
-        if (!fits(&open_ia[i], target))
+        if (!matches(&open_ia[i], target))
             continue;
         done++;
-        if (!ask(&open_ia[i], order, answer)) {
+        if (!send_command(&open_ia[i], command, reply)) {
             failed++;
             continue;
         }
-        failed += strncmp(answer, "error:", 6) == 0;
-        printf("%ld.%u (%s) %s", open_ia[i].pid, open_ia[i].k, program_of(open_ia[i].pid), answer);
+        failed += strncmp(reply, "error:", 6) == 0;
+        printf("%ld.%u (%s) %s", open_ia[i].pid, open_ia[i].k, program_of(open_ia[i].pid), reply);
     }
     if (done == 0 && strcmp(target, "all")) {
         fprintf(stderr, "daplsoft: no open IA %s on this host: daplsoft list shows what there is\n",
@@ -137,7 +137,7 @@ static int on_each(const char *order, const char *target)
 /* libdat2 reads dat.conf as it is loaded, so it is loaded when it is known which one counts. */
 static bool registry(DAT_COUNT max, DAT_COUNT *n_p, DAT_PROVIDER_INFO **info)
 {
-    DAT_RETURN (*ask_registry)(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
+    DAT_RETURN (*list_providers)(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
     void *lib, *f;
 
     if (!getenv("DAT_OVERRIDE") && access(DAPLSOFT_DAT_CONF, R_OK) == 0)
@@ -149,8 +149,8 @@ static bool registry(DAT_COUNT max, DAT_COUNT *n_p, DAT_PROVIDER_INFO **info)
                 "(Debian; dapl elsewhere)\n", dlerror());
         return false;
     }
-    memcpy(&ask_registry, &f, sizeof(f));
-    return ask_registry(max, n_p, info) == DAT_SUCCESS;
+    memcpy(&list_providers, &f, sizeof(f));
+    return list_providers(max, n_p, info) == DAT_SUCCESS;
 }
 
 static int list(void)
@@ -173,9 +173,9 @@ static int list(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = { "show", "cut", "heal", "break", "fail" };
+    static const char *const commands[] = { "show", "cut", "heal", "break", "fail" };
     const char *word = argc > 1 ? argv[1] : "", *target = argc > 2 ? argv[2] : NULL;
-    char order[64];
+    char command[64];
 
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         fputs(usage, stdout);
@@ -184,11 +184,11 @@ int main(int argc, char **argv)
     find_open();
     if (strcmp(word, "list") == 0 && argc == 2)
         return list();
-    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
-        if (strcmp(orders[i], word) || argc > 4 || (i > 0 && !target))
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(commands[i], word) || argc > 4 || (i > 0 && !target))
             continue;
-        snprintf(order, sizeof(order), "%s %s", word, argc > 3 ? argv[3] : "");
-        return on_each(order, target ? target : "all");
+        snprintf(command, sizeof(command), "%s %s", word, argc > 3 ? argv[3] : "");
+        return on_each(command, target ? target : "all");
     }
     fputs(usage, stderr);
     return 2;

@@ -22,17 +22,17 @@
  */
 enum { LINE = 64, CLASSES = 1024, CHUNK = 1 << 18 };
 
-struct piece {
+struct block {
     size_t size;                 /* with this header */
-    struct piece *next;          /* while it is free */
+    struct block *next;          /* while it is free */
 };
 
-_Static_assert(sizeof(struct piece) == 16, "what follows is aligned for anything");
+_Static_assert(sizeof(struct block) == 16, "what follows is aligned for anything");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    struct piece *free[CLASSES];
-    struct piece *chunks;
+    struct block *free[CLASSES];
+    struct block *chunks;
     size_t used, live;           /* bytes of the newest chunk, pieces that are given out */
 } heap = { .used = CHUNK };
 
@@ -51,9 +51,9 @@ static void unmap(void *p, size_t n)
     syscall(SYS_munmap, p, n);
 }
 
-static struct piece *cut(size_t size)
+static struct block *carve(size_t size)
 {
-    struct piece *chunk;
+    struct block *chunk;
 
     if (heap.used + size > CHUNK) {
         chunk = map(CHUNK);
@@ -64,7 +64,7 @@ static struct piece *cut(size_t size)
         heap.used = LINE;
     }
     heap.used += size;
-    return (struct piece *)(void *)((char *)heap.chunks + heap.used - size);
+    return (struct block *)(void *)((char *)heap.chunks + heap.used - size);
 }
 
 /* The list of pieces of n bytes; CLASSES: they are mapped. */
@@ -76,9 +76,9 @@ static size_t class_of(size_t n)
 }
 
 /* One that was free before, with n bytes behind its header zeroed; else NULL. */
-static struct piece *reuse(size_t k, size_t n)
+static struct block *reuse(size_t k, size_t n)
 {
-    struct piece *p = k < CLASSES ? heap.free[k] : NULL;
+    struct block *p = k < CLASSES ? heap.free[k] : NULL;
 
     if (!p)
         return NULL;
@@ -90,8 +90,8 @@ static struct piece *reuse(size_t k, size_t n)
 
 void *softdat_alloc(size_t n)
 {
-    size_t k = class_of(n + sizeof(struct piece)), size;
-    struct piece *p;
+    size_t k = class_of(n + sizeof(struct block)), size;
+    struct block *p;
 
     if (n > PTRDIFF_MAX)
         return NULL;
@@ -100,7 +100,7 @@ void *softdat_alloc(size_t n)
     p = reuse(k, n);
     /* What the kernel maps is zero: pages that nobody has written yet take no memory. */
     if (!p)
-        p = k < CLASSES ? cut(size) : map(size);
+        p = k < CLASSES ? carve(size) : map(size);
     if (p)
         p->size = size;
     heap.live += p != NULL;
@@ -113,10 +113,10 @@ void *softdat_alloc_n(size_t n, size_t each)
     return each && n > PTRDIFF_MAX / each ? NULL : softdat_alloc(n * each);
 }
 
-static void end_heap(void)
+static void release_chunks(void)
 {
     while (heap.chunks) {
-        struct piece *chunk = heap.chunks;
+        struct block *chunk = heap.chunks;
 
         ASAN_UNPOISON_MEMORY_REGION(chunk, CHUNK);
         heap.chunks = chunk->next;
@@ -128,7 +128,7 @@ static void end_heap(void)
 
 void softdat_free(void *memory)
 {
-    struct piece *p = memory ? (struct piece *)memory - 1 : NULL;
+    struct block *p = memory ? (struct block *)memory - 1 : NULL;
     size_t k;
 
     if (!p)
@@ -143,6 +143,6 @@ void softdat_free(void *memory)
         ASAN_POISON_MEMORY_REGION(p, (k + 1) * LINE);
     }
     if (--heap.live == 0)
-        end_heap();
+        release_chunks();
     pthread_mutex_unlock(&lock);
 }

@@ -36,41 +36,41 @@ static pid_t peer_pid(int fd)
 
 void softdat_direct_offer(struct softdat_conn *c)
 {
-    struct softdat_reach *mine = c->shared.my_reach;
+    struct softdat_vm_access *mine = c->shared.my_access;
 
     if (!c->ia->cfg.direct_bytes)
         return;
     /* Where the kernel lets only ancestors in (Yama), let the others in as well: they are
      * processes of the same user that have been let into this connection. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    mine->word_at = (uint64_t)(uintptr_t)&c->ia->word;
-    mine->word = c->ia->word;
+    mine->probe_addr = (uint64_t)(uintptr_t)&c->ia->probe_value;
+    mine->probe_value = c->ia->probe_value;
 }
 
-void softdat_direct_try(struct softdat_conn *c)
+void softdat_direct_probe(struct softdat_conn *c)
 {
-    struct softdat_reach theirs = *c->shared.their_reach;
-    struct iovec far = { (void *)(uintptr_t)theirs.word_at, sizeof(theirs.word) };
+    struct softdat_vm_access theirs = *c->shared.their_access;
+    struct iovec remote = { (void *)(uintptr_t)theirs.probe_addr, sizeof(theirs.probe_value) };
     uint64_t word = 0;
-    struct iovec here = { &word, sizeof(word) };
+    struct iovec local = { &word, sizeof(word) };
 
     c->shared.pid = peer_pid(c->sock.fd);
-    if (c->ia->cfg.direct_bytes && theirs.word_at && c->shared.pid > 0
-        && process_vm_readv(c->shared.pid, &here, 1, &far, 1, 0) == (ssize_t)sizeof(word)
-        && word == theirs.word) {
-        c->shared.reaches = true;
-        atomic_store(&c->shared.my_reach->reaches, 1);
+    if (c->ia->cfg.direct_bytes && theirs.probe_addr && c->shared.pid > 0
+        && process_vm_readv(c->shared.pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(word)
+        && word == theirs.probe_value) {
+        c->shared.access_verified = true;
+        atomic_store(&c->shared.my_access->access_verified, 1);
     }
 }
 
-bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len)
+bool softdat_direct_usable(const struct softdat_conn *c, uint64_t len)
 {
     const struct softdat_config *cfg = &c->ia->cfg;
 
-    return c->ringed && cfg->direct_bytes && len >= cfg->direct_bytes
-           && atomic_load_explicit(&c->shared.their_reach->reaches, memory_order_relaxed)
+    return c->uses_rings && cfg->direct_bytes && len >= cfg->direct_bytes
+           && atomic_load_explicit(&c->shared.their_access->access_verified, memory_order_relaxed)
            && (cfg->direct_polled
-               || atomic_load_explicit(&c->shared.theirs->asleep, memory_order_relaxed) & 1);
+               || atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed) & 1);
 }
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)
@@ -101,10 +101,10 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
 enum { COPYING = 1, WITHDRAWN = 2 };
 enum {
     PIECE = 1 << 20,             /* bytes of one system call */
-    LOOK_EVERY = 64,             /* turns of waiting between two looks at the target's threads */
+    CHECK_EVERY = 64,            /* turns of waiting between two looks at the target's threads */
 };
 
-static bool claim(struct softdat_reach *theirs)
+static bool begin_copy(struct softdat_vm_access *theirs)
 {
     uint32_t open = 0;
 
@@ -112,7 +112,7 @@ static bool claim(struct softdat_reach *theirs)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-static void release(struct softdat_reach *theirs)
+static void end_copy(struct softdat_vm_access *theirs)
 {
     atomic_fetch_and_explicit(&theirs->consent, ~(uint32_t)COPYING, memory_order_release);
 }
@@ -181,20 +181,20 @@ static bool socket_ended(const struct softdat_conn *c)
 
 void softdat_direct_withdraw(struct softdat_conn *c)
 {
-    _Atomic uint32_t *consent = c->shared.seg ? &c->shared.my_reach->consent : NULL;
-    const struct timespec turn = { 0, 20000 };
+    _Atomic uint32_t *consent = c->shared.seg ? &c->shared.my_access->consent : NULL;
+    const struct timespec pause = { 0, 20000 };
 
     if (!consent)
         return;
     atomic_fetch_or_explicit(consent, WITHDRAWN, memory_order_acq_rel);
     for (unsigned n = 1; atomic_load_explicit(consent, memory_order_acquire) & COPYING; n++) {
-        if (n % LOOK_EVERY == 0 && (socket_ended(c) || process_stopped(c->shared.pid)))
+        if (n % CHECK_EVERY == 0 && (socket_ended(c) || process_stopped(c->shared.pid)))
             return;
-        nanosleep(&turn, NULL);
+        nanosleep(&pause, NULL);
     }
 }
 
-static bool lies_in(const struct softdat_dto *d, uint32_t key)
+static bool uses_region(const struct softdat_dto *d, uint32_t key)
 {
     for (int i = 0; i < d->n_seg; i++)
         if (d->seg[i].key == key)
@@ -203,20 +203,20 @@ static bool lies_in(const struct softdat_dto *d, uint32_t key)
 }
 
 /* The oldest request that the target may be carrying to or from that registration. */
-static struct softdat_dto *carried_for(struct softdat_conn *c, uint32_t key)
+static struct softdat_dto *request_in_region(struct softdat_conn *c, uint32_t key)
 {
     struct softdat_ep *ep = c->ep;
 
     for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
 
-        if (d->direct && d->state == SOFTDAT_DTO_SENT && lies_in(d, key))
+        if (d->direct && d->state == SOFTDAT_DTO_SENT && uses_region(d, key))
             return d;
     }
     return NULL;
 }
 
-void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key)
+void softdat_direct_region_freed(struct softdat_ia *ia, uint32_t key)
 {
     struct softdat_list *l;
 
@@ -224,35 +224,35 @@ void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key)
         return;
     for (l = ia->rings.next; l != &ia->rings; l = l->next) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
-        struct softdat_dto *d = carried_for(c, key);
+        struct softdat_dto *d = request_in_region(c, key);
 
         if (!d)
             continue;
         softdat_direct_withdraw(c);
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
     }
 }
 
 /* -- the target's part ------------------------------------------------------------------------ */
 
 /* One system call, by the requester's consent. The bytes moved; 0: it has withdrawn that; -1. */
-static ssize_t move_piece(struct softdat_conn *c, const struct iovec *here, int n_here,
-                          const struct iovec *there, int n_there, bool in)
+static ssize_t copy_piece(struct softdat_conn *c, const struct iovec *local, int n_local,
+                          const struct iovec *remote, int n_remote, bool in)
 {
     ssize_t n;
 
-    if (!claim(c->shared.their_reach))
+    if (!begin_copy(c->shared.their_access))
         return 0;
-    n = in ? process_vm_readv(c->shared.pid, here, (unsigned long)n_here, there,
-                              (unsigned long)n_there, 0)
-           : process_vm_writev(c->shared.pid, here, (unsigned long)n_here, there,
-                               (unsigned long)n_there, 0);
-    release(c->shared.their_reach);
+    n = in ? process_vm_readv(c->shared.pid, local, (unsigned long)n_local, remote,
+                              (unsigned long)n_remote, 0)
+           : process_vm_writev(c->shared.pid, local, (unsigned long)n_local, remote,
+                               (unsigned long)n_remote, 0);
+    end_copy(c->shared.their_access);
     return n > 0 ? n : -1;
 }
 
 /* The first `max` bytes of v as an iovec of their own; the number of its pieces. */
-static int first_bytes(const struct iovec *v, int n, size_t max, struct iovec *out)
+static int iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *out)
 {
     int i;
 
@@ -265,28 +265,28 @@ static int first_bytes(const struct iovec *v, int n, size_t max, struct iovec *o
     return i;
 }
 
-static enum softdat_carried move(struct softdat_conn *c, struct iovec *here, int n_here,
-                                 struct iovec *there, int n_there, bool in)
+static enum softdat_direct_result copy_all(struct softdat_conn *c, struct iovec *local, int n_local,
+                                           struct iovec *remote, int n_remote, bool in)
 {
-    struct iovec *h = here, *t = there, piece[SOFTDAT_MAX_IOV];
+    struct iovec *h = local, *t = remote, piece[SOFTDAT_MAX_IOV];
 
-    while (n_here > 0 && n_there > 0) {
+    while (n_local > 0 && n_remote > 0) {
         /* The shorter of the two lists limits what is moved. */
-        int n_piece = first_bytes(h, n_here, PIECE, piece);
-        ssize_t n = move_piece(c, piece, n_piece, t, n_there, in);
+        int n_piece = iov_prefix(h, n_local, PIECE, piece);
+        ssize_t n = copy_piece(c, piece, n_piece, t, n_remote, in);
 
         if (n == 0)
-            return SOFTDAT_WITHDRAWN;
+            return SOFTDAT_DIRECT_WITHDRAWN;
         if (n < 0)
-            return SOFTDAT_UNREACHABLE;
-        softdat_iov_step(&h, &n_here, (size_t)n);
-        softdat_iov_step(&t, &n_there, (size_t)n);
+            return SOFTDAT_DIRECT_UNREACHABLE;
+        softdat_iov_step(&h, &n_local, (size_t)n);
+        softdat_iov_step(&t, &n_remote, (size_t)n);
     }
-    return n_here == 0 && n_there == 0 ? SOFTDAT_CARRIED : SOFTDAT_UNREACHABLE;
+    return n_local == 0 && n_remote == 0 ? SOFTDAT_DIRECT_DONE : SOFTDAT_DIRECT_UNREACHABLE;
 }
 
 /* The caller's pieces as an iovec; false when they are not `want` bytes together. */
-static bool take_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
+static bool parse_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
 {
     struct softdat_piece piece[SOFTDAT_MAX_IOV];
     uint64_t sum = 0;
@@ -303,25 +303,27 @@ static bool take_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
     return sum == c->hdr.want;
 }
 
-enum softdat_carried softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
+enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *tail,
+                                               size_t tail_len)
 {
-    struct iovec there[SOFTDAT_MAX_IOV], here[2];
+    struct iovec remote[SOFTDAT_MAX_IOV], local[2];
     int n;
 
-    if (!take_list(c, there, &n))
-        return SOFTDAT_UNREACHABLE;
-    here[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
-    here[1] = (struct iovec){ tail, tail_len };
+    if (!parse_list(c, remote, &n))
+        return SOFTDAT_DIRECT_UNREACHABLE;
+    local[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
+    local[1] = (struct iovec){ tail, tail_len };
     /* An empty first piece is not moved, so it must not be counted either. */
-    return here[0].iov_len ? move(c, here, 2, there, n, true)
-                           : move(c, here + 1, 1, there, n, true);
+    return local[0].iov_len ? copy_all(c, local, 2, remote, n, true)
+                           : copy_all(c, local + 1, 1, remote, n, true);
 }
 
-enum softdat_carried softdat_direct_push(struct softdat_conn *c)
+enum softdat_direct_result softdat_direct_push(struct softdat_conn *c)
 {
-    struct iovec there[SOFTDAT_MAX_IOV];
-    struct iovec here = { c->target, c->hdr.want };
+    struct iovec remote[SOFTDAT_MAX_IOV];
+    struct iovec local = { c->target, c->hdr.want };
     int n;
 
-    return take_list(c, there, &n) ? move(c, &here, 1, there, n, false) : SOFTDAT_UNREACHABLE;
+    return parse_list(c, remote, &n) ? copy_all(c, &local, 1, remote, n, false)
+                                     : SOFTDAT_DIRECT_UNREACHABLE;
 }

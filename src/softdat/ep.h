@@ -38,7 +38,7 @@ struct softdat_dto {
     uint64_t raddr;
     uint64_t due;                /* on a slow wire: not before, ns */
     uint32_t rkey;
-    uint32_t frees;              /* ia->frees when its segments were last found registered */
+    uint32_t regions_freed;      /* ia->frees when its segments were last found registered */
     bool direct;                 /* the target carries the bytes */
     int n_seg;
     struct softdat_seg *seg;     /* its place in the ring's array */
@@ -91,7 +91,7 @@ struct softdat_srq {
     struct softdat_pz *pz;
     struct softdat_rq rq;
     uint32_t low_watermark;      /* an event when fewer receives are left; 0: disarmed */
-    uint32_t taken;              /* receives that have left the queue and not completed */
+    uint32_t recvs_in_progress;         /* receives that have left the queue and not completed */
     int users;
 };
 
@@ -104,9 +104,9 @@ struct softdat_ep {
     struct softdat_conn *conn;
     struct softdat_rq own, *rq;  /* rq: own, or of srq */
     struct softdat_srq *srq;
-    struct softdat_dto taken;    /* the receive that the arriving send goes to */
-    struct softdat_seg taken_seg[SOFTDAT_MAX_IOV];
-    bool has_taken;
+    struct softdat_dto current_recv;    /* the receive that the arriving send goes to */
+    struct softdat_seg current_recv_seg[SOFTDAT_MAX_IOV];
+    bool has_current_recv;
     struct softdat_ring req;
     uint32_t next_seq;           /* of the next SEND or WRITE */
     uint32_t reads;              /* RDMA reads under way */
@@ -122,7 +122,7 @@ void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void
 /* Takes the completed requests off the head of the ring and tells of them. */
 void softdat_ep_reap(struct softdat_ep *ep);
 /* Takes the next receive for an arriving send: ep->taken. NULL: there is none. */
-struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep);
+struct softdat_dto *softdat_ep_pop_recv(struct softdat_ep *ep);
 /* The taken receive completes; imm: a write with immediate data has used it. */
 void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len,
                           const uint32_t *imm);
@@ -139,7 +139,7 @@ void softdat_ring_free(struct softdat_ring *r);
 struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r);
 bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each);
 /* A receive has left the shared queue: is that to be told? */
-void softdat_srq_took(struct softdat_srq *srq);
+void softdat_srq_consumed(struct softdat_srq *srq);
 
 /* post.c */
 /* Posts a bind; called with the lock. */

@@ -16,7 +16,7 @@ enum {
     SOFTDAT_MAX_QLEN = 1 << 20,  /* entries of an EVD */
     SOFTDAT_MAX_LMRS = 1 << 18,
     SOFTDAT_MAX_PORTS = 2,
-    SOFTDAT_ASKERS = 8,          /* open connections of daplsoft */
+    SOFTDAT_MAX_CONTROL = 8,     /* open connections of daplsoft */
 };
 #define SOFTDAT_MAX_MESSAGE (UINT32_C(1) << 31)  /* bytes of one DTO */
 

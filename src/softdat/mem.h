@@ -52,7 +52,7 @@ struct softdat_bind {
 
 /* mem.c */
 /* As softdat_segs_registered (quick.h) when a registration has ended since the last look. */
-bool softdat_segs_look(struct softdat_ia *ia, struct softdat_dto *d);
+bool softdat_segs_recheck(struct softdat_ia *ia, struct softdat_dto *d);
 /* What a posted bind does in its turn. */
 void softdat_bind_apply(struct softdat_bind *bind);
 /* It will never have its turn. */

@@ -32,7 +32,7 @@ static bool same_net(const struct softdat_port *p, struct in_addr to)
 }
 
 /* How well a port suits, 0: not at all. Without a carrier it still reaches its own host. */
-static int suits(const struct softdat_port *p, struct in_addr to)
+static int port_rank(const struct softdat_port *p, struct in_addr to)
 {
     if (p->cut)
         return 0;
@@ -44,7 +44,7 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
     int best = 0, port = -1;
 
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
-        int s = suits(&ia->cfg.port[i], to);
+        int s = port_rank(&ia->cfg.port[i], to);
 
         if (s > best) {
             best = s;
@@ -56,7 +56,7 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
 
 /* -- up and down ------------------------------------------------------------------------------ */
 
-static bool down(const struct softdat_conn *c)
+static bool path_down(const struct softdat_conn *c)
 {
     const struct softdat_port *p = &c->ia->cfg.port[c->port];
 
@@ -76,12 +76,12 @@ static bool outstanding(const struct softdat_conn *c)
 
 /* A connection whose port is down is looked at when `retry` is over; one between hosts every
  * quarter of that as long as something is outstanding. For the others the kernel keeps watch. */
-void softdat_path_watch(struct softdat_conn *c)
+void softdat_path_set_deadline(struct softdat_conn *c)
 {
     if (c->phase != SOFTDAT_OPEN)
         return;                  /* it has a deadline of its own */
     c->deadline = 0;
-    if (down(c))
+    if (path_down(c))
         softdat_conn_deadline(c, retry_ns(c->ia));
     else if (!c->local && outstanding(c))
         softdat_conn_deadline(c, retry_ns(c->ia) / 4 + 1);
@@ -101,25 +101,25 @@ void softdat_path_keep_alive(const struct softdat_conn *c)
     setsockopt(c->sock.fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
-static void mute_listeners(struct softdat_ia *ia, int port, bool mute)
+static void suspend_listeners(struct softdat_ia *ia, int port, bool suspend)
 {
     struct softdat_list *l;
 
-    for (l = ia->handles.next; l != &ia->handles; l = l->next) {
+    for (l = ia->objects.next; l != &ia->objects; l = l->next) {
         struct softdat_handle *h = SOFTDAT_OF(l, struct softdat_handle, link);
         struct softdat_sp *sp = (struct softdat_sp *)h;
 
         if (h->type != DAT_HANDLE_TYPE_PSP && h->type != DAT_HANDLE_TYPE_RSP)
             continue;
-        softdat_sock_mute(ia, &sp->listener[port].tcp.sock, mute);
-        softdat_sock_mute(ia, &sp->listener[port].local.sock, mute);
+        softdat_sock_suspend(ia, &sp->listener[port].tcp.sock, suspend);
+        softdat_sock_suspend(ia, &sp->listener[port].local.sock, suspend);
     }
 }
 
 void softdat_path_listen(struct softdat_ia *ia, bool on)
 {
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++)
-        mute_listeners(ia, (int)i, !on || ia->cfg.port[i].cut);
+        suspend_listeners(ia, (int)i, !on || ia->cfg.port[i].cut);
 }
 
 static void port_changed(struct softdat_ia *ia, int port)
@@ -127,20 +127,20 @@ static void port_changed(struct softdat_ia *ia, int port)
     struct softdat_list *l = ia->conns.next;
     bool cut = ia->cfg.port[port].cut;
 
-    mute_listeners(ia, port, cut || ia->listen_at);
+    suspend_listeners(ia, port, cut || ia->listen_resume_at);
     while (l != &ia->conns) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 
         l = l->next;
-        if (c->port != port || (c->local && c->phase == SOFTDAT_CALLING))
+        if (c->port != port || (c->local && c->phase == SOFTDAT_CONNECTING))
             continue;            /* the latter is not connected yet (connect.c) */
-        softdat_sock_mute(ia, &c->sock, cut);
-        softdat_path_watch(c);
+        softdat_sock_suspend(ia, &c->sock, cut);
+        softdat_path_set_deadline(c);
         if (!cut)
-            softdat_tx_pump(c);
+            softdat_tx_progress(c);
     }
     if (!cut)
-        softdat_hurry(ia);       /* no bell comes for what lies in the rings already */
+        softdat_request_progress(ia); /* no bell comes for what lies in the rings already */
 }
 
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
@@ -165,7 +165,7 @@ bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
  * far kernel that has come since: how long ago the last one came says nothing by itself, for before
  * this there may have been nothing to acknowledge.
  */
-static bool far_silent(struct softdat_conn *c)
+static bool remote_unresponsive(struct softdat_conn *c)
 {
     struct tcp_info info;
     socklen_t len = sizeof(info);
@@ -175,24 +175,24 @@ static bool far_silent(struct softdat_conn *c)
     if (c->local || getsockopt(c->sock.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
         return false;
     if (info.tcpi_unacked == 0 && info.tcpi_probes == 0)
-        c->silent_since = 0;
-    else if (c->silent_since == 0
-             || now - c->silent_since >= info.tcpi_last_ack_recv * UINT64_C(1000000))
-        c->silent_since = now;
-    return c->silent_since && now - c->silent_since >= retry_ns(c->ia);
+        c->unacked_since = 0;
+    else if (c->unacked_since == 0
+             || now - c->unacked_since >= info.tcpi_last_ack_recv * UINT64_C(1000000))
+        c->unacked_since = now;
+    return c->unacked_since && now - c->unacked_since >= retry_ns(c->ia);
 }
 
 void softdat_path_expired(struct softdat_conn *c)
 {
-    if (down(c) || far_silent(c))
+    if (path_down(c) || remote_unresponsive(c))
         softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     else
-        softdat_path_watch(c);
+        softdat_path_set_deadline(c);
 }
 
 /* -- carrier ---------------------------------------------------------------------------------- */
 
-static void link_news(struct softdat_ia *ia, const struct ifinfomsg *info)
+static void link_changed(struct softdat_ia *ia, const struct ifinfomsg *info)
 {
     bool carrier = (info->ifi_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
 
@@ -216,7 +216,7 @@ static void netlink_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_
     (void)events;
     for (; n > 0 && NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n))
         if (h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK)
-            link_news(ia, NLMSG_DATA(h));
+            link_changed(ia, NLMSG_DATA(h));
 }
 
 /* Without netlink (a sandbox may forbid it) only TCP tells of a lost carrier, later. */

@@ -12,13 +12,13 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
 /* Checks the local segments and notes where they are. */
-static DAT_RETURN take_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
-                            struct softdat_dto *d, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
-                            DAT_MEM_PRIV_FLAGS priv)
+static DAT_RETURN resolve_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
+                               struct softdat_dto *d, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                               DAT_MEM_PRIV_FLAGS priv)
 {
     d->n_seg = 0;
     d->len = 0;
-    d->frees = ia->frees;
+    d->regions_freed = ia->regions_freed;
     for (DAT_COUNT i = 0; i < n; i++) {
         struct softdat_region *r = softdat_region_find(ia, seg[i].lmr_context);
         uint8_t *at;
@@ -106,7 +106,7 @@ static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, const struct
 {
     DAT_SEG_LENGTH max = *(const DAT_SEG_LENGTH *)(const void *)((const char *)&ep->attr
                                                                  + k->max_at);
-    DAT_RETURN ret = take_segs(ep->h.ia, ep->pz, d, r->n, r->seg, k->priv);
+    DAT_RETURN ret = resolve_segs(ep->h.ia, ep->pz, d, r->n, r->seg, k->priv);
 
     if (ret != DAT_SUCCESS)
         return ret;
@@ -157,17 +157,17 @@ static void count_request(struct softdat_ia *ia, const struct softdat_dto *d)
     ia->count[row[d->op].bytes] += d->len;
 }
 
-static void start(struct softdat_ep *ep, struct softdat_dto *d)
+static void start_request(struct softdat_ep *ep, struct softdat_dto *d)
 {
     d->state = SOFTDAT_DTO_QUEUED;
     d->status = DAT_DTO_SUCCESS;
-    d->due = softdat_slow_due(ep->h.ia);
+    d->due = softdat_delay_due(ep->h.ia);
     ep->req.count++;
     count_request(ep->h.ia, d);
     if (ep->conn)
-        softdat_fault_request(ep->conn);
+        softdat_fault_on_request(ep->conn);
     if (ep->conn)
-        softdat_tx_pump(ep->conn);
+        softdat_tx_progress(ep->conn);
     else
         softdat_ep_flush(ep);    /* disconnected: it comes back at once */
 }
@@ -189,7 +189,7 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const
     if (d)
         ret = fill(ep, k, r, d);
     if (ret == DAT_SUCCESS)
-        start(ep, d);
+        start_request(ep, d);
     softdat_unlock(ep->h.ia);
     return ret;
 }
@@ -236,14 +236,14 @@ DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind
     d->len = 0;
     d->direct = false;
     d->bind = *bind;
-    start(ep, d);
+    start_request(ep, d);
     return DAT_SUCCESS;
 }
 
 /* -- extended operations (dat_ib_extensions.h) ------------------------------------------------ */
 
 /* The arguments come in the order of the header's macros. */
-static void take_tail(struct request *r, va_list args)
+static void read_common_args(struct request *r, va_list args)
 {
     r->seg = va_arg(args, const DAT_LMR_TRIPLET *);
     r->cookie = va_arg(args, DAT_DTO_COOKIE);
@@ -259,18 +259,18 @@ DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list ar
     case DAT_IB_FETCH_AND_ADD_OP:
         k = &kind_fetch_add;
         r.operand[0] = va_arg(args, DAT_UINT64);
-        take_tail(&r, args);
+        read_common_args(&r, args);
         break;
     case DAT_IB_CMP_AND_SWAP_OP:
         k = &kind_cmp_swap;
         r.operand[0] = va_arg(args, DAT_UINT64);
         r.operand[1] = va_arg(args, DAT_UINT64);
-        take_tail(&r, args);
+        read_common_args(&r, args);
         break;
     case DAT_IB_RDMA_WRITE_IMMED_OP:
         k = &kind_write_imm;
         r.n = va_arg(args, DAT_COUNT);
-        take_tail(&r, args);
+        read_common_args(&r, args);
         r.imm = va_arg(args, DAT_UINT32);
         break;
     default:
@@ -293,7 +293,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     if (rq->ring.count == rq->ring.size)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    ret = take_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    ret = resolve_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     if (ret != DAT_SUCCESS)
         return ret;
     d->cookie = cookie;
@@ -303,7 +303,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     d->status = DAT_DTO_SUCCESS;
     rq->ring.count++;
     if (!softdat_list_empty(&rq->waiting))
-        softdat_held_posted(rq);
+        softdat_held_deliver(rq);
     return DAT_SUCCESS;
 }
 

@@ -46,7 +46,7 @@ static inline uint8_t *softdat_region_at(const struct softdat_region *r,
 /* Are the registrations still there in which the segments of d lie? */
 static inline bool softdat_segs_registered(struct softdat_ia *ia, struct softdat_dto *d)
 {
-    return d->frees == ia->frees || softdat_segs_look(ia, d);
+    return d->regions_freed == ia->regions_freed || softdat_segs_recheck(ia, d);
 }
 
 /* -- paths and the laboratory (path.c, fault.c) ----------------------------------------------- */
@@ -58,25 +58,25 @@ static inline bool softdat_path_cut(const struct softdat_conn *c)
 }
 
 /* When a frame that is posted now may leave, ns; 0: at once. */
-static inline uint64_t softdat_slow_due(struct softdat_ia *ia)
+static inline uint64_t softdat_delay_due(struct softdat_ia *ia)
 {
-    return ia->cfg.latency_us || ia->cfg.jitter_us ? softdat_slow_draw_due(ia) : 0;
+    return ia->cfg.latency_us || ia->cfg.jitter_us ? softdat_delay_draw_due(ia) : 0;
 }
 
 /* How many bytes of the current frame may be written now; 0: none, it will be resumed. */
-static inline size_t softdat_slow_allow(struct softdat_conn *c)
+static inline size_t softdat_rate_allow(struct softdat_conn *c)
 {
-    return c->cur_due || c->ia->cfg.rate ? softdat_slow_limit(c) : SIZE_MAX;
+    return c->cur_due || c->ia->cfg.rate ? softdat_rate_limit(c) : SIZE_MAX;
 }
 
-static inline void softdat_slow_wrote(struct softdat_conn *c, size_t n)
+static inline void softdat_rate_charge(struct softdat_conn *c, size_t n)
 {
     if (c->ia->cfg.rate)
-        c->wire_free += n * UINT64_C(1000000000) / c->ia->cfg.rate;
+        c->rate_free_at += n * UINT64_C(1000000000) / c->ia->cfg.rate;
 }
 
 /* Does such a fault strike now? */
-static inline bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what)
+static inline bool softdat_fault_injected(struct softdat_ia *ia, enum softdat_fault what)
 {
     return ia->cfg.one_in[what] && softdat_fault_draw(ia, what);
 }
@@ -111,7 +111,7 @@ static inline void softdat_sink_into(struct softdat_sink *s, const struct softda
 }
 
 /* Does what arrives fit the receive d, and is the memory of that still registered? */
-static inline DAT_DTO_COMPLETION_STATUS softdat_held_judge(struct softdat_ia *ia,
+static inline DAT_DTO_COMPLETION_STATUS softdat_recv_check(struct softdat_ia *ia,
                                                            struct softdat_dto *d, size_t len)
 {
     return len > d->len ? DAT_DTO_ERR_LOCAL_LENGTH

@@ -129,14 +129,14 @@ DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, DAT
         .max_recv_iov = (DAT_COUNT)srq->rq.max_iov,
         .low_watermark = (DAT_COUNT)srq->low_watermark,
         .available_dto_count = (DAT_COUNT)srq->rq.ring.count,
-        .outstanding_dto_count = (DAT_COUNT)(srq->rq.ring.count + srq->taken),
+        .outstanding_dto_count = (DAT_COUNT)(srq->rq.ring.count + srq->recvs_in_progress),
     };
     softdat_unlock(srq->h.ia);
     return DAT_SUCCESS;
 }
 
 /* Receives move to a queue of another size, in their order. */
-static void move_all(struct softdat_ring *from, struct softdat_ring *to)
+static void move_receives(struct softdat_ring *from, struct softdat_ring *to)
 {
     for (; from->count > 0; softdat_ring_pop(from), to->count++) {
         const struct softdat_dto *d = softdat_ring_at(from, 0);
@@ -166,7 +166,7 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
         softdat_ring_free(&ring);
         ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     } else {
-        move_all(&srq->rq.ring, &ring);
+        move_receives(&srq->rq.ring, &ring);
         softdat_ring_free(&srq->rq.ring);
         srq->rq.ring = ring;
     }
@@ -175,7 +175,7 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
 }
 
 /* One event for each time that it is armed: the watermark is 0 then. */
-static void tell_if_low(struct softdat_srq *srq)
+static void check_watermark(struct softdat_srq *srq)
 {
     DAT_EVENT event;
 
@@ -189,10 +189,10 @@ static void tell_if_low(struct softdat_srq *srq)
     softdat_evd_post(srq->h.ia->async_evd, &event);
 }
 
-void softdat_srq_took(struct softdat_srq *srq)
+void softdat_srq_consumed(struct softdat_srq *srq)
 {
-    srq->taken++;
-    tell_if_low(srq);
+    srq->recvs_in_progress++;
+    check_watermark(srq);
 }
 
 DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
@@ -205,7 +205,7 @@ DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(srq->h.ia);
     srq->low_watermark = (uint32_t)low;
-    tell_if_low(srq);
+    check_watermark(srq);
     softdat_unlock(srq->h.ia);
     return DAT_SUCCESS;
 }

@@ -46,7 +46,7 @@ void softdat_set_nodelay(int fd)
 }
 
 /* The soft limit of descriptors is raised when they run out, towards the hard one. */
-bool softdat_more_descriptors(void)
+bool softdat_raise_fd_limit(void)
 {
     struct rlimit limit;
 
@@ -62,17 +62,17 @@ static int new_socket(int domain)
 
     do
         fd = socket(domain, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    while (fd < 0 && errno == EMFILE && softdat_more_descriptors());
+    while (fd < 0 && errno == EMFILE && softdat_raise_fd_limit());
     return fd;
 }
 
-void softdat_complain(struct softdat_ia *ia, const char *what, int error)
+void softdat_warn_once(struct softdat_ia *ia, const char *what, int error)
 {
     struct rlimit limit = { 0, 0 };
 
-    if (ia->complained)
+    if (ia->warned)
         return;
-    ia->complained = true;
+    ia->warned = true;
     getrlimit(RLIMIT_NOFILE, &limit);
     if (error == EMFILE)
         fprintf(stderr, "daplsoft: IA %s cannot %s: %s. The limit is %llu: raise it (ulimit -n)\n",
@@ -117,7 +117,7 @@ int softdat_listen_local(struct sockaddr_in sin, uint32_t qual)
     return -1;
 }
 
-int softdat_call_local(int fd, struct in_addr addr, uint32_t qual)
+int softdat_connect_local(int fd, struct in_addr addr, uint32_t qual)
 {
     struct sockaddr_un un;
     socklen_t len = local_name(&un, addr, qual);
@@ -128,7 +128,7 @@ int softdat_call_local(int fd, struct in_addr addr, uint32_t qual)
 }
 
 /* A socket that is connecting from that address; -1 with *error_p. */
-int softdat_call_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p)
+int softdat_connect_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p)
 {
     int fd = new_socket(AF_INET), one = 1;
 

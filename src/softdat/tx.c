@@ -7,14 +7,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* After ACK_EVERY executed requests, or ACK_BYTES of them, an acknowledgement leaves at once. A
+/* After ACK_REQUESTS executed requests, or ACK_BYTES of them, an acknowledgement leaves at once. A
  * frame of its own costs a socket two system calls; a ring nothing. */
 enum {
-    ACK_EVERY = 8, ACK_EVERY_RINGED = 32,
+    ACK_REQUESTS = 8, ACK_REQUESTS_RING = 32,
     ACK_BYTES = 1 << 18,
-    SHORT = 512,                 /* bytes of a frame that is put together */
+    COALESCE_MAX = 512,          /* bytes of a frame that is put together */
 };
-static const uint64_t ack_ns = 10000;    /* that it waits for a frame which takes it along */
+static const uint64_t ack_delay_ns = 10000; /* that it waits for a frame which takes it along */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
         return false;
     out->f = *f;
     out->key = key;
-    out->due = c->phase == SOFTDAT_OPEN ? softdat_slow_due(c->ia) : 0;
+    out->due = c->phase == SOFTDAT_OPEN ? softdat_delay_due(c->ia) : 0;
     out->f.magic = SOFTDAT_WIRE_MAGIC;
     out->f.len = (uint32_t)len;
     out->data = data;
@@ -35,8 +35,8 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
         memcpy(out->priv, priv, len);
         out->data = out->priv;
     }
-    softdat_list_append(&c->outs, &out->link);
-    softdat_tx_pump(c);
+    softdat_list_append(&c->out_queue, &out->link);
+    softdat_tx_progress(c);
     return true;
 }
 
@@ -51,7 +51,7 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
     if (type == SOFTDAT_ACCEPT)
         f.want = c->shared.seg != NULL;
     if (type == SOFTDAT_BYE)
-        c->said_bye = true;
+        c->bye_sent = true;
     return queue(c, &f, NULL, 0, len > 0 ? priv : NULL, len);
 }
 
@@ -62,11 +62,11 @@ bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len
     return queue(c, &f, data, key, NULL, len);
 }
 
-bool softdat_tx_drop_answers(struct softdat_conn *c)
+bool softdat_tx_drop_responses(struct softdat_conn *c)
 {
-    struct softdat_list *l = c->outs.next;
+    struct softdat_list *l = c->out_queue.next;
 
-    while (l != &c->outs) {
+    while (l != &c->out_queue) {
         struct softdat_out *out = SOFTDAT_OF(l, struct softdat_out, link);
 
         l = l->next;
@@ -82,11 +82,11 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
 {
     struct softdat_frame f = { .type = SOFTDAT_NAK, .status = (uint16_t)status, .id = id };
 
-    c->poisoned = true;
+    c->discard_rx = true;
     return queue(c, &f, NULL, 0, NULL, 0);
 }
 
-void softdat_tx_idle_acks(struct softdat_ia *ia)
+void softdat_tx_acks_when_idle(struct softdat_ia *ia)
 {
     struct softdat_list *l = ia->acks.next;
     uint64_t now = 0;
@@ -95,26 +95,26 @@ void softdat_tx_idle_acks(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, acks);
 
         l = l->next;
-        if (c->ringed)
-            softdat_shared_tell(c);
+        if (c->uses_rings)
+            softdat_shared_ack(c);
     }
     if (!softdat_list_empty(&ia->acks))
         now = softdat_now();
     if (ia->idle_since == 0)
         ia->idle_since = now;
-    else if (now - ia->idle_since >= ack_ns)
-        softdat_tx_acks(ia);
+    else if (now - ia->idle_since >= ack_delay_ns)
+        softdat_tx_flush_acks(ia);
 }
 
-void softdat_tx_acks(struct softdat_ia *ia)
+void softdat_tx_flush_acks(struct softdat_ia *ia)
 {
     while (!softdat_list_empty(&ia->acks)) {
         struct softdat_conn *c = SOFTDAT_OF(ia->acks.next, struct softdat_conn, acks);
         struct softdat_frame f = { .type = SOFTDAT_ACK };
 
         softdat_list_remove(&c->acks);
-        if (c->ringed)
-            softdat_shared_tell(c);
+        if (c->uses_rings)
+            softdat_shared_ack(c);
         else
             queue(c, &f, NULL, 0, NULL, 0);
     }
@@ -127,8 +127,8 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
     c->cur_hdr = *f;
     c->cur_due = due;
     if (!c->local && !c->deadline)
-        softdat_path_watch(c);   /* it is outstanding from now on */
-    c->cur_frees = c->ia->frees;
+        softdat_path_set_deadline(c); /* it is outstanding from now on */
+    c->cur_regions_freed = c->ia->regions_freed;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;
     c->unacked_bytes = 0;
@@ -147,7 +147,7 @@ static bool out_registered(struct softdat_ia *ia, const struct softdat_out *out)
 /* It is not, and nothing has left: the answer is a refusal. */
 static void refuse_read(struct softdat_conn *c, struct softdat_out *out)
 {
-    c->poisoned = true;
+    c->discard_rx = true;
     out->f.type = SOFTDAT_NAK;
     out->f.status = DAT_DTO_ERR_REMOTE_ACCESS;
     out->f.len = 0;
@@ -158,9 +158,9 @@ static bool begin_out(struct softdat_conn *c)
 {
     struct softdat_out *out;
 
-    if (softdat_list_empty(&c->outs))
+    if (softdat_list_empty(&c->out_queue))
         return false;
-    out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
+    out = SOFTDAT_OF(c->out_queue.next, struct softdat_out, link);
     softdat_list_remove(&out->link);
     if (!out_registered(c->ia, out))
         refuse_read(c, out);
@@ -172,7 +172,7 @@ static bool begin_out(struct softdat_conn *c)
 }
 
 /* How requests travel: in the usual way, and when their payload is moved by the target itself. */
-static const struct { uint8_t usual, direct; } frame_of[] = {
+static const struct { uint8_t plain, direct; } frame_of[] = {
     [DAT_DTO_SEND] = { SOFTDAT_SEND, 0 },
     [DAT_DTO_RDMA_WRITE] = { SOFTDAT_WRITE, SOFTDAT_PULL },
     [DAT_DTO_RDMA_READ] = { SOFTDAT_READ, SOFTDAT_PUSH },
@@ -190,7 +190,7 @@ static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
 }
 
 /* Binds need no frame: they are done in their turn, once nothing before them is unfinished. */
-static bool bind_now(struct softdat_ep *ep, struct softdat_dto *d)
+static bool apply_bind(struct softdat_ep *ep, struct softdat_dto *d)
 {
     if (d->op != SOFTDAT_DTO_BIND)
         return false;
@@ -214,7 +214,7 @@ static struct softdat_dto *next_to_start(struct softdat_conn *c)
         d = softdat_ring_at(&ep->req, ep->req.sent);
         if (!may_start(ep, d))
             return NULL;
-    } while (bind_now(ep, d));
+    } while (apply_bind(ep, d));
     return d;
 }
 
@@ -258,10 +258,10 @@ static bool begin_request(struct softdat_conn *c)
     if (!d)
         return false;
     if (!softdat_segs_registered(c->ia, d)) {
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
         return false;
     }
-    direct = frame_of[d->op].direct && softdat_direct_possible(c, d->len);
+    direct = frame_of[d->op].direct && softdat_direct_usable(c, d->len);
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
     d->direct = direct;
@@ -272,7 +272,7 @@ static bool begin_request(struct softdat_conn *c)
         d->seq = ++ep->next_seq;
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
-        .type = direct ? frame_of[d->op].direct : frame_of[d->op].usual,
+        .type = direct ? frame_of[d->op].direct : frame_of[d->op].plain,
     }, d->due);
     c->cur_out = NULL;
     add_payload(c, d, direct);
@@ -292,12 +292,12 @@ void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
     }
 }
 
-static void written(struct softdat_conn *c, size_t n)
+static void advance_current(struct softdat_conn *c, size_t n)
 {
     struct iovec *v = c->cur + c->cur_at;
     int left = c->cur_n - c->cur_at;
 
-    softdat_slow_wrote(c, n);
+    softdat_rate_charge(c, n);
     softdat_iov_step(&v, &left, n);
     c->cur_at = c->cur_n - left;
     if (left > 0)
@@ -335,16 +335,16 @@ static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
 /* A short frame in one piece: cheaper for the kernel than a list of pieces. */
 static ssize_t send_pieces(struct softdat_conn *c, struct msghdr *m)
 {
-    uint8_t together[SHORT];
+    uint8_t frame[COALESCE_MAX];
     size_t len = 0;
 
     for (size_t i = 0; i < m->msg_iovlen; i++) {
-        if (m->msg_iov[i].iov_len > sizeof(together) - len)
+        if (m->msg_iov[i].iov_len > sizeof(frame) - len)
             return sendmsg(c->sock.fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
-        memcpy(together + len, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+        memcpy(frame + len, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
         len += m->msg_iov[i].iov_len;
     }
-    return send(c->sock.fd, together, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return send(c->sock.fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
@@ -353,13 +353,13 @@ static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
     ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m) : send_pieces(c, &m);
 
     if (n >= 0) {
-        written(c, (size_t)n);
+        advance_current(c, (size_t)n);
         return true;
     }
     if (errno == EINTR)
         return true;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        softdat_sock_watch(c->ia, &c->sock, c->sock.events | EPOLLOUT);
+        softdat_sock_set_events(c->ia, &c->sock, c->sock.events | EPOLLOUT);
         return false;
     }
     /* The reading side will see the end; what has been received before it is still good. */
@@ -373,12 +373,12 @@ static bool write_ring(struct softdat_conn *c, struct iovec *v, int n_v)
 
     c->blocked = n == 0;
     if (n > 0)
-        written(c, n);
+        advance_current(c, n);
     return n > 0;
 }
 
 /* At most `max` bytes of what is left of the frame. */
-static int first_bytes(const struct softdat_conn *c, size_t max, struct iovec *v)
+static int iov_prefix(const struct softdat_conn *c, size_t max, struct iovec *v)
 {
     int n = 0;
 
@@ -399,44 +399,45 @@ static struct softdat_dto *cur_request(struct softdat_conn *c)
 
 /* A registration has ended while a frame was being written: may it go on? If not it cannot be
  * taken back either, and the connection breaks. */
-static bool cur_look(struct softdat_conn *c)
+static bool recheck_current(struct softdat_conn *c)
 {
     struct softdat_dto *d = c->cur_out ? NULL : cur_request(c);
 
-    c->cur_frees = c->ia->frees;
+    c->cur_regions_freed = c->ia->regions_freed;
     if (c->cur_out ? out_registered(c->ia, c->cur_out)
                    : d && (d->direct || softdat_segs_registered(c->ia, d)))
         return true;
     if (d)
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
     else
-        softdat_fault_doom(c);
+        softdat_fault_break_later(c);
     return false;
 }
 
 static bool write_some(struct softdat_conn *c)
 {
-    size_t max = softdat_slow_allow(c);
+    size_t max = softdat_rate_allow(c);
     struct iovec v[SOFTDAT_MAX_IOV + 2], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
 
-    if (max == 0 || (c->cur_frees != c->ia->frees && !cur_look(c)))
+    if (max == 0 || (c->cur_regions_freed != c->ia->regions_freed && !recheck_current(c)))
         return false;
     if (max != SIZE_MAX) {
-        n = first_bytes(c, max, v);
+        n = iov_prefix(c, max, v);
         from = v;
     }
-    return c->ringed ? write_ring(c, from, n) : write_socket(c, from, n);
+    return c->uses_rings ? write_ring(c, from, n) : write_socket(c, from, n);
 }
 
 bool softdat_tx_idle(const struct softdat_conn *c)
 {
-    return c->cur_n == 0 && softdat_list_empty(&c->outs);
+    return c->cur_n == 0 && softdat_list_empty(&c->out_queue);
 }
 
-void softdat_tx_pump(struct softdat_conn *c)
+void softdat_tx_progress(struct softdat_conn *c)
 {
-    if (c->sock.fd < 0 || c->phase == SOFTDAT_CALLING || softdat_path_cut(c) || softdat_doomed(c))
+    if (c->sock.fd < 0 || c->phase == SOFTDAT_CONNECTING || softdat_path_cut(c)
+        || softdat_break_pending(c))
         return;
     for (;;) {
         if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
@@ -445,13 +446,13 @@ void softdat_tx_pump(struct softdat_conn *c)
             return;
     }
     if (c->sock.events & EPOLLOUT)
-        softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
-    if (c->said_bye && softdat_tx_idle(c))
+        softdat_sock_set_events(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
+    if (c->bye_sent && softdat_tx_idle(c))
         shutdown(c->sock.fd, SHUT_WR);
 }
 
 /* A request of the peer has been executed: it will hear of it. */
-void softdat_tx_owe_ack(struct softdat_conn *c)
+void softdat_tx_executed(struct softdat_conn *c)
 {
     struct softdat_frame f = { .type = SOFTDAT_ACK };
 
@@ -459,11 +460,11 @@ void softdat_tx_owe_ack(struct softdat_conn *c)
     c->unacked_bytes += c->hdr.len;
     if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);
-    if (c->executed - c->acked < (c->ringed ? ACK_EVERY_RINGED : ACK_EVERY)
+    if (c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
         && c->unacked_bytes < ACK_BYTES)
         return;
-    if (c->ringed)
-        softdat_shared_tell(c);
+    if (c->uses_rings)
+        softdat_shared_ack(c);
     else
         queue(c, &f, NULL, 0, NULL, 0);
 }

@@ -297,7 +297,7 @@ static struct softdat_segment *make_segment(int *fd_p)
     seg->ring = SOFTDAT_RING;
     /* A word that may be anywhere, and is nowhere: what is really reached would be this process,
      * the stranger's, and it may have all its memory overwritten. */
-    seg->reach[0].word_at = draw(2) ? draw(4096) : 0;
+    seg->access[0].probe_addr = draw(2) ? draw(4096) : 0;
     return seg;
 }
 
@@ -330,8 +330,8 @@ static void write_ring(struct softdat_segment *seg, const struct input *in)
 {
     struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC, .type = SOFTDAT_READY };
     _Atomic uint32_t *const word[] = { &seg->half[0].tail, &seg->half[0].head,
-                                       &seg->half[0].executed, &seg->half[0].asleep,
-                                       &seg->half[0].cell_at, &seg->half[0].cell_len };
+                                       &seg->half[0].executed, &seg->half[0].armed,
+                                       &seg->half[0].inline_at, &seg->half[0].inline_len };
 
     memcpy(seg->bytes[0], &f, sizeof(f));
     memcpy(seg->bytes[0] + sizeof(f), in->bytes, in->len);

@@ -98,8 +98,8 @@ static void withdraw(struct world *w)
     c = ((struct softdat_ep *)w->a.ep)->conn;
     shared = c->shared.seg != NULL;
     if (shared) {
-        atomic_fetch_or(&c->shared.my_reach->consent, COPYING);
-        assert_int_equal(pthread_create(&target, NULL, copy, &c->shared.my_reach->consent), 0);
+        atomic_fetch_or(&c->shared.my_access->consent, COPYING);
+        assert_int_equal(pthread_create(&target, NULL, copy, &c->shared.my_access->consent), 0);
     }
     OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);

@@ -14,9 +14,9 @@
 
 /* What shared.c asks of the rest of the provider. */
 void softdat_direct_offer(struct softdat_conn *c) { (void)c; }
-void softdat_direct_try(struct softdat_conn *c) { (void)c; }
+void softdat_direct_probe(struct softdat_conn *c) { (void)c; }
 bool softdat_rx_ring(struct softdat_conn *c) { (void)c; return false; }
-void softdat_hurry(struct softdat_ia *ia) { (void)ia; }
+void softdat_request_progress(struct softdat_ia *ia) { (void)ia; }
 
 struct pair {
     struct softdat_ia ia;
@@ -44,9 +44,9 @@ static int set_up(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p->fd), 0);
     end_of(p, &p->out, p->fd[0]);
     end_of(p, &p->in, p->fd[1]);
-    fd = softdat_shared_make(&p->out);
+    fd = softdat_shared_create(&p->out);
     assert_true(fd >= 0);
-    assert_true(softdat_shared_take(&p->in, fd));
+    assert_true(softdat_shared_attach(&p->in, fd));
     softdat_shared_start(&p->out);
     softdat_shared_start(&p->in);
     *state = p;
@@ -88,10 +88,10 @@ static void get(struct pair *p, size_t n)
             got = (ssize_t)n;
         for (ssize_t i = 0; i < got; i++)
             assert_int_equal(at[i], p->next_in++ % 251);
-        softdat_shared_took(&p->in, (size_t)got);
+        softdat_shared_consume(&p->in, (size_t)got);
         n -= (size_t)got;
     }
-    softdat_shared_tell(&p->in);
+    softdat_shared_ack(&p->in);
 }
 
 /* n bytes pass that nobody looks at: the state is as after that many. */
@@ -104,7 +104,7 @@ static void pass(struct pair *p, uint32_t n)
     p->out.shared.their_head += n;
     atomic_fetch_add(&half->tail, n);
     p->in.shared.head += n;
-    p->in.shared.told += n;
+    p->in.shared.head_published += n;
     p->in.shared.their_tail += n;
     atomic_fetch_add(&p->in.shared.mine->head, n);
 }
