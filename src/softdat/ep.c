@@ -131,7 +131,7 @@ void softdat_ep_flush(struct softdat_ep *ep)
         softdat_ep_recv_done(ep, DAT_DTO_ERR_FLUSHED, 0, NULL);
     while (!ep->srq && softdat_ep_pop_recv(ep));
     ep->reads = 0;
-    ep->next_seq = 0;
+    ep->last_seq = 0;
 }
 
 void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,

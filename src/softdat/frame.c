@@ -231,7 +231,7 @@ bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
 
     if (!ep || softdat_break_pending(c))
         return true;
-    if ((int32_t)(ep->next_seq - ack) < 0)
+    if ((int32_t)(ep->last_seq - ack) < 0)
         return false;
     for (uint32_t i = 0; i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);

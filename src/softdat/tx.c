@@ -269,7 +269,7 @@ static bool begin_request(struct softdat_conn *c)
     if (softdat_is_read(d))
         ep->reads++;
     else
-        d->seq = ++ep->next_seq;
+        d->seq = ++ep->last_seq;
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
         .type = direct ? frame_of[d->op].direct : frame_of[d->op].plain,
