@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-static const uint64_t ready_timeout_ns = UINT64_C(30) * 1000000000; /* for READY after ACCEPT */
+static const uint64_t ready_timeout_ns = UINT64_C(30) * 1000000000; /* from ACCEPT to READY */
 
-/* CONNECT has arrived: an event, if there is room for one. Else the caller is refused. */
+/* Handles CONNECT: makes the connection request and posts its event. Without room for the event the
+ * connection is closed, which the active side sees as a rejection. */
 bool softdat_cm_on_connect(struct softdat_conn *c)
 {
     struct softdat_cr *cr = softdat_alloc(sizeof(*cr));
@@ -36,7 +37,7 @@ bool softdat_cm_on_connect(struct softdat_conn *c)
     e->conn_qual = c->sp->qual;
     e->cr_handle = cr;
     softdat_evd_post(c->sp->evd, &event);
-    /* A reserved service point is for one request. */
+    /* A reserved service point accepts one request (DAT 2.0, dat_rsp_create). */
     if (c->sp->ep)
         softdat_sp_close_listeners(c->ia, c->sp);
     return true;
@@ -97,7 +98,7 @@ DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_
     if (cr->sp && cr->sp->ep == ep)
         cr->sp->ep = NULL;
     cr_free(cr);
-    if (!c) {                    /* the caller has gone meanwhile */
+    if (!c) {                    /* the active side has closed it */
         softdat_ep_step(ep, SOFTDAT_EP_FAIL);
         softdat_ep_event(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
     } else {
@@ -135,7 +136,7 @@ DAT_RETURN softdat_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVO
     return DAT_SUCCESS;
 }
 
-/* READY has arrived. */
+/* Handles READY: the connection is established. */
 bool softdat_cm_on_ready(struct softdat_conn *c)
 {
     if (!c->ep)

@@ -16,27 +16,27 @@
 #endif
 
 /*
- * Pieces of up to 64 KiB, in multiples of a line, are cut from chunks, with a list of free ones for
- * each length: the provider's objects have few lengths. Longer ones are mapped by themselves. Each
- * has its length in front. When the last piece has been given back so are the chunks.
+ * Blocks of up to 64 KiB, in multiples of a cache line, are carved from chunks. Each size class has
+ * a free list, because the provider's objects have few sizes. A longer block is a mapping of its
+ * own. Each block begins with its size. When the last block is freed all chunks are unmapped.
  */
 enum { LINE = 64, CLASSES = 1024, CHUNK = 1 << 18 };
 
 struct block {
-    size_t size;                 /* with this header */
+    size_t size;                 /* bytes, with this header */
     struct block *next;          /* while it is free */
 };
 
-_Static_assert(sizeof(struct block) == 16, "what follows is aligned for anything");
+_Static_assert(sizeof(struct block) == 16, "the memory behind it is aligned for any type");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct block *free[CLASSES];
     struct block *chunks;
-    size_t used, live;           /* bytes of the newest chunk, pieces that are given out */
+    size_t used, live;           /* bytes used of the newest chunk; blocks allocated */
 } heap = { .used = CHUNK };
 
-/* The system calls themselves: programs interpose the functions as well. */
+/* Calls the kernel directly because programs interpose mmap() and munmap() too. */
 static void *map(size_t n)
 {
     long at = syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -51,6 +51,7 @@ static void unmap(void *p, size_t n)
     syscall(SYS_munmap, p, n);
 }
 
+/* Carves a block of `size` bytes from the newest chunk, or from a new one. NULL: out of memory. */
 static struct block *carve(size_t size)
 {
     struct block *chunk;
@@ -67,7 +68,7 @@ static struct block *carve(size_t size)
     return (struct block *)(void *)((char *)heap.chunks + heap.used - size);
 }
 
-/* The list of pieces of n bytes; CLASSES: they are mapped. */
+/* Returns the size class of a block of n bytes; CLASSES: it is a mapping of its own. */
 static size_t class_of(size_t n)
 {
     size_t k = (n - 1) / LINE;
@@ -75,7 +76,7 @@ static size_t class_of(size_t n)
     return k < CLASSES ? k : CLASSES;
 }
 
-/* One that was free before, with n bytes behind its header zeroed; else NULL. */
+/* Takes a block of class k off its free list and zeroes n bytes behind its header. NULL: none. */
 static struct block *reuse(size_t k, size_t n)
 {
     struct block *p = k < CLASSES ? heap.free[k] : NULL;
@@ -98,7 +99,7 @@ void *softdat_alloc(size_t n)
     size = k < CLASSES ? (k + 1) * LINE : n + sizeof(*p);
     pthread_mutex_lock(&lock);
     p = reuse(k, n);
-    /* What the kernel maps is zero: pages that nobody has written yet take no memory. */
+    /* Fresh memory of the kernel is zero; zeroing it again would only make its pages resident. */
     if (!p)
         p = k < CLASSES ? carve(size) : map(size);
     if (p)

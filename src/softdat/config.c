@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * The IA parameters of a dat.conf line: "name=value name=value", blanks or commas between them.
- * One row for each parameter; docs/provider.md has the same rows in words.
+ * The IA parameters of a dat.conf line: "name=value name=value", separated by blanks or commas.
+ * The table has one row per parameter; docs/provider.md describes each.
  */
 
 /* -- interfaces ------------------------------------------------------------------------------- */
@@ -20,7 +20,7 @@ static const struct sockaddr_in *ipv4_of(const struct ifaddrs *i)
     return i->ifa_addr && i->ifa_addr->sa_family == AF_INET ? (const void *)i->ifa_addr : NULL;
 }
 
-/* Fills a port from the first interface that `fits`. */
+/* Fills *port from the first interface that `fits`. False: there is none. */
 static bool port_from(struct softdat_port *port,
                       bool (*fits)(const struct ifaddrs *, const void *), const void *arg)
 {
@@ -65,12 +65,12 @@ static bool is_external(const struct ifaddrs *i, const void *none)
 
 struct row {
     const char *name;
-    /* Sets it; false: the value is not possible. */
+    /* Parses value and sets the parameter. False: the value is not allowed. */
     bool (*set)(struct softdat_config *, const struct row *, const char *value);
-    size_t at;                   /* offset in softdat_config, of a uint64_t or a port */
-    const char *allowed;         /* what values are possible */
+    size_t at;                   /* offset in softdat_config of a uint64_t or a port */
+    const char *allowed;         /* the allowed values, for the error line */
     uint64_t min, max;
-    const char *words[4];        /* word i stands for the value i */
+    const char *words[4];        /* word i means value i */
 };
 
 static uint64_t *number_at(struct softdat_config *cfg, const struct row *row)
@@ -90,7 +90,7 @@ static bool set_addr(struct softdat_config *cfg, const struct row *row, const ch
 
     if (inet_pton(AF_INET, value, &addr) != 1 || addr.s_addr == 0)
         return false;
-    /* An address of the loopback net, and one that comes up later, belong to no interface yet. */
+    /* A loopback address, or one of an interface that is still down, belongs to no interface. */
     if (!port_from(port, has_addr, &addr))
         *port = (struct softdat_port){ .addr = { .sin_family = AF_INET, .sin_addr = addr },
                                        .mask = { INADDR_NONE }, .carrier = true };
@@ -102,7 +102,7 @@ static bool set_if(struct softdat_config *cfg, const struct row *row, const char
     return port_from(port_at(cfg, row), has_name, value);
 }
 
-/* A whole number; k, m, g behind it are binary thousands. */
+/* An integer with an optional suffix k, m or g: times 2^10, 2^20, 2^30. */
 static bool set_number(struct softdat_config *cfg, const struct row *row, const char *value)
 {
     static const char unit[] = "kmg";
@@ -121,7 +121,7 @@ static bool set_number(struct softdat_config *cfg, const struct row *row, const 
     return !*end && n >= row->min && n <= row->max;
 }
 
-/* The same, or "off" for none. */
+/* The same, or "off" for 0. */
 static bool set_bytes(struct softdat_config *cfg, const struct row *row, const char *value)
 {
     if (strcmp(value, "off"))
@@ -140,7 +140,7 @@ static bool set_word(struct softdat_config *cfg, const struct row *row, const ch
     return false;
 }
 
-/* "1/N": one in N. */
+/* "1/N": one case in N. */
 static bool set_one_in(struct softdat_config *cfg, const struct row *row, const char *value)
 {
     return strncmp(value, "1/", 2) == 0 && set_number(cfg, row, value + 2);
@@ -243,7 +243,7 @@ static bool set_param(const char *ia_name, struct softdat_config *cfg, char *wor
     return false;
 }
 
-/* What only all parameters together can say. */
+/* Checks and completes what depends on several parameters. */
 static bool finish(const char *ia_name, struct softdat_config *cfg)
 {
     struct softdat_port *port = cfg->port;
@@ -259,7 +259,7 @@ static bool finish(const char *ia_name, struct softdat_config *cfg)
                      "another address than addr");
         return false;
     }
-    /* What goes straight between address spaces is neither slowed down nor limited. */
+    /* Link emulation has no effect on direct copies, so they are off. */
     if (cfg->rate || cfg->latency_us || cfg->jitter_us)
         cfg->direct_bytes = 0;
     return true;

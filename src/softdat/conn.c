@@ -6,14 +6,14 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to finish after a disconnect */
+static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to transmit the queue */
 
 void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
 {
     c->deadline = softdat_now() + ns;
     if (c->deadline < c->ia->next_deadline) {
         c->ia->next_deadline = c->deadline;
-        softdat_helper_wake(c->ia);      /* it may sleep for longer */
+        softdat_helper_wake(c->ia);      /* it may sleep beyond the deadline */
     }
 }
 
@@ -91,7 +91,7 @@ void softdat_conn_free(struct softdat_conn *c)
         c->cr->conn = NULL;
     c->ep = NULL;
     c->cr = NULL;
-    /* Its socket may be among the events of this round: it is freed at the round's end. */
+    /* Events of this round may point to c, so its memory is freed at the end of the round. */
     softdat_list_remove(&c->link);
     softdat_list_append(&c->ia->to_free, &c->link);
 }
@@ -111,8 +111,8 @@ void softdat_conn_detach(struct softdat_conn *c, bool linger)
     if (c->ep)
         c->ep->conn = NULL;
     c->ep = NULL;
-    /* The EP's memory, and what its answers come from, is its owner's again: nothing may be read
-     * from it or written to it now. What has left in part cannot be finished without it. */
+    /* The consumer owns the memory of the EP's requests and of queued READ responses again, so the
+     * provider must not access it. A frame of it that is half transmitted cannot be completed. */
     if (!linger || c->phase < SOFTDAT_OPEN || half_written_request || half_written_answer) {
         softdat_conn_free(c);
         return;
@@ -140,7 +140,7 @@ void softdat_conn_open(struct softdat_conn *c)
     softdat_path_set_deadline(c);
 }
 
-/* -- the end that nobody asked for ------------------------------------------------------------ */
+/* -- connection failure ----------------------------------------------------------------------- */
 
 void softdat_conn_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number)
 {
@@ -172,8 +172,8 @@ void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status
     softdat_conn_lost(c);
 }
 
-/* The events of an EP whose connection ends in a phase without having been asked to: the other end
- * has gone, or the phase has lasted too long. 0: no EP has heard of the connection. */
+/* The event of the EP when its connection fails in a phase: `lost`, the peer has closed it, or
+ * `expired`, the phase has reached its deadline. 0: the connection has no EP in this phase. */
 static const struct { DAT_EVENT_NUMBER lost, expired; } end_of[] = {
     [SOFTDAT_CONNECTING] = { DAT_CONNECTION_EVENT_UNREACHABLE, DAT_CONNECTION_EVENT_TIMED_OUT },
     [SOFTDAT_CONNECT_SENT] = { DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
@@ -212,7 +212,7 @@ void softdat_conn_expire(struct softdat_conn *c)
 /* -- frames of connection management ---------------------------------------------------------- */
 
 static const struct {
-    enum softdat_conn_phase phase;   /* in which the frame is expected */
+    enum softdat_conn_phase phase;   /* the phase that permits the frame */
     bool (*act)(struct softdat_conn *);
 } cm_frame[SOFTDAT_FRAME_TYPES] = {
     [SOFTDAT_CONNECT] = { SOFTDAT_ACCEPTED, softdat_cm_on_connect },

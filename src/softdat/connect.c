@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BACKLOG_RETRY_NS = 1000 * 1000 }; /* between two calls of one whose backlog is full */
+enum { BACKLOG_RETRY_NS = 1000 * 1000 }; /* between two connects to a full backlog */
 
 static void send_connect(struct softdat_conn *c)
 {
@@ -35,7 +35,6 @@ static DAT_EVENT_NUMBER event_of_errno(int error)
     return DAT_CONNECTION_EVENT_UNREACHABLE;
 }
 
-/* The TCP connect has come to its end. */
 void softdat_connect_done(struct softdat_conn *c)
 {
     int error = 0;
@@ -51,8 +50,9 @@ void softdat_connect_done(struct softdat_conn *c)
     send_connect(c);
 }
 
-/* Calls a process of this host. A listening point whose backlog is full is called again: going by
- * TCP instead would be another link, and a slower one, for as long as the connection lasts. */
+/* Connects to a process of this host by a unix socket. NULL: no process of this user listens there.
+ * If the backlog is full the connect is repeated later: TCP would be a slower link for the whole
+ * life of the connection. */
 static struct softdat_conn *connect_local(struct softdat_ep *ep)
 {
     int fd = softdat_local_socket();
@@ -93,7 +93,8 @@ void softdat_connect_retry(struct softdat_conn *c)
     send_connect(c);
 }
 
-/* A connection to the EP's peer from that port: local when it is a process of this host. */
+/* Starts a connection to ep's peer from that port: within the host if possible, else by TCP. NULL
+ * with an errno value in *error_p. */
 static struct softdat_conn *connect_from(struct softdat_ep *ep, int port, int *error_p)
 {
     struct softdat_ia *ia = ep->h.ia;
@@ -129,7 +130,7 @@ static void connect_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv,
         softdat_conn_deadline(c, (uint64_t)us * 1000);
     if (size > 0)
         memcpy(c->priv, priv, size);
-    c->sink.left = size;         /* kept there until CONNECT leaves */
+    c->sink.left = size;         /* length of priv until CONNECT is queued */
     if (c->phase == SOFTDAT_CONNECT_SENT) {
         c->segment_fd = softdat_shared_create(c);
         send_connect(c);
@@ -170,7 +171,7 @@ DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_C
     return ret;
 }
 
-/* Connects to where another EP is connected to. */
+/* Connects to another EP's remote address and qualifier. */
 DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_TIMEOUT us,
                                   DAT_COUNT size, const DAT_PVOID priv, DAT_QOS qos)
 {
@@ -190,7 +191,7 @@ DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_
                               DAT_CONNECT_DEFAULT_FLAG);
 }
 
-/* -- the answer -------------------------------------------------------------------------------- */
+/* -- ACCEPT and REJECT ------------------------------------------------------------------------ */
 
 bool softdat_cm_on_accept(struct softdat_conn *c)
 {
@@ -222,7 +223,7 @@ bool softdat_cm_on_reject(struct softdat_conn *c)
     return true;
 }
 
-/* -- ending ----------------------------------------------------------------------------------- */
+/* -- disconnecting ---------------------------------------------------------------------------- */
 
 DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
 {
@@ -237,7 +238,7 @@ DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
     ia = ep->h.ia;
     softdat_lock(ia);
     if (ep->state == DAT_EP_STATE_DISCONNECTED) {
-        /* done already */
+        /* a second disconnect has no effect (DAT 2.0, dat_ep_disconnect) */
     } else if (flags == DAT_CLOSE_GRACEFUL_FLAG && softdat_ep_step(ep, SOFTDAT_EP_DISCONNECT)) {
         softdat_ep_reap(ep);
     } else if (softdat_ep_can(ep, SOFTDAT_EP_DOWN)) {

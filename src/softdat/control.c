@@ -12,17 +12,17 @@
 #include <unistd.h>
 
 /*
- * What the program daplsoft talks to: each open adapter listens on an abstract unix socket
- * (control.h says on which) for one packet with an order, and answers with one packet of text.
+ * The adapter's side of the control protocol (control.h): each open adapter listens on an abstract
+ * unix socket; a packet with a command gets a packet of text in reply.
  */
 
-struct answer {
+struct reply {
     char text[SOFTDAT_CONTROL_MAX];
     size_t len;
 };
 
 __attribute__((format(printf, 2, 3)))
-static void append(struct answer *a, const char *format, ...)
+static void append(struct reply *a, const char *format, ...)
 {
     va_list args;
     int n;
@@ -48,14 +48,14 @@ static const char *const counter_name[SOFTDAT_COUNTERS] = {
 };
 
 static const char *const phase_name[] = {
-    [SOFTDAT_CONNECTING] = "calling", [SOFTDAT_CONNECT_SENT] = "calling",
-    [SOFTDAT_ACCEPTED] = "called",
-    [SOFTDAT_CR_PENDING] = "called", [SOFTDAT_ACCEPT_SENT] = "accepted", [SOFTDAT_OPEN] = "open",
-    [SOFTDAT_LINGERING] = "leaving",
+    [SOFTDAT_CONNECTING] = "connecting", [SOFTDAT_CONNECT_SENT] = "connect-sent",
+    [SOFTDAT_ACCEPTED] = "accepted", [SOFTDAT_CR_PENDING] = "request-pending",
+    [SOFTDAT_ACCEPT_SENT] = "accept-sent", [SOFTDAT_OPEN] = "open",
+    [SOFTDAT_LINGERING] = "lingering",
 };
 
-/* How the bytes of a connection travel: chosen when it was made. */
-static void append_link(struct answer *a, const struct softdat_conn *c)
+/* Appends the link of a connection, which is chosen at connect time. */
+static void append_link(struct reply *a, const struct softdat_conn *c)
 {
     if (!c->uses_rings) {
         append(a, "%s", c->local ? "a unix socket" : "TCP");
@@ -70,7 +70,7 @@ static void append_link(struct answer *a, const struct softdat_conn *c)
         append(a, ", no direct RDMA: the kernel does not allow it");
 }
 
-static void append_conn(struct answer *a, const struct softdat_conn *c)
+static void append_conn(struct reply *a, const struct softdat_conn *c)
 {
     char addr[INET_ADDRSTRLEN];
 
@@ -81,7 +81,7 @@ static void append_conn(struct answer *a, const struct softdat_conn *c)
     append(a, "\n");
 }
 
-static void append_ports(struct answer *a, const struct softdat_ia *ia)
+static void append_ports(struct reply *a, const struct softdat_ia *ia)
 {
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
         const struct softdat_port *p = &ia->cfg.port[i];
@@ -93,7 +93,7 @@ static void append_ports(struct answer *a, const struct softdat_ia *ia)
     }
 }
 
-static void show(struct softdat_ia *ia, int port, struct answer *a)
+static void show(struct softdat_ia *ia, int port, struct reply *a)
 {
     (void)port;
     append(a, "ia: %s%s\n", ia->name, ia->failed ? " (failed)" : "");
@@ -104,9 +104,9 @@ static void show(struct softdat_ia *ia, int port, struct answer *a)
         append_conn(a, SOFTDAT_OF(l, struct softdat_conn, link));
 }
 
-/* -- the other orders ------------------------------------------------------------------------- */
+/* -- the other commands ----------------------------------------------------------------------- */
 
-static void set_path(struct softdat_ia *ia, int port, bool cut, struct answer *a)
+static void set_path(struct softdat_ia *ia, int port, bool cut, struct reply *a)
 {
     for (int i = 0; i < (int)ia->cfg.n_ports; i++)
         if (port == 0 || port == i + 1) {
@@ -117,17 +117,17 @@ static void set_path(struct softdat_ia *ia, int port, bool cut, struct answer *a
         append(a, "error: ia %s has no port %d\n", ia->name, port);
 }
 
-static void cut(struct softdat_ia *ia, int port, struct answer *a)
+static void cut(struct softdat_ia *ia, int port, struct reply *a)
 {
     set_path(ia, port, true, a);
 }
 
-static void heal(struct softdat_ia *ia, int port, struct answer *a)
+static void heal(struct softdat_ia *ia, int port, struct reply *a)
 {
     set_path(ia, port, false, a);
 }
 
-static void break_all(struct softdat_ia *ia, int port, struct answer *a)
+static void break_all(struct softdat_ia *ia, int port, struct reply *a)
 {
     unsigned n = 0;
 
@@ -143,7 +143,7 @@ static void break_all(struct softdat_ia *ia, int port, struct answer *a)
     append(a, "ia: %s %u connections broken\n", ia->name, n);
 }
 
-static void fail(struct softdat_ia *ia, int port, struct answer *a)
+static void fail(struct softdat_ia *ia, int port, struct reply *a)
 {
     (void)port;
     ia->fatal = true;
@@ -153,13 +153,13 @@ static void fail(struct softdat_ia *ia, int port, struct answer *a)
 
 static const struct {
     const char *word;
-    void (*act)(struct softdat_ia *, int port, struct answer *);
+    void (*act)(struct softdat_ia *, int port, struct reply *);
 } command[] = {
     { "show", show }, { "cut", cut }, { "heal", heal }, { "break", break_all }, { "fail", fail },
 };
 
-/* "word" or "word PORT"; port 0: all. */
-static void execute(struct softdat_ia *ia, const char *text, struct answer *a)
+/* Executes "word" or "word PORT"; without a port, or with 0, on all ports. */
+static void execute(struct softdat_ia *ia, const char *text, struct reply *a)
 {
     char word[16] = "";
     int port = 0;
@@ -170,14 +170,14 @@ static void execute(struct softdat_ia *ia, const char *text, struct answer *a)
                 command[i].act(ia, port, a);
                 return;
             }
-    append(a, "error: no order %s\n", word);
+    append(a, "error: unknown command %s\n", word);
 }
 
 /* -- the sockets ------------------------------------------------------------------------------ */
 
 static void control_conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
-    struct answer *a = softdat_alloc(sizeof(*a));
+    struct reply *a = softdat_alloc(sizeof(*a));
     char text[64];
     ssize_t n = a ? recv(s->fd, text, sizeof(text) - 1, MSG_DONTWAIT) : 0;
 
@@ -186,7 +186,7 @@ static void control_conn_ready(struct softdat_ia *ia, struct softdat_sock *s, ui
         text[n] = '\0';
         execute(ia, text, a);
         if (send(s->fd, a->text, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            n = 0;               /* whoever asked has gone */
+            n = 0;               /* the client has closed the socket */
     }
     softdat_free(a);
     if (n >= 0 || errno != EAGAIN)
@@ -196,8 +196,7 @@ static void control_conn_ready(struct softdat_ia *ia, struct softdat_sock *s, ui
 static void control_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
     int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    unsigned next = ia->next_control_conn++ % SOFTDAT_MAX_CONTROL;
-    struct softdat_sock *control_conn = &ia->control_conn[next];
+    struct softdat_sock *conn = &ia->control_conn[ia->next_control_conn++ % SOFTDAT_MAX_CONTROL];
 
     (void)events;
     if (fd < 0)
@@ -206,13 +205,12 @@ static void control_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_
         close(fd);
         return;
     }
-    softdat_sock_close(ia, control_conn); /* whoever has been silent longest */
-    *control_conn = (struct softdat_sock){ .fd = fd, .ready = control_conn_ready };
-    if (softdat_sock_add(ia, control_conn, EPOLLIN))
-        softdat_sock_close(ia, control_conn);
+    softdat_sock_close(ia, conn);    /* the oldest one is replaced */
+    *conn = (struct softdat_sock){ .fd = fd, .ready = control_conn_ready };
+    if (softdat_sock_add(ia, conn, EPOLLIN))
+        softdat_sock_close(ia, conn);
 }
 
-/* An adapter without this socket works; it is only not seen by daplsoft. */
 void softdat_control_start(struct softdat_ia *ia)
 {
     struct sockaddr_un un;

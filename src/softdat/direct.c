@@ -13,17 +13,18 @@
 #include <unistd.h>
 
 /*
- * Long RDMA between processes of one host goes straight from one address space to the other
- * (process_vm_readv and _writev): the request says where the caller's memory is, and the target,
- * having checked key, bounds and rights as for any request, moves the bytes. Requests stay in
- * their order, and the caller's core does nothing.
+ * Long RDMA between processes of one host is copied directly between the address spaces, by
+ * process_vm_readv and process_vm_writev: the request lists the requester's memory, and the target
+ * checks key, bounds and rights as for any request, then copies the bytes. Requests are executed in
+ * their order, and the requester's core is free.
  *
  * While the target polls, two cores that copy through a ring at the same time are faster than one
- * that copies in the kernel (benchmarks/results), so this is for targets that sleep or compute:
- * one wake-up for a whole transfer. polled=direct uses it always.
+ * copy in the kernel (benchmarks/results). So direct copies are for targets that sleep or compute:
+ * they need one wake-up for a whole transfer. The IA parameter polled=direct uses them always.
  *
- * The kernel may forbid it (another user, ptrace restrictions, process namespaces), so each side
- * tries at connect time whether it reads a word of the other that it knows, and tells the result.
+ * The kernel may forbid the copies (another user, ptrace restrictions, pid namespaces). So each
+ * side tries at connect time to read a word of the other whose value the segment contains, and
+ * publishes the result there.
  */
 
 static pid_t peer_pid(int fd)
@@ -40,8 +41,8 @@ void softdat_direct_offer(struct softdat_conn *c)
 
     if (!c->ia->cfg.direct_bytes)
         return;
-    /* Where the kernel lets only ancestors in (Yama), let the others in as well: they are
-     * processes of the same user that have been let into this connection. */
+    /* Yama permits ptrace access to ancestors only. This permits it to every process of this user,
+     * as without Yama; the peer's user has been checked at connect time. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     mine->probe_addr = (uint64_t)(uintptr_t)&c->ia->probe_value;
     mine->probe_value = c->ia->probe_value;
@@ -83,25 +84,25 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
 /* -- consent ---------------------------------------------------------------------------------- */
 
 /*
- * The target moves the bytes, so the requester's word that it is done with a request is not enough
- * to keep the target away from its memory. Each side has a word for what it has requested, with
- * two bits: COPYING belongs to the target, WITHDRAWN to the requester, and both change it by
- * read-modify-write only. The target sets COPYING before each system call that moves bytes, if
- * WITHDRAWN is not set, and clears it behind the call. The requester sets WITHDRAWN before it
- * completes, flushes or frees anything that is under way, and waits while COPYING is set. The word
- * has one order of changes: either the target finds WITHDRAWN and moves nothing any more, or the
- * requester finds COPYING, and waits until that one call has returned.
+ * The target copies, so a requester that completes a request early must also stop the target from
+ * accessing its memory. Each side has a consent word for its own requests with two bits: COPYING is
+ * written by the target, WITHDRAWN by the requester, both by read-modify-write only. The target
+ * sets COPYING before each system call that copies, unless WITHDRAWN is set, and clears it after
+ * the call. The requester sets WITHDRAWN before it completes, flushes or frees a request in flight,
+ * then waits while COPYING is set. The modifications of the word have one order: either the target
+ * reads WITHDRAWN and copies nothing more, or the requester reads COPYING and waits until that one
+ * call has returned.
  *
- * A call moves at most PIECE bytes, so the wait is short, unless the target is stopped or dies with
- * COPYING set. A stopped thread is out of its system call, so when all threads of the target are
- * stopped or dead nobody copies; and when one of them goes on it clears COPYING, and finds
- * WITHDRAWN before its next call. The end of the socket says that the target has closed the
- * connection, which it does not do in the middle of a copy, or that its process has ended.
+ * A call copies at most PIECE bytes, so the wait is short unless the target is stopped or dies with
+ * COPYING set. A stopped thread is not inside the system call, so if all threads of the target are
+ * stopped or dead none copies; a thread that continues clears COPYING and reads WITHDRAWN before
+ * its next call. The end of the socket means that the target has closed the connection, which it
+ * never does during a copy, or that its process has ended.
  */
 enum { COPYING = 1, WITHDRAWN = 2 };
 enum {
     PIECE = 1 << 20,             /* bytes of one system call */
-    CHECK_EVERY = 64,            /* turns of waiting between two looks at the target's threads */
+    CHECK_EVERY = 64,            /* pauses between two checks of the target's threads */
 };
 
 static bool begin_copy(struct softdat_vm_access *theirs)
@@ -117,7 +118,7 @@ static void end_copy(struct softdat_vm_access *theirs)
     atomic_fetch_and_explicit(&theirs->consent, ~(uint32_t)COPYING, memory_order_release);
 }
 
-/* Is this thread of another process stopped, or at its end? proc(5), stat: "tid (name) state". */
+/* True if the thread whose stat file is `path` is stopped or dead. proc(5): "tid (name) state". */
 static bool thread_stopped(const char *path)
 {
     char text[256];
@@ -128,13 +129,13 @@ static bool thread_stopped(const char *path)
     if (fd >= 0)
         close(fd);
     if (n <= 0)
-        return true;             /* it has gone */
+        return true;             /* the thread has ended */
     text[n] = '\0';
     name_end = strrchr(text, ')');
     return name_end && name_end[1] && name_end[2] && strchr("TtZXx", name_end[2]);
 }
 
-/* Are the n bytes of directory entries all of threads that are stopped? */
+/* True if the n bytes of entries of /proc/PID/task name only stopped threads. */
 static bool threads_stopped(pid_t pid, const char *entry, ssize_t n)
 {
     char path[64];
@@ -150,8 +151,9 @@ static bool threads_stopped(pid_t pid, const char *entry, ssize_t n)
     return true;
 }
 
-/* All threads, for any of them may be in the system call. Not by opendir(), which calls the
- * program's allocator: the caller has the lock. */
+/* True if all threads of the process are stopped or dead, since any of them may be the one that
+ * copies. Reads the directory without opendir(), which calls the program's allocator: the caller
+ * holds the lock (alloc.h). */
 static bool process_stopped(pid_t pid)
 {
     _Alignas(struct dirent64) char entry[1024];
@@ -167,7 +169,7 @@ static bool process_stopped(pid_t pid)
     while (stopped && (n = getdents64(fd, entry, sizeof(entry))) > 0)
         stopped = threads_stopped(pid, entry, n);
     if (n < 0)
-        stopped = errno == ENOENT;       /* it has ended meanwhile */
+        stopped = errno == ENOENT;       /* the process has ended */
     close(fd);
     return stopped;
 }
@@ -202,7 +204,7 @@ static bool uses_region(const struct softdat_dto *d, uint32_t key)
     return false;
 }
 
-/* The oldest request that the target may be carrying to or from that registration. */
+/* Returns the oldest request in flight whose memory in that registration the target may copy. */
 static struct softdat_dto *request_in_region(struct softdat_conn *c, uint32_t key)
 {
     struct softdat_ep *ep = c->ep;
@@ -233,9 +235,10 @@ void softdat_direct_region_freed(struct softdat_ia *ia, uint32_t key)
     }
 }
 
-/* -- the target's part ------------------------------------------------------------------------ */
+/* -- the target's side ------------------------------------------------------------------------ */
 
-/* One system call, by the requester's consent. The bytes moved; 0: it has withdrawn that; -1. */
+/* Copies by one system call with the requester's consent. Returns the number of bytes; 0: consent
+ * is withdrawn; -1: the requester's memory is not mapped. */
 static ssize_t copy_piece(struct softdat_conn *c, const struct iovec *local, int n_local,
                           const struct iovec *remote, int n_remote, bool in)
 {
@@ -251,7 +254,7 @@ static ssize_t copy_piece(struct softdat_conn *c, const struct iovec *local, int
     return n > 0 ? n : -1;
 }
 
-/* The first `max` bytes of v as an iovec of their own; the number of its pieces. */
+/* Copies the entries of v that cover its first `max` bytes to out. Returns their number. */
 static int iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *out)
 {
     int i;
@@ -271,7 +274,7 @@ static enum softdat_direct_result copy_all(struct softdat_conn *c, struct iovec 
     struct iovec *h = local, *t = remote, piece[SOFTDAT_MAX_IOV];
 
     while (n_local > 0 && n_remote > 0) {
-        /* The shorter of the two lists limits what is moved. */
+        /* The kernel copies as many bytes as the shorter of the two lists has. */
         int n_piece = iov_prefix(h, n_local, PIECE, piece);
         ssize_t n = copy_piece(c, piece, n_piece, t, n_remote, in);
 
@@ -285,7 +288,7 @@ static enum softdat_direct_result copy_all(struct softdat_conn *c, struct iovec 
     return n_local == 0 && n_remote == 0 ? SOFTDAT_DIRECT_DONE : SOFTDAT_DIRECT_UNREACHABLE;
 }
 
-/* The caller's pieces as an iovec; false when they are not `want` bytes together. */
+/* Converts the requester's list in c->priv. False: malformed, or its sum is not hdr.want. */
 static bool parse_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
 {
     struct softdat_piece piece[SOFTDAT_MAX_IOV];
@@ -313,7 +316,7 @@ enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *
         return SOFTDAT_DIRECT_UNREACHABLE;
     local[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
     local[1] = (struct iovec){ tail, tail_len };
-    /* An empty first piece is not moved, so it must not be counted either. */
+    /* An empty first entry is left out. */
     return local[0].iov_len ? copy_all(c, local, 2, remote, n, true)
                            : copy_all(c, local + 1, 1, remote, n, true);
 }

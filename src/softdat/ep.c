@@ -13,7 +13,7 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-/* -- completing ------------------------------------------------------------------------------- */
+/* -- completion ------------------------------------------------------------------------------- */
 
 static void fill_event(DAT_EVENT *event, struct softdat_ep *ep, const struct softdat_dto *d)
 {
@@ -69,7 +69,7 @@ static void reap_done(struct softdat_ep *ep)
 void softdat_ep_reap(struct softdat_ep *ep)
 {
     reap_done(ep);
-    /* A graceful disconnect waits for the last request. */
+    /* A graceful disconnect ends after the last request (DAT 2.0, dat_ep_disconnect). */
     if (ep->state == DAT_EP_STATE_DISCONNECT_PENDING && ep->req.count == 0 && ep->conn
         && !ep->conn->bye_sent)
         softdat_tx_frame(ep->conn, SOFTDAT_BYE, NULL, 0);
@@ -152,8 +152,9 @@ void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void
     softdat_evd_post(ep->conn_evd, &event);
 }
 
-/* Nothing of a shared receive queue belongs to this EP any more: Debian's providers tell so, and
- * clients (dtestsrq) wait for it before they free the EP. */
+/* Posts the event "no receive of the shared queue belongs to this EP any more". Debian's providers
+ * post it with this number and reason, and clients (dtestsrq) wait for it before they free the
+ * EP. */
 static void post_last_recv_event(struct softdat_ep *ep)
 {
     DAT_EVENT event;
@@ -175,14 +176,14 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number)
         post_last_recv_event(ep);
 }
 
-/* -- making and ending ------------------------------------------------------------------------ */
+/* -- creating and freeing --------------------------------------------------------------------- */
 
 static DAT_COUNT capped(DAT_COUNT n, uint64_t limit)
 {
     return (uint64_t)n < limit ? n : (DAT_COUNT)limit;
 }
 
-/* What an EP without attributes gets. */
+/* The attributes of an EP that is created without any. */
 static DAT_EP_ATTR default_attr(const struct softdat_config *cfg)
 {
     DAT_COUNT iov = capped(4, cfg->max_iov), rdma_iov = capped(4, cfg->max_rdma_iov);
@@ -229,7 +230,7 @@ static uint32_t max_of(DAT_COUNT a, DAT_COUNT b, DAT_COUNT c)
     return m > 0 ? (uint32_t)m : 1;
 }
 
-/* The iov room of a request: the most of any kind. */
+/* Segments that a request needs: the maximum over its kinds. */
 static uint32_t request_iov(const DAT_EP_ATTR *a)
 {
     return max_of(a->max_request_iov, a->max_rdma_read_iov, a->max_rdma_write_iov);
@@ -268,7 +269,7 @@ void softdat_ep_destroy(struct softdat_ep *ep)
     softdat_handle_end(&ep->h);
 }
 
-/* NULL for a null handle, and *ok false for a handle that is none. */
+/* Returns the EVD of a handle, NULL for DAT_HANDLE_NULL; an invalid handle sets *ok to false. */
 static struct softdat_evd *optional_evd(DAT_EVD_HANDLE handle, bool *ok)
 {
     struct softdat_evd *evd = handle ? softdat_get(handle, DAT_HANDLE_TYPE_EVD) : NULL;
@@ -427,7 +428,7 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     return DAT_SUCCESS;
 }
 
-/* New attributes: new queues, when nothing is posted. */
+/* Replaces the attributes and the queues; possible only while nothing is posted. */
 static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
 {
     struct softdat_ep *renewed;
@@ -470,7 +471,7 @@ static void change_evds(struct softdat_ep *ep, DAT_EP_PARAM_MASK mask, const DAT
     }
 }
 
-/* What an unconnected EP may change: its EVDs, and its attributes while nothing is posted. */
+/* An unconnected EP may change its EVDs, and its attributes while nothing is posted. */
 DAT_RETURN softdat_ep_modify(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *p)
 {
     const DAT_EP_PARAM_MASK evds = DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_REQUEST_EVD_HANDLE

@@ -25,7 +25,7 @@ static void wake(int fd)
     uint64_t one = 1;
 
     if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-        return;                  /* the counter is full: the sleeper wakes anyway */
+        return;                  /* the counter is full: the waiter wakes anyway */
 }
 
 static void clear_wakeup(int fd)
@@ -33,7 +33,7 @@ static void clear_wakeup(int fd)
     uint64_t n;
 
     if (fd >= 0 && read(fd, &n, sizeof(n)) < 0)
-        return;                  /* it had not rung */
+        return;                  /* it was not signalled */
 }
 
 /* -- posting ---------------------------------------------------------------------------------- */
@@ -51,7 +51,8 @@ static void trigger_cno(struct softdat_evd *evd)
         wake(cno->efd);
 }
 
-/* The EVD belongs to its CNO no more: if it was to be named there, another that has events is. */
+/* Dissociates the EVD from its CNO. If it had triggered the CNO, another EVD of that CNO with
+ * queued events takes its place. */
 static void detach_cno(struct softdat_evd *evd)
 {
     struct softdat_cno *cno = evd->cno;
@@ -74,7 +75,7 @@ static void detach_cno(struct softdat_evd *evd)
     }
 }
 
-/* Agents are the consumer's code: they run when the lock is not held. */
+/* Agents are the consumer's code and may call the provider, so they run without the lock. */
 void softdat_run_agents(struct softdat_ia *ia)
 {
     while (ia->n_agents_due > 0) {
@@ -155,7 +156,7 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
     softdat_evd_push(evd, slot);
 }
 
-/* -- making and ending ------------------------------------------------------------------------ */
+/* -- creating and freeing --------------------------------------------------------------------- */
 
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags)
 {
@@ -355,7 +356,7 @@ DAT_RETURN softdat_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
     return ret;
 }
 
-/* -- taking ----------------------------------------------------------------------------------- */
+/* -- dequeuing -------------------------------------------------------------------------------- */
 
 static void pop(struct softdat_evd *evd, DAT_EVENT *event)
 {
@@ -364,10 +365,10 @@ static void pop(struct softdat_evd *evd, DAT_EVENT *event)
     atomic_store_explicit(&evd->count, atomic_load(&evd->count) - 1, memory_order_release);
 }
 
-/* Bare, without the error class: clients (dtest -p) compare the whole value, as dapl returns it. */
+/* Without the error class: clients (dtest -p) compare the whole value with what dapl returns. */
 static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
 
-/* The helper looks whether the number changes; that two threads may lose one is no harm. */
+/* The helper thread checks only whether the number changes, so a lost increment is harmless. */
 static void count_call(struct softdat_ia *ia)
 {
     uint32_t n = atomic_load_explicit(&ia->calls, memory_order_relaxed);
@@ -375,7 +376,7 @@ static void count_call(struct softdat_ia *ia)
     atomic_store_explicit(&ia->calls, n + 1, memory_order_relaxed);
 }
 
-/* Makes progress, unless the helper or another thread does so now. */
+/* Makes a round of progress and returns with the lock. False: another thread has the lock. */
 static bool try_progress(struct softdat_ia *ia)
 {
     count_call(ia);
@@ -406,7 +407,7 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     return ret;
 }
 
-/* How long a wait that began at `start` may still last. */
+/* Returns the ns that remain of a wait of `us` that began at `start`. */
 static uint64_t time_left(uint64_t start, DAT_TIMEOUT us)
 {
     uint64_t spent = softdat_now() - start, all = (uint64_t)us * 1000;
@@ -416,7 +417,7 @@ static uint64_t time_left(uint64_t start, DAT_TIMEOUT us)
     return spent >= all ? 0 : all - spent;
 }
 
-/* Sleeps with the lock given back; efd wakes it, and so does any socket. */
+/* Sleeps without the lock until efd or a descriptor of the adapter wakes the thread. */
 static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns)
 {
     ++*waiters;
@@ -427,8 +428,8 @@ static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_
     clear_wakeup(efd);
 }
 
-/* The thread goes back to the application, perhaps for long: the helper does not stand by for it
- * any more, and sends the acknowledgements that it leaves. */
+/* Ends a wait: the thread may not return to the provider for long, so the helper thread leaves
+ * standby and flushes the pending acknowledgements. */
 static void end_wait(struct softdat_ia *ia)
 {
     count_call(ia);

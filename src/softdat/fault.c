@@ -4,23 +4,22 @@
 #include <string.h>
 
 /*
- * The laboratory: a slower wire, and faults. Both are off unless the IA's parameters say otherwise,
- * and then cost a comparison.
+ * Link emulation and fault injection. Both are off by default and then cost a comparison.
  *
- * Slow: a frame leaves `latency` (and up to `jitter` more) after it was posted, and a connection
- * writes `rate` bytes per second in each direction. Order stays as it was.
+ * Link emulation: a frame is transmitted `latency`, and up to `jitter` more, after it was posted,
+ * and a connection transmits at most `rate` bytes per second. Frames keep their order.
  *
- * Faults are drawn from a generator that starts with `seed`: the same calls in the same order meet
- * the same faults. What breaks is ended at the end of a round of progress (softdat_fault_execute),
- * when nobody is in the middle of a frame.
+ * Fault injection draws from a generator that starts with `seed`: the same calls in the same order
+ * get the same faults. A fault is carried out at the end of a round of progress
+ * (softdat_fault_execute), when no function up the stack uses the connection.
  */
 
 enum {
-    BURST = 16384,               /* bytes written at once on a wire with a rate */
-    CATCH_UP_NS = 200000,        /* a wire that was served late makes so much good */
+    BURST = 16384,               /* bytes transmitted at once under a rate limit */
+    CATCH_UP_NS = 200000,        /* idle time of the link that may be used later */
 };
 
-/* -- slow wires ------------------------------------------------------------------------------- */
+/* -- link emulation --------------------------------------------------------------------------- */
 
 static uint64_t draw(struct softdat_ia *ia)
 {
@@ -44,7 +43,7 @@ uint64_t softdat_delay_draw_due(struct softdat_ia *ia)
 void softdat_delay_until(struct softdat_conn *c, uint64_t when)
 {
     c->resume_at = when;
-    softdat_helper_wake(c->ia);  /* it may sleep for longer */
+    softdat_helper_wake(c->ia);  /* it may sleep beyond that time */
     if (softdat_list_empty(&c->delayed))
         softdat_list_append(&c->ia->delayed, &c->delayed);
 }
@@ -99,7 +98,7 @@ uint64_t softdat_delay_next(const struct softdat_ia *ia)
     return next;
 }
 
-/* -- faults ----------------------------------------------------------------------------------- */
+/* -- fault injection -------------------------------------------------------------------------- */
 
 bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what)
 {
@@ -137,7 +136,7 @@ void softdat_fault_on_request(struct softdat_conn *c)
     }
 }
 
-/* The whole adapter fails: every connection breaks, and nothing works on it any more. */
+/* Fails the whole adapter: breaks every connection and posts the asynchronous event. */
 static void fail(struct softdat_ia *ia)
 {
     DAT_EVENT event;

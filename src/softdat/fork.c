@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 /*
- * A process that forks keeps its adapters, and the child gets none: it closes its copies of their
- * descriptors, which would otherwise stand for the parent after the parent's death, and finds their
- * handles invalid. The locks are held around fork(), so that the child sees whole lists.
+ * fork() leaves the adapters to the parent. The child closes its copies of their descriptors, since
+ * open sockets would hide the parent's death from its peers, and invalidates the handles. The locks
+ * are held across fork(), so that the child sees consistent lists.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct softdat_list adapters = { &adapters, &adapters };
@@ -51,7 +51,8 @@ static void drop_object(struct softdat_ia *ia, struct softdat_handle *h)
     }
 }
 
-/* In the child. The epoll set is the parent's as well: nothing is taken from it. */
+/* Drops an adapter in the child. The epoll set is shared with the parent, so no descriptor is
+ * removed from it. */
 static void drop_ia(struct softdat_ia *ia)
 {
     struct softdat_list *l;
@@ -74,19 +75,19 @@ static void drop_ia(struct softdat_ia *ia)
     unlock_ia(ia);
 }
 
-static void before(void)
+static void prepare(void)
 {
     pthread_mutex_lock(&lock);
     each(lock_ia);
 }
 
-static void in_parent(void)
+static void parent(void)
 {
     each(unlock_ia);
     pthread_mutex_unlock(&lock);
 }
 
-static void in_child(void)
+static void child(void)
 {
     each(drop_ia);
     softdat_list_init(&adapters);
@@ -95,7 +96,7 @@ static void in_child(void)
 
 static void register_handlers(void)
 {
-    pthread_atfork(before, in_parent, in_child);
+    pthread_atfork(prepare, parent, child);
 }
 
 void softdat_fork_register(struct softdat_ia *ia)

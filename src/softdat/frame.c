@@ -3,11 +3,17 @@
 
 #include <string.h>
 
-enum { LONG_PAYLOAD = 1 << 14 };  /* bytes of payload beyond which little is read ahead */
+enum { LONG_PAYLOAD = 1 << 14 };  /* bytes of payload; a longer frame limits the read-ahead */
 
-/* -- frames: at the header -------------------------------------------------------------------- */
+/*
+ * Handlers of received frames. header_X checks the header of a frame of type X and prepares the
+ * sink; complete_X executes the frame when its payload is complete; recheck_X verifies its memory
+ * again when a registration has been freed while the payload was arriving.
+ */
 
-/* All of the frame's payload goes nowhere. */
+/* -- headers ---------------------------------------------------------------------------------- */
+
+/* Makes the sink drop the whole payload. */
 static void discard(struct softdat_conn *c)
 {
     softdat_sink_start(&c->sink, c->hdr.len);
@@ -16,7 +22,7 @@ static void discard(struct softdat_conn *c)
 
 static bool header_send(struct softdat_conn *c)
 {
-    /* a held send is before it */
+    /* Held sends come first: this one then needs a buffer as well. */
     struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_pop_recv(c->ep) : NULL;
     DAT_DTO_COMPLETION_STATUS status = d ? softdat_recv_check(c->ia, d, c->hdr.len)
                                          : DAT_DTO_SUCCESS;
@@ -39,7 +45,8 @@ static bool header_send(struct softdat_conn *c)
     return true;
 }
 
-/* The memory that a request names, NULL when it may not. */
+/* Returns the local address of the memory that the request names, len bytes with rights priv; NULL:
+ * no such region, rights or bounds. */
 static uint8_t *target(const struct softdat_conn *c, uint64_t len, DAT_MEM_PRIV_FLAGS priv)
 {
     return softdat_region_at(softdat_region_find(c->ia, c->hdr.key), c->ep->pz, c->hdr.addr, len,
@@ -75,7 +82,7 @@ static bool header_read(struct softdat_conn *c)
     return softdat_tx_read_data(c, at, c->hdr.want, c->hdr.want > 0 ? c->hdr.key : 0);
 }
 
-/* Payload that is not the request's data, but says more about it. */
+/* Receives the payload into c->priv: it is part of the request, not its data. */
 static void sink_to_priv(struct softdat_conn *c)
 {
     softdat_sink_start(&c->sink, c->hdr.len);
@@ -95,7 +102,7 @@ static bool header_atomic(struct softdat_conn *c)
     return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
 }
 
-/* The same checks, but only the list of the caller's pieces comes by the connection. */
+/* PULL and PUSH: the payload is only the list of the requester's pieces. `id` is for a NAK. */
 static bool header_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_t id)
 {
     const struct softdat_frame *f = &c->hdr;
@@ -120,7 +127,7 @@ static bool header_push(struct softdat_conn *c)
     return header_direct(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, 0);
 }
 
-/* The oldest READ that is under way. */
+/* Returns the oldest READ or ATOMIC in flight, whose response is next; NULL: none. */
 static struct softdat_dto *oldest_read(struct softdat_ep *ep)
 {
     for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
@@ -162,9 +169,7 @@ static bool header_bare(struct softdat_conn *c)
     return c->hdr.len == 0;
 }
 
-/* -- frames: in the middle, when a registration has ended ------------------------------------- */
-
-/* Each of these looks again at the memory that the frame is about, and ends what may not go on. */
+/* -- memory of a partly received frame -------------------------------------------------------- */
 
 static void recheck_send(struct softdat_conn *c)
 {
@@ -213,9 +218,10 @@ static void recheck_read_data(struct softdat_conn *c)
     c->sink.discard = true;
 }
 
-/* -- frames: all of it is here ---------------------------------------------------------------- */
+/* -- complete frames -------------------------------------------------------------------------- */
 
-/* The peer has executed it. False: the news has been lost, and the connection with it. */
+/* Marks d as done: the peer has executed it. False: fault injection loses the completion, and c
+ * breaks. */
 static bool complete_request(struct softdat_conn *c, struct softdat_dto *d)
 {
     if (softdat_fault_injected(c->ia, SOFTDAT_FAULT_LOSE))
@@ -269,7 +275,7 @@ static bool complete_write(struct softdat_conn *c)
     return true;
 }
 
-/* The write is in place; the news of it takes its turn among the sends. */
+/* Queues the notification of a write with immediate data, in order with the held sends. */
 static bool queue_imm(struct softdat_conn *c, uint64_t written)
 {
     struct softdat_held *h = softdat_held_create(0);
@@ -317,13 +323,12 @@ static bool complete_read_data(struct softdat_conn *c)
         return true;
     c->ep->reads--;
     softdat_ep_reap(c->ep);
-    softdat_tx_progress(c);      /* a fenced request or a further read may have waited */
+    softdat_tx_progress(c);      /* a fenced request or another read may be waiting */
     return true;
 }
 
-/* What could not be carried ends the connection: by the requester, who has withdrawn its consent
- * since it gives the request up, or by a NAK when its memory is not there: its own fault, so it
- * completes with a local error. */
+/* Returns true if the copy is complete. If not the connection ends: after withdrawn consent the
+ * requester ends it; unmapped memory of the requester is refused with a local error. */
 static bool check_direct(struct softdat_conn *c, enum softdat_direct_result how, uint32_t id)
 {
     if (how == SOFTDAT_DIRECT_UNREACHABLE)
@@ -368,7 +373,7 @@ static bool complete_nothing(struct softdat_conn *c)
     return true;
 }
 
-/* The peer refuses a request: it completes with the status, the connection is broken. */
+/* NAK: the refused request completes with the status in the frame, and the connection breaks. */
 static bool complete_nak(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
@@ -402,8 +407,8 @@ static bool complete_bye(struct softdat_conn *c)
     return true;
 }
 
-/* What each type is allowed to do; phase: open connections only, or connection management's own.
- * again: NULL for those that are about no registered memory. */
+/* The handlers of each type. open: permitted on open connections only; else the handler checks the
+ * phase. recheck: NULL if the frame names no registered memory. */
 static const struct {
     bool open;
     bool (*header)(struct softdat_conn *);
@@ -429,7 +434,6 @@ static const struct {
     [SOFTDAT_PUSHED] = { true, header_bare, complete_read_data, NULL },
 };
 
-/* The header is complete. False: this is not our protocol. */
 bool softdat_frame_header(struct softdat_conn *c)
 {
     const struct softdat_frame *f = &c->hdr;
@@ -457,8 +461,6 @@ bool softdat_frame_complete(struct softdat_conn *c)
     return frame[c->hdr.type].complete(c);
 }
 
-/* A frame goes on that has come in part. If a registration has ended meanwhile, is its memory
- * still there? */
 void softdat_frame_recheck(struct softdat_conn *c)
 {
     if (c->hdr_have < sizeof(c->hdr) || c->parked || c->hdr_regions_freed == c->ia->regions_freed)

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
 
+/*
+ * Sends that arrive before their receive is posted. Reliable hardware answers "receiver not ready"
+ * and the sender retries; here the receiver buffers up to SOFTDAT_HELD_MAX bytes per connection and
+ * leaves the rest unread, so that the link's flow control stops the sender.
+ */
 
-/* A send and the receive that was taken for it do not go together: both ends learn it. */
 void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status)
 {
     softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_RESPONDER);
@@ -18,8 +22,6 @@ struct softdat_held *softdat_held_create(size_t len)
     return h;
 }
 
-/* What is held for a connection is bounded, whatever is sent: the rest waits in the connection.
- * Called when the frame of hdr would be too much (quick.h). */
 bool softdat_held_park(struct softdat_conn *c)
 {
     struct softdat_rq *rq = c->ep ? c->ep->rq : NULL;
@@ -35,7 +37,6 @@ bool softdat_held_park(struct softdat_conn *c)
     return true;
 }
 
-/* What has come waits for a receive. One may have been posted meanwhile. */
 void softdat_held_queue(struct softdat_conn *c, struct softdat_held *h)
 {
     struct softdat_rq *rq = c->ep->rq;
@@ -47,6 +48,7 @@ void softdat_held_queue(struct softdat_conn *c, struct softdat_held *h)
     softdat_held_deliver(rq);
 }
 
+/* Delivers h to the oldest receive. */
 static void deliver(struct softdat_conn *c, const struct softdat_held *h)
 {
     struct softdat_dto *d = softdat_ep_pop_recv(c->ep);
@@ -61,7 +63,7 @@ static void deliver(struct softdat_conn *c, const struct softdat_held *h)
     softdat_sink_into(&s, d, h->len);
     softdat_sink_copy(&s, h->data, h->len);
     softdat_tx_executed(c);
-    softdat_helper_wake(c->ia);  /* it is to send it if the application does not call in */
+    softdat_helper_wake(c->ia);  /* acknowledges if the application makes no call */
     softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, h->imm ? h->written : h->len,
                          h->imm ? &h->imm_data : NULL);
 }

@@ -10,8 +10,8 @@
 #include <sys/random.h>
 
 enum {
-    SCRATCH = 1 << 16,
-    KEEP_FREED = 256,
+    SCRATCH = 1 << 16,           /* bytes of the buffer for reads from sockets */
+    KEEP_FREED = 256,            /* freed objects whose memory is kept, to recognise handles */
 };
 
 /* -- handles ---------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static void free_oldest(struct softdat_ia *ia)
 
     softdat_list_remove(&h->link);
     ia->n_freed--;
-    softdat_free(h);                     /* the first member of every object */
+    softdat_free(h);                     /* the handle is the first member of every object */
 }
 
 void softdat_handle_end(struct softdat_handle *h)
@@ -84,7 +84,7 @@ DAT_RETURN softdat_get_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 
 /* -- opening and closing ---------------------------------------------------------------------- */
 
-/* What has no place in DAT's own attributes. */
+/* Fills the named attributes: facts for which DAT_IA_ATTR has no field. */
 static void name_attributes(struct softdat_ia *ia)
 {
     static const DAT_NAMED_ATTR always[] = {
@@ -92,8 +92,8 @@ static void name_attributes(struct softdat_ia *ia)
         { DAT_IB_ATTR_FETCH_AND_ADD, "TRUE" },
         { DAT_IB_ATTR_CMP_AND_SWAP, "TRUE" },
         { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
-        { "DAT_SOFTDAT", "TRUE" },                   /* this provider */
-        { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order */
+        { "DAT_SOFTDAT", "TRUE" },                   /* identifies this provider */
+        { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* of the bytes of RDMA writes */
     };
 
     memcpy(ia->named, always, sizeof(always));
@@ -163,7 +163,7 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
     if (qlen < 0 || !evd_p || !ia_p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (*evd_p != DAT_HANDLE_NULL)   /* a queue has one lock, its adapter's */
+    if (*evd_p != DAT_HANDLE_NULL)   /* an EVD is protected by its own adapter's lock */
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC);
     if (softdat_config_parse(name, text, &cfg))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
@@ -183,7 +183,7 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
     return DAT_SUCCESS;
 }
 
-/* Frees all objects of one kind: users before what they use. */
+/* Frees all objects of one type. The types are freed in an order that frees users first. */
 static void free_kind(struct softdat_ia *ia, DAT_HANDLE_TYPE type,
                       DAT_RETURN (*release)(DAT_HANDLE))
 {
@@ -195,7 +195,7 @@ static void free_kind(struct softdat_ia *ia, DAT_HANDLE_TYPE type,
         l = l->next;
         if (h->type == type && (void *)h != (void *)ia->async_evd
             && DAT_GET_TYPE(release(h)) == DAT_SUCCESS)
-            l = ia->objects.next;    /* others may have gone with it */
+            l = ia->objects.next;    /* other objects may have been freed with it */
     }
 }
 

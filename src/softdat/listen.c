@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 enum {
-    ACCEPT_BURST = 64,
-    MAX_UNIDENTIFIED = 64,       /* callers that have not said CONNECT yet */
+    ACCEPT_BURST = 64,           /* connections accepted in one round */
+    MAX_UNIDENTIFIED = 64,       /* accepted connections that have not sent CONNECT */
     FIRST_ANY = 1024, LAST_ANY = 64535,
 };
 
-static const uint64_t connect_timeout_ns = UINT64_C(5) * 1000000000; /* to say CONNECT */
-static const uint64_t min_age_ns = UINT64_C(100) * 1000000; /* ... when others wait for the place */
+static const uint64_t connect_timeout_ns = UINT64_C(5) * 1000000000; /* from accept() to CONNECT */
+static const uint64_t min_age_ns = UINT64_C(100) * 1000000;  /* before it is dropped */
 
 static void accept_socket(struct softdat_ia *ia, const struct softdat_listener *at, int fd)
 {
@@ -34,10 +34,10 @@ static void accept_socket(struct softdat_ia *ia, const struct softdat_listener *
         getpeername(fd, (struct sockaddr *)&c->peer, &len);
     }
     softdat_conn_deadline(c, connect_timeout_ns);
-    softdat_rx_ready(c);         /* its CONNECT may be there already */
+    softdat_rx_ready(c);         /* CONNECT may have arrived */
 }
 
-/* Calls are not taken for so long. What is waiting stays in the backlog. */
+/* Pauses accepting for ns; incoming connections stay in the backlog. */
 static void pause_listening(struct softdat_ia *ia, uint64_t ns)
 {
     ia->listen_resume_at = softdat_now() + ns;
@@ -60,8 +60,8 @@ static struct softdat_conn *oldest_unidentified(struct softdat_ia *ia)
     return NULL;
 }
 
-/* Is there room for a caller that has not said CONNECT yet? The oldest one has to make it, when it
- * has been silent for longer than a rightful caller is; else there is none for the moment. */
+/* True if one more unidentified connection may be accepted. At the maximum the oldest is dropped if
+ * it is older than a peer of this protocol needs for its CONNECT; else accepting is paused. */
 static bool admit_unidentified(struct softdat_ia *ia)
 {
     struct softdat_conn *c = ia->n_unidentified < MAX_UNIDENTIFIED ? NULL : oldest_unidentified(ia);
@@ -78,13 +78,14 @@ static bool admit_unidentified(struct softdat_ia *ia)
     return true;
 }
 
-/* No call can be taken. Out of descriptors: not now, and not by trying again and again. */
+/* Handles an error of accept(). True: accept again at once. When descriptors or memory are short,
+ * accepting is paused, so that the adapter does not spin. */
 static bool retry_accept(struct softdat_ia *ia, int error)
 {
     if (error == EMFILE && softdat_raise_fd_limit())
         return true;
     if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
-        softdat_warn_once(ia, "take calls", error);
+        softdat_warn_once(ia, "accept connections", error);
         pause_listening(ia, min_age_ns);
     }
     return false;
@@ -141,7 +142,7 @@ static bool listen_on(struct softdat_ia *ia, struct softdat_listener *at, int fd
     return fd >= 0 && softdat_sock_add(ia, &at->sock, EPOLLIN) == 0;
 }
 
-/* On every port, by TCP and by a unix socket. */
+/* Listens on every port, by TCP and by a unix socket. False, with errno: a socket failed. */
 static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
 {
     uint32_t qual = (uint32_t)sp->qual;
@@ -166,7 +167,7 @@ static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
     return ok;
 }
 
-/* The cause stays in errno, for the program to tell its user. */
+/* Maps an errno value to a DAT_RETURN. errno keeps the cause for the consumer's error message. */
 static DAT_RETURN listen_error(int error)
 {
     errno = error;

@@ -60,6 +60,7 @@ DAT_RETURN softdat_pz_free(DAT_PZ_HANDLE handle)
 
 /* -- registered memory ------------------------------------------------------------------------ */
 
+/* Doubles the table of regions. False: out of memory, or the maximum is reached. */
 static bool grow_table(struct softdat_ia *ia)
 {
     uint32_t n = ia->n_mem ? ia->n_mem * 2 : 256;
@@ -75,7 +76,7 @@ static bool grow_table(struct softdat_ia *ia)
         mem[i] = ia->mem[i];
     softdat_free(ia->mem);
     ia->mem = mem;
-    /* Generations start anywhere, so that keys are not guessed from other processes' keys. */
+    /* Generations start at random, so that a peer cannot derive keys from another process's. */
     if (getrandom(&gen, sizeof(gen), GRND_NONBLOCK) != sizeof(gen))
         gen = 1;
     for (uint32_t i = n; i-- > ia->n_mem;) {
@@ -95,6 +96,7 @@ bool softdat_segs_recheck(struct softdat_ia *ia, struct softdat_dto *d)
     return true;
 }
 
+/* Puts a region into the table and gives it a key. False: the table is full or out of memory. */
 static bool region_add(struct softdat_ia *ia, struct softdat_region *region)
 {
     struct softdat_mem_slot *s;
@@ -110,6 +112,7 @@ static bool region_add(struct softdat_ia *ia, struct softdat_region *region)
     return true;
 }
 
+/* Invalidates the key of a region and breaks connections whose requests in flight use it. */
 static void region_remove(struct softdat_ia *ia, struct softdat_region *region)
 {
     uint32_t key = region->key, i = key & (SOFTDAT_INDEX_MAX - 1);
@@ -126,7 +129,7 @@ static void region_remove(struct softdat_ia *ia, struct softdat_region *region)
     ia->free_mem = i + 1;
 }
 
-/* What a region description of each type stands for. */
+/* Sets address and length of *r from a region description of that type. */
 static DAT_RETURN resolve_region(DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
                                  struct softdat_region *r)
 {
@@ -251,7 +254,7 @@ DAT_RETURN softdat_lmr_free(DAT_LMR_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-/* Memory is coherent: there is nothing to synchronise. */
+/* Memory is coherent, so there is nothing to synchronise (DAT 2.0, dat_lmr_sync_rdma_read). */
 DAT_RETURN softdat_lmr_sync(DAT_IA_HANDLE handle, const DAT_LMR_TRIPLET *seg, DAT_VLEN n)
 {
     (void)seg, (void)n;
@@ -335,12 +338,11 @@ DAT_RETURN softdat_rmr_query(DAT_RMR_HANDLE handle, DAT_RMR_PARAM_MASK mask, DAT
     return DAT_SUCCESS;
 }
 
-/* The bind's turn has come: the old context ends, the new one begins. */
 void softdat_bind_apply(struct softdat_bind *bind)
 {
     struct softdat_rmr *rmr = bind->rmr;
 
-    if (!rmr_of(rmr)) {          /* it has been freed meanwhile */
+    if (!rmr_of(rmr)) {          /* the RMR has been freed */
         softdat_bind_cancel(bind);
         return;
     }
@@ -360,7 +362,8 @@ void softdat_bind_cancel(struct softdat_bind *bind)
     bind->lmr = NULL;
 }
 
-/* What the new context will open. It is given out now; its slot is empty until the bind's turn. */
+/* Allocates the new key of a bind and describes its region. The key's slot stays empty, and the key
+ * invalid, until the bind is applied. */
 static DAT_RETURN prepare_bind(struct softdat_bind *bind, const DAT_LMR_TRIPLET *seg,
                                DAT_MEM_PRIV_FLAGS priv, DAT_VA_TYPE va)
 {

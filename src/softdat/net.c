@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 enum {
-    EPOLL_BATCH = 64,                    /* sockets served in one round */
-    HELPER_PERIOD_NS = 1000 * 1000,      /* the helper looks whether it is needed every so often */
-    EPOLL_PERIOD_NS = 20 * 1000,         /* when what is open is polled in other ways */
-    CLOCK_ROUNDS = 16,                   /* rounds between two looks at the time, then */
+    EPOLL_BATCH = 64,                    /* descriptors served in one round */
+    HELPER_PERIOD_NS = 1000 * 1000,      /* between two checks for calls of the application */
+    EPOLL_PERIOD_NS = 20 * 1000,         /* between two epolls if all open connections are polled */
+    CLOCK_ROUNDS = 16,                   /* rounds between two reads of the clock, then */
     MAX_POLLED_STREAMS = 4,              /* open connections that are read without epoll */
 };
 
@@ -80,7 +80,7 @@ static void expire(struct softdat_ia *ia)
         if (c->deadline && c->deadline <= now)
             softdat_conn_expire(c);
     }
-    ia->next_deadline = UINT64_MAX;      /* what has expired may have a new deadline */
+    ia->next_deadline = UINT64_MAX;      /* an expired connection may have a new deadline */
     for (l = ia->conns.next; l != &ia->conns; l = l->next) {
         uint64_t deadline = SOFTDAT_OF(l, struct softdat_conn, link)->deadline;
 
@@ -89,7 +89,7 @@ static void expire(struct softdat_ia *ia)
     }
 }
 
-/* Connections end while their sockets may still be among the events of this round. */
+/* Frees the connections that have ended in this round. */
 static void free_closed(struct softdat_ia *ia)
 {
     while (!softdat_list_empty(&ia->to_free)) {
@@ -132,7 +132,7 @@ static int poll_rings(struct softdat_ia *ia)
     return n;
 }
 
-/* A read that finds nothing is cheaper than to ask epoll first, while there are few to ask. */
+/* Reads the streams without epoll: for few streams an empty read is cheaper than epoll_wait(). */
 static int poll_streams(struct softdat_ia *ia)
 {
     struct softdat_list *l = ia->streams.next;
@@ -150,8 +150,8 @@ static int poll_streams(struct softdat_ia *ia)
     return n;
 }
 
-/* A look at the sockets costs a system call: when all that is open is polled without it, and none
- * is being made, it is made now and then. */
+/* True if this round is to poll epoll, which costs a system call. If every connection is open and
+ * polled otherwise, only EPOLL_PERIOD_NS after the last time. */
 static bool epoll_due(struct softdat_ia *ia)
 {
     uint64_t now;
@@ -168,7 +168,7 @@ static bool epoll_due(struct softdat_ia *ia)
     return true;
 }
 
-/* What is done at the end of every round. */
+/* Ends a round: delayed connections, injected faults, ended connections, paused accepting. */
 static void end_round(struct softdat_ia *ia)
 {
     if (!softdat_list_empty(&ia->delayed))
@@ -185,7 +185,8 @@ int softdat_progress(struct softdat_ia *ia)
 {
     int n;
 
-    /* This thread is awake, so bells are not wanted, and the helper watches whether it stays so. */
+    /* This thread polls, so peers need send no doorbells; the helper thread checks that it goes
+     * on. */
     if (softdat_shared_disarm(ia))
         softdat_helper_wake(ia);
     ia->work_pending = false;
@@ -213,7 +214,7 @@ int softdat_progress_blocking(struct softdat_ia *ia)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-/* When there is something to do that no descriptor announces. */
+/* Returns the time, ns, of the next work that no descriptor announces; UINT64_MAX: none. */
 static uint64_t next_due(struct softdat_ia *ia)
 {
     uint64_t due = softdat_delay_next(ia);
@@ -225,7 +226,7 @@ static uint64_t next_due(struct softdat_ia *ia)
     return ia->next_deadline < due ? ia->next_deadline : due;
 }
 
-/* Waits for the descriptors, at most ns and not beyond what is due, without the lock. */
+/* Blocks without the lock until a descriptor is ready, the next due time, or for ns. */
 static void block_on(struct softdat_ia *ia, struct pollfd *fd, nfds_t n, uint64_t ns)
 {
     uint64_t due = next_due(ia), now = due == UINT64_MAX ? 0 : softdat_now();
@@ -249,19 +250,19 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
         block_on(ia, fd, efd >= 0 ? 2 : 1, ns);
 }
 
-/* -- the helper ------------------------------------------------------------------------------- */
+/* -- the helper thread ------------------------------------------------------------------------ */
 
 /*
- * Makes progress while the application computes: requests to connect, RDMA whose target we are,
- * receives. It
+ * Makes progress while the application computes: connection requests, RDMA to and from this
+ * process's memory, receives. Its states:
  *
- *      watches     while the application calls in: it looks every nap whether that goes on
- *      serves      when the application has not called during a nap: it sleeps until a descriptor,
- *                  a bell or a deadline has something for it. An idle adapter never wakes it.
- *      stands by   while a thread of the application sleeps in a wait and does the same
+ *      MONITORING  the application polls: checks every HELPER_PERIOD_NS whether it goes on
+ *      SERVING     the application has made no call for one period: sleeps until a descriptor, a
+ *                  doorbell or a deadline, then makes progress. An idle adapter never wakes it.
+ *      STANDBY     a thread of the application sleeps in a wait and makes progress itself
  *
- * A call that polls, and the end of a wait, make it watch again. Stated bound: work begins at most
- * two naps after the application's last call, and at once from then on.
+ * A call that polls and the end of a wait return it to MONITORING. So work is served at most two
+ * periods after the application's last call, and at once from then on.
  */
 static void wait_period(struct softdat_ia *ia)
 {
@@ -279,7 +280,7 @@ void softdat_helper_wake(struct softdat_ia *ia)
         return;
     ia->helper_state = SOFTDAT_HELPER_MONITORING;
     if (write(ia->wake_fd, &one, sizeof(one)) < 0)
-        return;                  /* the counter is full: it wakes anyway */
+        return;                  /* the counter is full: the thread wakes anyway */
 }
 
 void softdat_request_progress(struct softdat_ia *ia)
@@ -304,7 +305,7 @@ static void serve(struct softdat_ia *ia)
     softdat_sleep(ia, ia->wake_fd, UINT64_MAX);
 }
 
-/* One turn without calls of the application. */
+/* One round after a period without a call of the application. */
 static void helper_round(struct softdat_ia *ia)
 {
     uint64_t n;
@@ -317,7 +318,7 @@ static void helper_round(struct softdat_ia *ia)
     ia->helper_state = SOFTDAT_HELPER_MONITORING;
     softdat_unlock(ia);
     if (read(ia->wake_fd, &n, sizeof(n)) < 0)
-        return;                  /* nobody has woken it */
+        return;                  /* it was not woken by this descriptor */
 }
 
 static void *helper_main(void *arg)
@@ -337,8 +338,8 @@ static void *helper_main(void *arg)
     return NULL;
 }
 
-/* No signal of the program is for this thread: a thread of the program that has blocked one waits
- * for it, or would be surprised by its handler. 0 or an errno value. */
+/* Starts the helper thread with all signals blocked: a signal that the program handles, or waits
+ * for in one of its own threads, must not be delivered here. Returns 0 or an errno value. */
 static int start_helper(struct softdat_ia *ia)
 {
     sigset_t all, before;

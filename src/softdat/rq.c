@@ -135,7 +135,7 @@ DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, DAT
     return DAT_SUCCESS;
 }
 
-/* Receives move to a queue of another size, in their order. */
+/* Moves all receives, in their order, to a ring of another size. */
 static void move_receives(struct softdat_ring *from, struct softdat_ring *to)
 {
     for (; from->count > 0; softdat_ring_pop(from), to->count++) {
@@ -174,7 +174,7 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
     return ret;
 }
 
-/* One event for each time that it is armed: the watermark is 0 then. */
+/* Posts the low watermark event if it is due, and disarms it (DAT 2.0, dat_srq_set_lw). */
 static void check_watermark(struct softdat_srq *srq)
 {
     DAT_EVENT event;
@@ -183,7 +183,7 @@ static void check_watermark(struct softdat_srq *srq)
         return;
     srq->low_watermark = 0;
     memset(&event, 0, sizeof(event));
-    event.event_number = DAT_ASYNC_ERROR_EP_BROKEN;    /* as Debian's providers tell of it */
+    event.event_number = DAT_ASYNC_ERROR_EP_BROKEN;    /* the number that Debian's providers use */
     event.event_data.asynch_error_event_data.dat_handle = srq;
     event.event_data.asynch_error_event_data.reason = DAT_SRQ_LOW_WATERMARK_EVENT;
     softdat_evd_post(srq->h.ia->async_evd, &event);

@@ -7,28 +7,28 @@
 #include <sys/socket.h>
 
 enum {
-    READ_AHEAD = 1 << 14,        /* read so much while headers are expected */
-    READ_AHEAD_LONG = 512,       /* ... and so much between long frames */
-    MAX_READS = 16,              /* reads from one socket before others get their turn */
+    READ_AHEAD = 1 << 14,        /* bytes to read ahead of the current frame */
+    READ_AHEAD_LONG = 512,       /* the same between long frames */
+    MAX_READS = 16,              /* reads from one socket in one round */
 };
 
 /* -- the socket ------------------------------------------------------------------------------- */
 
-/* Takes the bytes of a header, or the rest of one: how many of the n. */
+/* Copies the missing bytes of a header from p. Returns how many of the n bytes it took. */
 static size_t copy_header(struct softdat_conn *c, const uint8_t *p, size_t n)
 {
     size_t rest = sizeof(c->hdr) - c->hdr_have, step = rest < n ? rest : n;
 
     if (step == sizeof(c->hdr))
-        memcpy(&c->hdr, p, sizeof(c->hdr));      /* as nearly always: of constant length */
+        memcpy(&c->hdr, p, sizeof(c->hdr));      /* the usual case, with a constant length */
     else
         memcpy((uint8_t *)&c->hdr + c->hdr_have, p, step);
     c->hdr_have += step;
     return step;
 }
 
-/* Takes n bytes that have been read; *left_p is how many it leaves when the frame is parked. False:
- * not our protocol. */
+/* Handles n bytes that have been read. *left_p: bytes not consumed because the frame is parked.
+ * False: a violation of the protocol. */
 static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *left_p)
 {
     *left_p = 0;
@@ -59,11 +59,11 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
         if (!softdat_frame_complete(c))
             return false;
         if (c->sock.fd < 0)
-            return true;         /* it has ended with this frame */
+            return true;         /* this frame has ended the connection */
     }
 }
 
-/* The same for bytes that a socket will not give again: what is left is kept. */
+/* The same for bytes from a socket, which cannot be read again: keeps a copy of those left. */
 static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
 {
     size_t left;
@@ -97,7 +97,8 @@ void softdat_rx_unpark(struct softdat_conn *c)
         softdat_conn_lost(c);
 }
 
-/* A first read on the called side of one host may bring the shared segment. */
+/* Reads from a local connection that waits for CONNECT, which may carry the segment's
+ * descriptor. */
 static ssize_t recv_connect(struct softdat_conn *c)
 {
     union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
@@ -107,19 +108,19 @@ static ssize_t recv_connect(struct softdat_conn *c)
     ssize_t n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
 
-    /* The room is aligned, so there may be more descriptors than the one that was asked for. */
+    /* The buffer's size is rounded up, so it may contain more than one descriptor. */
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
         for (size_t at = CMSG_LEN(0); at + sizeof(int) <= h->cmsg_len; at += sizeof(int)) {
             int fd;
 
             memcpy(&fd, (char *)h + at, sizeof(fd));
-            softdat_shared_attach(c, fd);    /* or closes it */
+            softdat_shared_attach(c, fd);    /* closes it in any case */
         }
     return n;
 }
 
-/* Payload goes straight to its place, and in the same call what follows it is read ahead: little
- * where long frames are expected, whose payload would have to be copied again. */
+/* Reads the rest of the payload to its destination and, in the same call, reads ahead into the
+ * scratch buffer: little between long frames, whose payload would have to be copied once more. */
 static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
 {
     size_t read_ahead = c->long_expected ? READ_AHEAD_LONG : READ_AHEAD;
@@ -138,7 +139,8 @@ static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
     return n;
 }
 
-/* One read. 1: go on, 0: nothing more now, -1: the end. */
+/* Reads once. Returns 1: read again, 0: nothing more for now, -1: the stream has ended or
+ * failed. */
 static int read_some(struct softdat_conn *c, bool *any_p)
 {
     size_t asked = READ_AHEAD, placed = 0;
@@ -161,7 +163,7 @@ static int read_some(struct softdat_conn *c, bool *any_p)
         placed = (size_t)n < c->sink.left ? (size_t)n : c->sink.left;
         softdat_sink_advance(&c->sink, placed);
     }
-    /* Beside rings a socket carries only bells; what they were rung for is looked at next. */
+    /* Beside rings a socket carries only doorbells; the caller reads the ring next. */
     if (!c->uses_rings && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
         return -1;
     return (size_t)n == asked;
@@ -173,7 +175,7 @@ void softdat_rx_stall(struct softdat_conn *c, bool stalled)
 
     c->stalled = stalled;
     if (c->uses_rings && !stalled)
-        softdat_request_progress(c->ia); /* no bell comes for what lies there already */
+        softdat_request_progress(c->ia); /* no doorbell announces what the ring contains already */
     softdat_sock_set_events(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
 }
 
@@ -190,7 +192,7 @@ bool softdat_rx_ready(struct softdat_conn *c)
             softdat_rx_stall(c, true);
     }
     if (rc < 0 && c->uses_rings)
-        softdat_rx_ring(c);      /* what the peer wrote before it went is still good */
+        softdat_rx_ring(c);      /* what the peer wrote before it closed is valid */
     if (rc < 0 && c->sock.fd >= 0 && c->phase == SOFTDAT_OPEN && failed == ETIMEDOUT)
         softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     else if (rc < 0 && c->sock.fd >= 0)
@@ -208,7 +210,7 @@ static bool read_ring(struct softdat_conn *c)
     ssize_t n = 0;
 
     softdat_frame_recheck(c);
-    /* Not for ever, however fast the other side writes: ours must get to post receives. */
+    /* At most one ring's worth of bytes, so that the consumer gets to post receives. */
     while (c->sock.fd >= 0 && !c->stalled && consumed < SOFTDAT_RING
            && (n = softdat_shared_peek(c, &p)) > 0) {
         any = true;

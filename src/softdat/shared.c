@@ -11,26 +11,27 @@
 #include <unistd.h>
 
 /*
- * Two adapters of one host share a segment: a ring of bytes in each direction, and for each side
- * one line that only this side writes and the other reads. The caller makes the segment and sends
- * it with CONNECT; from READY on every frame goes through the rings, and the socket carries only
- * bells (a byte each, for a side that sleeps) and the news that the peer has died.
+ * Two adapters of one host share a segment: a byte ring in each direction, and for each side a pair
+ * of cache lines that only this side writes. The active side creates the segment and sends it with
+ * CONNECT. From READY on every frame goes through the rings; the socket then carries only doorbells
+ * (one byte each, for a side that sleeps), and its end reports that the peer has died.
  *
- * Memory orders: whoever writes a ring stores `tail` with release after the bytes, the reader
- * loads it with acquire before them; the reader stores `head` with release after it has used the
- * bytes, the writer loads it with acquire before it overwrites them. `executed` is stored with
- * release after the memory that the request was about. Sleeping is the classic handshake: each
- * side stores its own word (asleep; tail or head), and after a sequentially consistent fence loads
- * the other's, so at least one of them sees the other.
+ * Memory orders: the writer of a ring stores `tail` with release after the bytes, the reader loads
+ * it with acquire before it reads them. The reader stores `head` with release after it has read,
+ * the writer loads it with acquire before it overwrites. `executed` is stored with release after
+ * the memory of the request. Before it sleeps a side stores `armed`, executes a sequentially
+ * consistent fence and loads tail and head; a writer stores tail or head, executes the fence and
+ * loads `armed`. So either the sleeper sees the new bytes or the writer sees that a doorbell is
+ * needed.
  */
-enum { CHUNK = 1 << 13 };        /* bytes published at once: both sides copy at the same time */
+enum { CHUNK = 1 << 13 };        /* bytes per store of tail, so that both sides copy concurrently */
 
 static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* -- making and taking ------------------------------------------------------------------------ */
+/* -- creating and attaching ------------------------------------------------------------------- */
 
 static void attach(struct softdat_conn *c, struct softdat_segment *seg, int side)
 {
@@ -51,7 +52,7 @@ static struct softdat_segment *map(int fd)
     return p;
 }
 
-/* Growing a file beyond RLIMIT_FSIZE would send SIGXFSZ to the program. */
+/* True if RLIMIT_FSIZE permits a file of this size; exceeding it would raise SIGXFSZ. */
 static bool may_grow(void)
 {
     struct rlimit limit;
@@ -66,7 +67,7 @@ int softdat_shared_create(struct softdat_conn *c)
     int fd = wanted ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     struct softdat_segment *seg = NULL;
 
-    /* Sealed: neither side can take pages away from under the other. */
+    /* The seals keep the peer from shrinking the file, which would make accesses raise SIGBUS. */
     if (fd >= 0 && ftruncate(fd, sizeof(*seg)) == 0
         && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         seg = map(fd);
@@ -114,20 +115,20 @@ void softdat_shared_start(struct softdat_conn *c)
     if (!ia->doorbells_armed)
         return;
     atomic_fetch_add(&c->shared.mine->armed, 1);
-    softdat_request_progress(ia); /* something may have come before that */
+    softdat_request_progress(ia); /* the peer may have written before the doorbell was armed */
 }
 
 void softdat_shared_free(struct softdat_conn *c)
 {
-    /* The system call itself: a program may interpose munmap(), and call the provider from it. */
+    /* Calls the kernel directly because a program may interpose munmap() and call the provider. */
     if (c->shared.seg)
         syscall(SYS_munmap, c->shared.seg, sizeof(*c->shared.seg));
     c->shared.seg = NULL;
 }
 
-/* -- telling the other side ------------------------------------------------------------------- */
+/* -- doorbells and acknowledgements ----------------------------------------------------------- */
 
-/* Wakes the other side if it sleeps; once for each sleep. */
+/* Wakes the peer if it sleeps, once for each time that it has armed. */
 static void ring_doorbell(struct softdat_conn *c)
 {
     uint32_t armed;
@@ -139,7 +140,7 @@ static void ring_doorbell(struct softdat_conn *c)
         return;
     c->shared.doorbell_sent = armed;
     if (send(c->sock.fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return;                  /* full of bells, or dead: the socket tells in its own way */
+        return;                  /* full: a doorbell is unread; else the socket reports the end */
 }
 
 void softdat_shared_ack(struct softdat_conn *c)
@@ -155,6 +156,7 @@ void softdat_shared_ack(struct softdat_conn *c)
 
 /* -- writing and reading ---------------------------------------------------------------------- */
 
+/* Returns how many bytes may be written; reloads the head of the peer only if it is short. */
 static size_t room(struct softdat_conn *c)
 {
     struct softdat_shared *s = &c->shared;
@@ -177,10 +179,10 @@ static void put(struct softdat_conn *c, const void *from, size_t n)
     s->tail += (uint32_t)n;
 }
 
-/* Positions are 32 bits of the stream, so the cell's would come again 2^32 bytes later. It is
- * withdrawn before that: when more than a ring has been written behind it, the other side has read
- * past it (there is never more than a ring that it has not read), and `tail`, by which it will hear
- * of all that follows, is stored behind this. */
+/* Positions in the stream are 32 bits, so the position of an in-line frame recurs after 2^32 bytes.
+ * It is retired before that: at most one ring of bytes is unread, so once more than a ring has been
+ * written behind the frame the peer has read past it. `tail`, by which the peer learns of later
+ * bytes, is stored after this. */
 static void retire_inline(struct softdat_shared *s)
 {
     if (!s->inline_live || s->tail - s->inline_at <= SOFTDAT_RING)
@@ -189,6 +191,7 @@ static void retire_inline(struct softdat_shared *s)
     s->inline_live = false;
 }
 
+/* Publishes the bytes written, with the other counters, which share the cache line. */
 static void publish(struct softdat_conn *c)
 {
     retire_inline(&c->shared);
@@ -198,7 +201,7 @@ static void publish(struct softdat_conn *c)
     c->shared.head_published = c->shared.head;
 }
 
-/* Has the other side read everything? Then the cell is free. */
+/* True if the peer has read everything, so that the in-line frame may be overwritten. */
 static bool all_read(struct softdat_shared *s)
 {
     if (s->their_head != s->tail)
@@ -206,8 +209,8 @@ static bool all_read(struct softdat_shared *s)
     return s->their_head == s->tail;
 }
 
-/* A short frame that finds everything read lies beside the counters: the other side gets it with
- * the cache lines that tell that something has come. */
+/* Puts a short frame beside the counters, where the peer gets it with the cache lines that it
+ * polls. Permitted only while the peer has read everything. */
 static size_t put_inline(struct softdat_shared *s, const struct iovec *iov, int n, size_t len)
 {
     uint8_t *to = s->mine->inline_data;
@@ -264,20 +267,19 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
     return len;
 }
 
-/* The next bytes that have come, as many as lie together. -1: the counters are not possible. */
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p)
 {
     struct softdat_shared *s = &c->shared;
-    uint32_t n, inline_data;
+    uint32_t n, len;
 
     if (s->their_tail == s->head)
         s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
     n = s->their_tail - s->head;
-    inline_data = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
-    if (n > 0 && inline_data > 0
+    len = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
+    if (n > 0 && len > 0
         && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head) {
         *p = s->theirs->inline_data;
-        return inline_data <= n && inline_data <= SOFTDAT_INLINE ? (ssize_t)inline_data : -1;
+        return len <= n && len <= SOFTDAT_INLINE ? (ssize_t)len : -1;
     }
     if (n > SOFTDAT_RING)
         return -1;
@@ -301,12 +303,14 @@ bool softdat_shared_has_room(struct softdat_conn *c)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
+/* True if the adapter may sleep as far as c is concerned. */
 static bool nothing_pending(struct softdat_conn *c)
 {
     return c->stalled || softdat_path_cut(c)
            || (!softdat_shared_pending(c) && (!c->blocked || !softdat_shared_has_room(c)));
 }
 
+/* Arms or disarms the doorbells of all rings; the low bit of `armed` is the state. */
 static void set_armed(struct softdat_ia *ia, bool wanted)
 {
     struct softdat_list *l;

@@ -7,17 +7,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* After ACK_REQUESTS executed requests, or ACK_BYTES of them, an acknowledgement leaves at once. A
- * frame of its own costs a socket two system calls; a ring nothing. */
+/* An acknowledgement is transmitted at once after so many executed requests or bytes; else with the
+ * next frame. On a socket a frame of its own costs two system calls; beside a ring it is a
+ * store. */
 enum {
     ACK_REQUESTS = 8, ACK_REQUESTS_RING = 32,
     ACK_BYTES = 1 << 18,
-    COALESCE_MAX = 512,          /* bytes of a frame that is put together */
+    COALESCE_MAX = 512,          /* bytes of a frame that is copied to one buffer */
 };
-static const uint64_t ack_delay_ns = 10000; /* that it waits for a frame which takes it along */
+static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
+/* Queues a frame: header f, and len bytes of payload: a copy of priv, or data registered under key.
+ * False: out of memory. */
 static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
                   uint32_t key, const void *priv, size_t len)
 {
@@ -46,7 +49,7 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
     struct softdat_frame f = { .type = (uint8_t)type };
 
     if (type == SOFTDAT_CONNECT)
-        /* a local socket would not tell */
+        /* The peer cannot learn it from a unix socket. */
         f.addr = c->ia->cfg.port[c->port].addr.sin_addr.s_addr;
     if (type == SOFTDAT_ACCEPT)
         f.want = c->shared.seg != NULL;
@@ -120,14 +123,15 @@ void softdat_tx_flush_acks(struct softdat_ia *ia)
     }
 }
 
-/* -- the frame that is being written ---------------------------------------------------------- */
+/* -- the frame being transmitted -------------------------------------------------------------- */
 
+/* Makes f the current frame; due: its earliest transmit time, ns. */
 static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_t due)
 {
     c->cur_hdr = *f;
     c->cur_due = due;
     if (!c->local && !c->deadline)
-        softdat_path_set_deadline(c); /* it is outstanding from now on */
+        softdat_path_set_deadline(c); /* a frame is outstanding from now on */
     c->cur_regions_freed = c->ia->regions_freed;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;
@@ -138,13 +142,13 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
     c->cur_at = 0;
 }
 
-/* Is the memory still registered that the answer to a READ comes from? */
+/* True if the memory of a queued READ response is still registered. */
 static bool out_registered(struct softdat_ia *ia, const struct softdat_out *out)
 {
     return out->key == 0 || softdat_region_find(ia, out->key);
 }
 
-/* It is not, and nothing has left: the answer is a refusal. */
+/* Turns a READ response that has not begun into a NAK, because its registration has been freed. */
 static void refuse_read(struct softdat_conn *c, struct softdat_out *out)
 {
     c->discard_rx = true;
@@ -171,7 +175,7 @@ static bool begin_out(struct softdat_conn *c)
     return true;
 }
 
-/* How requests travel: in the usual way, and when their payload is moved by the target itself. */
+/* The frame type of a request: with its payload, and for a direct copy by the target (0: none). */
 static const struct { uint8_t plain, direct; } frame_of[] = {
     [DAT_DTO_SEND] = { SOFTDAT_SEND, 0 },
     [DAT_DTO_RDMA_WRITE] = { SOFTDAT_WRITE, SOFTDAT_PULL },
@@ -181,7 +185,8 @@ static const struct { uint8_t plain, direct; } frame_of[] = {
     [DAT_IB_DTO_CMP_SWAP] = { SOFTDAT_ATOMIC, 0 },
 };
 
-/* May this request start? A fenced one waits for the reads before it, a read for its turn. */
+/* True if the request may start: a fenced one waits until earlier reads are complete, a read while
+ * max_rdma_read_out reads are in flight. */
 static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
 {
     if (d->flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0)
@@ -189,7 +194,7 @@ static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
     return !softdat_is_read(d) || ep->reads < (uint32_t)ep->attr.max_rdma_read_out;
 }
 
-/* Binds need no frame: they are done in their turn, once nothing before them is unfinished. */
+/* Applies a bind, which needs no frame, in its turn among the requests. False: d is not a bind. */
 static bool apply_bind(struct softdat_ep *ep, struct softdat_dto *d)
 {
     if (d->op != SOFTDAT_DTO_BIND)
@@ -229,7 +234,8 @@ static void add_bytes(struct softdat_conn *c, void *base, size_t len)
     c->cur[c->cur_n++] = (struct iovec){ base, len };
 }
 
-/* The payload of a request, and what its header says of it; begin() has been called. */
+/* Appends the payload of request d to the frame that begin() has started and completes its
+ * header. */
 static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool direct)
 {
     struct softdat_frame *f = &c->cur_hdr;
@@ -292,6 +298,7 @@ void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
     }
 }
 
+/* Accounts for n transmitted bytes of the current frame; frees it when it is complete. */
 static void advance_current(struct softdat_conn *c, size_t n)
 {
     struct iovec *v = c->cur + c->cur_at;
@@ -306,12 +313,13 @@ static void advance_current(struct softdat_conn *c, size_t n)
     if (c->cur_out)
         softdat_free(c->cur_out);
     c->cur_out = NULL;
-    /* The last frame on the socket, if both sides have a segment: the next either way is READY. */
+    /* With a segment ACCEPT is the last frame on the socket; the peer sends READY through the
+     * ring. */
     if (c->cur_hdr.type == SOFTDAT_ACCEPT && c->shared.seg)
         softdat_shared_start(c);
 }
 
-/* The segment's descriptor travels with the first byte of CONNECT. */
+/* Transmits CONNECT with the segment's descriptor. */
 static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
 {
     union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
@@ -332,7 +340,7 @@ static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
     return n;
 }
 
-/* A short frame in one piece: cheaper for the kernel than a list of pieces. */
+/* Copies a short frame to one buffer: send() is cheaper than sendmsg() with several entries. */
 static ssize_t send_pieces(struct softdat_conn *c, struct msghdr *m)
 {
     uint8_t frame[COALESCE_MAX];
@@ -362,7 +370,7 @@ static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
         softdat_sock_set_events(c->ia, &c->sock, c->sock.events | EPOLLOUT);
         return false;
     }
-    /* The reading side will see the end; what has been received before it is still good. */
+    /* The receive path ends the connection, after it has handled what has arrived. */
     shutdown(c->sock.fd, SHUT_WR);
     return false;
 }
@@ -377,7 +385,7 @@ static bool write_ring(struct softdat_conn *c, struct iovec *v, int n_v)
     return n > 0;
 }
 
-/* At most `max` bytes of what is left of the frame. */
+/* Copies the entries that cover the next `max` bytes of the frame to v. Returns their number. */
 static int iov_prefix(const struct softdat_conn *c, size_t max, struct iovec *v)
 {
     int n = 0;
@@ -391,14 +399,14 @@ static int iov_prefix(const struct softdat_conn *c, size_t max, struct iovec *v)
     return n;
 }
 
-/* The request whose frame is being written. */
+/* Returns the request whose frame is being transmitted; NULL: detached. */
 static struct softdat_dto *cur_request(struct softdat_conn *c)
 {
     return c->ep && c->ep->req.sent > 0 ? softdat_ring_at(&c->ep->req, c->ep->req.sent - 1) : NULL;
 }
 
-/* A registration has ended while a frame was being written: may it go on? If not it cannot be
- * taken back either, and the connection breaks. */
+/* Verifies the memory of a half transmitted frame after a registration has been freed. False: it is
+ * no longer registered; the frame cannot be taken back, so the connection breaks. */
 static bool recheck_current(struct softdat_conn *c)
 {
     struct softdat_dto *d = c->cur_out ? NULL : cur_request(c);
@@ -451,7 +459,6 @@ void softdat_tx_progress(struct softdat_conn *c)
         shutdown(c->sock.fd, SHUT_WR);
 }
 
-/* A request of the peer has been executed: it will hear of it. */
 void softdat_tx_executed(struct softdat_conn *c)
 {
     struct softdat_frame f = { .type = SOFTDAT_ACK };

@@ -367,7 +367,7 @@ static void order_breaks_connections(void **state)
     expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
     end_broken(w);
     expect_order(0, "cut 9", "error: ia");
-    expect_order(0, "sing", "error: no order sing");
+    expect_order(0, "sing", "error: unknown command sing");
 }
 
 /* Both addresses are listened on, and the second port is used when the first is down. */
