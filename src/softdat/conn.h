@@ -97,7 +97,7 @@ struct softdat_conn {
     int segment_fd;              /* active: sent with CONNECT; -1: none */
 
     /* transmit */
-    struct softdat_list out_queue;   /* struct softdat_out; goes before the EP's requests */
+    struct softdat_list out_queue;   /* struct softdat_out; before the EP's requests */
     struct iovec cur[SOFTDAT_MAX_IOV + 2];   /* the frame being transmitted */
     int cur_n, cur_at;           /* its iov entries, 0: no frame; the first unfinished entry */
     struct softdat_frame cur_hdr;
@@ -151,7 +151,7 @@ static inline uint32_t softdat_shared_executed(const struct softdat_conn *c)
     return atomic_load_explicit(&c->shared.theirs->executed, memory_order_acquire);
 }
 
-/* True if the peer has written bytes or executed requests since the last look. An empty poll of a
+/* True if the peer has written bytes or executed requests since the last poll. An empty poll of a
  * ring costs these two loads and nothing else. */
 static inline bool softdat_shared_pending(const struct softdat_conn *c)
 {

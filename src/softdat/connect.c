@@ -199,7 +199,7 @@ bool softdat_cm_on_accept(struct softdat_conn *c)
 
     if (!ep)
         return false;
-    if (c->hdr.want && c->shared.seg) {
+    if (c->hdr.size && c->shared.seg) {
         softdat_direct_probe(c);
         softdat_shared_start(c);
     }

@@ -288,7 +288,7 @@ static enum softdat_direct_result copy_all(struct softdat_conn *c, struct iovec 
     return n_local == 0 && n_remote == 0 ? SOFTDAT_DIRECT_DONE : SOFTDAT_DIRECT_UNREACHABLE;
 }
 
-/* Converts the requester's list in c->priv. False: malformed, or its sum is not hdr.want. */
+/* Converts the requester's list in c->priv. False: malformed, or its sum is not hdr.size. */
 static bool parse_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
 {
     struct softdat_piece piece[SOFTDAT_MAX_IOV];
@@ -300,10 +300,10 @@ static bool parse_list(const struct softdat_conn *c, struct iovec *out, int *n_p
     memcpy(piece, c->priv, c->hdr.len);
     for (int i = 0; i < *n_p; i++) {
         out[i] = (struct iovec){ (void *)(uintptr_t)piece[i].addr, piece[i].len };
-        if (piece[i].len > c->hdr.want || (sum += piece[i].len) > c->hdr.want)
+        if (piece[i].len > c->hdr.size || (sum += piece[i].len) > c->hdr.size)
             return false;
     }
-    return sum == c->hdr.want;
+    return sum == c->hdr.size;
 }
 
 enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *tail,
@@ -314,7 +314,7 @@ enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *
 
     if (!parse_list(c, remote, &n))
         return SOFTDAT_DIRECT_UNREACHABLE;
-    local[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
+    local[0] = (struct iovec){ c->target, c->hdr.size - tail_len };
     local[1] = (struct iovec){ tail, tail_len };
     /* An empty first entry is left out. */
     return local[0].iov_len ? copy_all(c, local, 2, remote, n, true)
@@ -324,7 +324,7 @@ enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *
 enum softdat_direct_result softdat_direct_push(struct softdat_conn *c)
 {
     struct iovec remote[SOFTDAT_MAX_IOV];
-    struct iovec local = { c->target, c->hdr.want };
+    struct iovec local = { c->target, c->hdr.size };
     int n;
 
     return parse_list(c, remote, &n) ? copy_all(c, &local, 1, remote, n, false)

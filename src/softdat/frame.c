@@ -22,7 +22,7 @@ static void discard(struct softdat_conn *c)
 
 static bool header_send(struct softdat_conn *c)
 {
-    /* Held sends come first: this one then needs a buffer as well. */
+    /* If earlier sends are held, this one needs a buffer as well. */
     struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_pop_recv(c->ep) : NULL;
     DAT_DTO_COMPLETION_STATUS status = d ? softdat_recv_check(c->ia, d, c->hdr.len)
                                          : DAT_DTO_SUCCESS;
@@ -74,12 +74,12 @@ static bool header_write(struct softdat_conn *c)
 
 static bool header_read(struct softdat_conn *c)
 {
-    uint8_t *at = target(c, c->hdr.want, DAT_MEM_PRIV_REMOTE_READ_FLAG);
+    uint8_t *at = target(c, c->hdr.size, DAT_MEM_PRIV_REMOTE_READ_FLAG);
 
     softdat_sink_start(&c->sink, 0);
-    if (c->hdr.want > 0 && !at)
+    if (c->hdr.size > 0 && !at)
         return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
-    return softdat_tx_read_data(c, at, c->hdr.want, c->hdr.want > 0 ? c->hdr.key : 0);
+    return softdat_tx_read_data(c, at, c->hdr.size, c->hdr.size > 0 ? c->hdr.key : 0);
 }
 
 /* Receives the payload into c->priv: it is part of the request, not its data. */
@@ -107,9 +107,9 @@ static bool header_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint3
 {
     const struct softdat_frame *f = &c->hdr;
 
-    if (!c->uses_rings || !c->shared.access_verified || f->want == 0 || f->len > sizeof(c->priv))
+    if (!c->uses_rings || !c->shared.access_verified || f->size == 0 || f->len > sizeof(c->priv))
         return false;
-    c->target = target(c, f->want, priv);
+    c->target = target(c, f->size, priv);
     sink_to_priv(c);
     if (c->target)
         return true;
@@ -195,12 +195,12 @@ static void recheck_write(struct softdat_conn *c)
 
 static void recheck_pull(struct softdat_conn *c)
 {
-    recheck_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.want, c->executed + 1);
+    recheck_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.size, c->executed + 1);
 }
 
 static void recheck_push(struct softdat_conn *c)
 {
-    recheck_target(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, c->hdr.want, 0);
+    recheck_target(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, c->hdr.size, 0);
 }
 
 static void recheck_atomic(struct softdat_conn *c)
@@ -341,11 +341,11 @@ static bool check_direct(struct softdat_conn *c, enum softdat_direct_result how,
 static bool pull(struct softdat_conn *c)
 {
     uint8_t tail[8];
-    size_t tail_len = softdat_tail_len((uintptr_t)c->target, c->hdr.want);
+    size_t tail_len = softdat_tail_len((uintptr_t)c->target, c->hdr.size);
 
     if (!check_direct(c, softdat_direct_pull(c, tail, tail_len), c->executed + 1))
         return false;
-    softdat_store_tail((uintptr_t)c->target + c->hdr.want - tail_len, tail, tail_len);
+    softdat_store_tail((uintptr_t)c->target + c->hdr.size - tail_len, tail, tail_len);
     return true;
 }
 
@@ -358,7 +358,7 @@ static bool complete_pull(struct softdat_conn *c)
 
 static bool complete_pull_imm(struct softdat_conn *c)
 {
-    return !pull(c) || queue_imm(c, c->hdr.want);
+    return !pull(c) || queue_imm(c, c->hdr.size);
 }
 
 static bool complete_push(struct softdat_conn *c)

@@ -121,7 +121,7 @@ static ssize_t recv_connect(struct softdat_conn *c)
 
 /* Reads the rest of the payload to its destination and, in the same call, reads ahead into the
  * scratch buffer: little between long frames, whose payload would have to be copied once more. */
-static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
+static ssize_t read_frames(struct softdat_conn *c, size_t *requested_p)
 {
     size_t read_ahead = c->long_expected ? READ_AHEAD_LONG : READ_AHEAD;
     bool payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard;
@@ -129,7 +129,7 @@ static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
     struct msghdr m = { .msg_iov = v };
     ssize_t n;
 
-    *asked_p = read_ahead + (payload ? c->sink.left : 0);
+    *requested_p = read_ahead + (payload ? c->sink.left : 0);
     if (!payload)
         return recv(c->sock.fd, c->ia->scratch, read_ahead, MSG_DONTWAIT);
     m.msg_iovlen = (size_t)(c->sink.n - c->sink.at);
@@ -143,7 +143,7 @@ static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
  * failed. */
 static int read_some(struct softdat_conn *c, bool *any_p)
 {
-    size_t asked = READ_AHEAD, placed = 0;
+    size_t requested = READ_AHEAD, placed = 0;
     bool payload;
     ssize_t n;
 
@@ -152,7 +152,7 @@ static int read_some(struct softdat_conn *c, bool *any_p)
     payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && !c->uses_rings;
     n = c->uses_rings ? recv(c->sock.fd, c->ia->scratch, READ_AHEAD, MSG_DONTWAIT)
                 : c->local && c->phase == SOFTDAT_ACCEPTED ? recv_connect(c)
-                                                           : read_frames(c, &asked);
+                                                           : read_frames(c, &requested);
 
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno == EINTR ? 1 : -1;
@@ -166,7 +166,7 @@ static int read_some(struct softdat_conn *c, bool *any_p)
     /* Beside rings a socket carries only doorbells; the caller reads the ring next. */
     if (!c->uses_rings && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
         return -1;
-    return (size_t)n == asked;
+    return (size_t)n == requested;
 }
 
 void softdat_rx_stall(struct softdat_conn *c, bool stalled)

@@ -63,8 +63,8 @@ static bool may_grow(void)
 
 int softdat_shared_create(struct softdat_conn *c)
 {
-    bool wanted = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED && may_grow();
-    int fd = wanted ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+    bool possible = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED && may_grow();
+    int fd = possible ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     struct softdat_segment *seg = NULL;
 
     /* The seals keep the peer from shrinking the file, which would make accesses raise SIGBUS. */
@@ -311,13 +311,13 @@ static bool nothing_pending(struct softdat_conn *c)
 }
 
 /* Arms or disarms the doorbells of all rings; the low bit of `armed` is the state. */
-static void set_armed(struct softdat_ia *ia, bool wanted)
+static void set_armed(struct softdat_ia *ia, bool armed)
 {
     struct softdat_list *l;
 
-    if (ia->doorbells_armed == wanted)
+    if (ia->doorbells_armed == armed)
         return;
-    ia->doorbells_armed = wanted;
+    ia->doorbells_armed = armed;
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
         atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, polled)->shared.mine->armed, 1);
 }
@@ -337,10 +337,10 @@ bool softdat_shared_arm(struct softdat_ia *ia)
 
 bool softdat_shared_disarm(struct softdat_ia *ia)
 {
-    bool wanted = ia->doorbells_armed;
+    bool was_armed = ia->doorbells_armed;
 
     set_armed(ia, false);
-    return wanted;
+    return was_armed;
 }
 
 void softdat_shared_doorbell(struct softdat_conn *c)

@@ -52,7 +52,7 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
         /* The peer cannot learn it from a unix socket. */
         f.addr = c->ia->cfg.port[c->port].addr.sin_addr.s_addr;
     if (type == SOFTDAT_ACCEPT)
-        f.want = c->shared.seg != NULL;
+        f.size = c->shared.seg != NULL;
     if (type == SOFTDAT_BYE)
         c->bye_sent = true;
     return queue(c, &f, NULL, 0, len > 0 ? priv : NULL, len);
@@ -241,7 +241,7 @@ static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool dire
     struct softdat_frame *f = &c->cur_hdr;
 
     if (direct || d->op == DAT_DTO_RDMA_READ)
-        f->want = (uint32_t)d->len;
+        f->size = (uint32_t)d->len;
     if (f->type == SOFTDAT_ATOMIC) {
         f->id = d->op == DAT_IB_DTO_FETCH_ADD ? SOFTDAT_FETCH_ADD : SOFTDAT_CMP_SWAP;
         f->len = sizeof(d->operand);

@@ -15,13 +15,13 @@ enum softdat_frame_type {
     SOFTDAT_READY,           /* active -> passive: the connection is established */
     SOFTDAT_SEND,            /* payload for the next receive of the peer */
     SOFTDAT_WRITE,           /* payload for addr under key */
-    SOFTDAT_READ,            /* read `want` bytes at addr under key */
+    SOFTDAT_READ,            /* read `size` bytes at addr under key */
     SOFTDAT_READ_DATA,       /* response to READ or ATOMIC, in their order */
     SOFTDAT_ACK,             /* only the ack field */
     SOFTDAT_NAK,             /* request number `id` failed with `status`; no request follows */
     SOFTDAT_BYE,             /* disconnect: no frame follows */
-    SOFTDAT_PULL,            /* a WRITE: the target copies `want` bytes from the listed pieces */
-    SOFTDAT_PUSH,            /* a READ: the target copies `want` bytes into the listed pieces */
+    SOFTDAT_PULL,            /* a WRITE: the target copies `size` bytes from the listed pieces */
+    SOFTDAT_PUSH,            /* a READ: the target copies `size` bytes into the listed pieces */
     SOFTDAT_WRITE_IMM,       /* a WRITE that consumes a receive; id: the immediate data */
     SOFTDAT_PULL_IMM,        /* the same, copied as PULL */
     SOFTDAT_ATOMIC,          /* payload: two operands; id: a softdat_atomic */
@@ -46,7 +46,7 @@ struct softdat_frame {
     uint32_t ack;            /* number of the peer's SENDs and WRITEs executed, in total */
     uint32_t key;            /* WRITE, READ: the rmr_context */
     uint64_t addr;           /* WRITE, READ: the target address; CONNECT: IPv4 of the active side */
-    uint32_t want;           /* READ, PULL, PUSH: bytes; ACCEPT: 1 if the segment is mapped */
+    uint32_t size;           /* READ, PULL, PUSH: bytes; ACCEPT: 1 if the segment is mapped */
     uint32_t id;             /* NAK: number of the failed request, 0: the oldest READ; _IMM:
                                 immediate data; ATOMIC: a softdat_atomic */
 };
