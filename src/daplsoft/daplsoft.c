@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * daplsoft: what the software DAT provider does on this host, and its laboratory's switches.
+ * daplsoft: shows the adapters of the software DAT provider on this host, and injects faults.
  *
- *   daplsoft list                        the IAs of dat.conf, and those that processes have open
+ *   daplsoft list                        the IAs of dat.conf, and the IAs that processes have open
  *   daplsoft show  [TARGET]              ports, counters and connections of open IAs
  *   daplsoft cut   TARGET [PORT]         the path through a port goes down; without PORT, all
- *   daplsoft heal  TARGET [PORT]         ... and comes back
+ *   daplsoft heal  TARGET [PORT]         the path is up again
  *   daplsoft break TARGET [PORT]         its connections break
  *   daplsoft fail  TARGET                the adapter fails for good (IA catastrophic error)
  *
- * TARGET: PID, PID.K (the K-th IA of that process) or all. Another host's adapters (or another
- * network namespace's) are seen only from there. The dat.conf of list is the one that MPI jobs of
- * this installation use: DAT_OVERRIDE's, else etc/dat.conf under the prefix if there is one, else
- * libdat2's own.
+ * TARGET: PID, PID.K (the K-th IA of that process) or all. Adapters of another host or network
+ * namespace are reached only from there. list reads the dat.conf that MPI jobs of this installation
+ * use: DAT_OVERRIDE's, else etc/dat.conf under the prefix if there is one, else libdat2's own.
  */
 #include "control.h"
 
@@ -39,7 +38,7 @@ static const char usage[] =
     "daplsoft list | show [TARGET] | cut TARGET [PORT] | heal TARGET [PORT] |\n"
     "         break TARGET [PORT] | fail TARGET\nTARGET: PID, PID.K or all (see daplsoft list)\n";
 
-/* Every adapter has a listening socket with a name that the kernel lists. */
+/* Finds the open adapters by their control sockets (control.h), which the kernel lists by name. */
 static void find_open(void)
 {
     FILE *f = fopen("/proc/net/unix", "r");
@@ -61,7 +60,8 @@ static void find_open(void)
         fclose(f);
 }
 
-/* Asks one adapter; false: it did not answer, which has been said. */
+/* Sends a command to one adapter and receives the reply, SOFTDAT_CONTROL_MAX bytes and a zero at
+ * most. False, after a line on stderr: the adapter does not answer. */
 static bool send_command(const struct ia *ia, const char *command, char *reply)
 {
     struct timeval timeout = { .tv_sec = REPLY_TIMEOUT_S };
@@ -85,6 +85,7 @@ static bool send_command(const struct ia *ia, const char *command, char *reply)
     return n > 0;
 }
 
+/* True if target is "all", or names the process or the adapter. */
 static bool matches(const struct ia *ia, const char *target)
 {
     long pid;
@@ -94,6 +95,7 @@ static bool matches(const struct ia *ia, const char *target)
     return strcmp(target, "all") == 0 || (n >= 1 && pid == ia->pid && (n == 1 || k == ia->k));
 }
 
+/* Returns the name of the program of a process, valid until the next call. */
 static const char *program_of(long pid)
 {
     static char name[64];
@@ -110,6 +112,8 @@ static const char *program_of(long pid)
     return name;
 }
 
+/* Sends a command to each adapter that matches target and prints the replies. Returns the exit
+ * status. */
 static int on_each(const char *command, const char *target)
 {
     static char reply[SOFTDAT_CONTROL_MAX + 1];
@@ -134,7 +138,8 @@ static int on_each(const char *command, const char *target)
     return failed > 0;
 }
 
-/* libdat2 reads dat.conf as it is loaded, so it is loaded when it is known which one counts. */
+/* Lists up to max providers of dat.conf. libdat2 reads dat.conf when it is loaded, so it is loaded
+ * after DAT_OVERRIDE has been set. False: libdat2 is missing or fails. */
 static bool registry(DAT_COUNT max, DAT_COUNT *n_p, DAT_PROVIDER_INFO **info)
 {
     DAT_RETURN (*list_providers)(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
