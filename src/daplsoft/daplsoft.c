@@ -7,7 +7,7 @@
  *   daplsoft cut   TARGET [PORT]         the path through a port goes down; without PORT, all
  *   daplsoft heal  TARGET [PORT]         the path is up again
  *   daplsoft break TARGET [PORT]         its connections break
- *   daplsoft fail  TARGET                the adapter fails for good (IA catastrophic error)
+ *   daplsoft fail  TARGET                the adapter fails permanently (IA catastrophic error)
  *
  * TARGET: PID, PID.K (the K-th IA of that process) or all. Adapters of another host or network
  * namespace are reached only from there. list reads the dat.conf that MPI jobs of this installation

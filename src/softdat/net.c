@@ -46,14 +46,14 @@ void softdat_sock_set_events(struct softdat_ia *ia, struct softdat_sock *s, uint
         epoll_ctl(ia->epfd, EPOLL_CTL_MOD, s->fd, &e);
 }
 
-void softdat_sock_suspend(struct softdat_ia *ia, struct softdat_sock *s, bool mute)
+void softdat_sock_suspend(struct softdat_ia *ia, struct softdat_sock *s, bool suspend)
 {
     struct epoll_event e = { .events = s->events, .data.ptr = s };
 
-    if (s->fd < 0 || s->suspended == mute)
+    if (s->fd < 0 || s->suspended == suspend)
         return;
-    s->suspended = mute;
-    epoll_ctl(ia->epfd, mute ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, s->fd, &e);
+    s->suspended = suspend;
+    epoll_ctl(ia->epfd, suspend ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, s->fd, &e);
 }
 
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
