@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * daplsoft: what the software DAT provider does on this host, and its laboratory's switches.
+ * daplsoft: shows the adapters of the software DAT provider on this host, and injects faults.
  *
- *   daplsoft list                        the IAs of dat.conf, and those that processes have open
+ *   daplsoft list                        the IAs of dat.conf, and the IAs that processes have open
  *   daplsoft show  [TARGET]              ports, counters and connections of open IAs
  *   daplsoft cut   TARGET [PORT]         the path through a port goes down; without PORT, all
- *   daplsoft heal  TARGET [PORT]         ... and comes back
+ *   daplsoft heal  TARGET [PORT]         the path is up again
  *   daplsoft break TARGET [PORT]         its connections break
- *   daplsoft fail  TARGET                the adapter fails for good (IA catastrophic error)
+ *   daplsoft fail  TARGET                the adapter fails permanently (IA catastrophic error)
  *
- * TARGET: PID, PID.K (the K-th IA of that process) or all. Another host's adapters (or another
- * network namespace's) are seen only from there. The dat.conf of list is the one that MPI jobs of
- * this installation use: DAT_OVERRIDE's, else etc/dat.conf under the prefix if there is one, else
- * libdat2's own.
+ * TARGET: PID, PID.K (the K-th IA of that process) or all. Adapters of another host or network
+ * namespace are reached only from there. list reads the dat.conf that MPI jobs of this installation
+ * use: DAT_OVERRIDE's, else etc/dat.conf under the prefix if there is one, else libdat2's own.
  */
 #include "control.h"
 
@@ -27,7 +26,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { MAX_IAS = 4096, MAX_LINES = 64, PATIENCE_S = 5 };
+enum { MAX_IAS = 4096, MAX_LINES = 64, REPLY_TIMEOUT_S = 5 };
 
 static struct ia {
     long pid;
@@ -39,7 +38,7 @@ static const char usage[] =
     "daplsoft list | show [TARGET] | cut TARGET [PORT] | heal TARGET [PORT] |\n"
     "         break TARGET [PORT] | fail TARGET\nTARGET: PID, PID.K or all (see daplsoft list)\n";
 
-/* Every adapter has a listening socket with a name that the kernel lists. */
+/* Finds the open adapters by their control sockets (control.h), which the kernel lists by name. */
 static void find_open(void)
 {
     FILE *f = fopen("/proc/net/unix", "r");
@@ -61,10 +60,11 @@ static void find_open(void)
         fclose(f);
 }
 
-/* Asks one adapter; false: it did not answer, which has been said. */
-static bool ask(const struct ia *ia, const char *order, char *answer)
+/* Sends a command to one adapter and receives the reply, SOFTDAT_CONTROL_MAX bytes and a zero at
+ * most. False, after a line on stderr: the adapter does not answer. */
+static bool send_command(const struct ia *ia, const char *command, char *reply)
 {
-    struct timeval patience = { .tv_sec = PATIENCE_S };
+    struct timeval timeout = { .tv_sec = REPLY_TIMEOUT_S };
     struct sockaddr_un un;
     socklen_t len = softdat_control_name(&un, (pid_t)ia->pid, ia->k);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -72,20 +72,21 @@ static bool ask(const struct ia *ia, const char *order, char *answer)
 
     if (fd < 0)
         return false;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     if (connect(fd, (struct sockaddr *)&un, len) == 0
-        && send(fd, order, strlen(order), MSG_NOSIGNAL) > 0)
-        n = recv(fd, answer, SOFTDAT_CONTROL_MAX, 0);
+        && send(fd, command, strlen(command), MSG_NOSIGNAL) > 0)
+        n = recv(fd, reply, SOFTDAT_CONTROL_MAX, 0);
     if (n <= 0)
         fprintf(stderr, "daplsoft: IA %ld.%u does not answer: %s. Is its process stopped, or "
                 "another user's?\n", ia->pid, ia->k, n == 0 ? "it has ended" : strerror(errno));
     close(fd);
-    answer[n > 0 ? n : 0] = '\0';
+    reply[n > 0 ? n : 0] = '\0';
     return n > 0;
 }
 
-static bool fits(const struct ia *ia, const char *target)
+/* True if target is "all", or names the process or the adapter. */
+static bool matches(const struct ia *ia, const char *target)
 {
     long pid;
     unsigned k;
@@ -94,6 +95,7 @@ static bool fits(const struct ia *ia, const char *target)
     return strcmp(target, "all") == 0 || (n >= 1 && pid == ia->pid && (n == 1 || k == ia->k));
 }
 
+/* Returns the name of the program of a process, valid until the next call. */
 static const char *program_of(long pid)
 {
     static char name[64];
@@ -110,21 +112,23 @@ static const char *program_of(long pid)
     return name;
 }
 
-static int on_each(const char *order, const char *target)
+/* Sends a command to each adapter that matches target and prints the replies. Returns the exit
+ * status. */
+static int on_each(const char *command, const char *target)
 {
-    static char answer[SOFTDAT_CONTROL_MAX + 1];
+    static char reply[SOFTDAT_CONTROL_MAX + 1];
     int done = 0, failed = 0;
 
     for (int i = 0; i < n_open; i++) {
-        if (!fits(&open_ia[i], target))
+        if (!matches(&open_ia[i], target))
             continue;
         done++;
-        if (!ask(&open_ia[i], order, answer)) {
+        if (!send_command(&open_ia[i], command, reply)) {
             failed++;
             continue;
         }
-        failed += strncmp(answer, "error:", 6) == 0;
-        printf("%ld.%u (%s) %s", open_ia[i].pid, open_ia[i].k, program_of(open_ia[i].pid), answer);
+        failed += strncmp(reply, "error:", 6) == 0;
+        printf("%ld.%u (%s) %s", open_ia[i].pid, open_ia[i].k, program_of(open_ia[i].pid), reply);
     }
     if (done == 0 && strcmp(target, "all")) {
         fprintf(stderr, "daplsoft: no open IA %s on this host: daplsoft list shows what there is\n",
@@ -134,10 +138,11 @@ static int on_each(const char *order, const char *target)
     return failed > 0;
 }
 
-/* libdat2 reads dat.conf as it is loaded, so it is loaded when it is known which one counts. */
+/* Lists up to max providers of dat.conf. libdat2 reads dat.conf when it is loaded, so it is loaded
+ * after DAT_OVERRIDE has been set. False: libdat2 is missing or fails. */
 static bool registry(DAT_COUNT max, DAT_COUNT *n_p, DAT_PROVIDER_INFO **info)
 {
-    DAT_RETURN (*ask_registry)(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
+    DAT_RETURN (*list_providers)(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
     void *lib, *f;
 
     if (!getenv("DAT_OVERRIDE") && access(DAPLSOFT_DAT_CONF, R_OK) == 0)
@@ -149,8 +154,8 @@ static bool registry(DAT_COUNT max, DAT_COUNT *n_p, DAT_PROVIDER_INFO **info)
                 "(Debian; dapl elsewhere)\n", dlerror());
         return false;
     }
-    memcpy(&ask_registry, &f, sizeof(f));
-    return ask_registry(max, n_p, info) == DAT_SUCCESS;
+    memcpy(&list_providers, &f, sizeof(f));
+    return list_providers(max, n_p, info) == DAT_SUCCESS;
 }
 
 static int list(void)
@@ -173,9 +178,9 @@ static int list(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = { "show", "cut", "heal", "break", "fail" };
+    static const char *const commands[] = { "show", "cut", "heal", "break", "fail" };
     const char *word = argc > 1 ? argv[1] : "", *target = argc > 2 ? argv[2] : NULL;
-    char order[64];
+    char command[64];
 
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         fputs(usage, stdout);
@@ -184,11 +189,11 @@ int main(int argc, char **argv)
     find_open();
     if (strcmp(word, "list") == 0 && argc == 2)
         return list();
-    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
-        if (strcmp(orders[i], word) || argc > 4 || (i > 0 && !target))
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(commands[i], word) || argc > 4 || (i > 0 && !target))
             continue;
-        snprintf(order, sizeof(order), "%s %s", word, argc > 3 ? argv[3] : "");
-        return on_each(order, target ? target : "all");
+        snprintf(command, sizeof(command), "%s %s", word, argc > 3 ? argv[3] : "");
+        return on_each(command, target ? target : "all");
     }
     fputs(usage, stderr);
     return 2;

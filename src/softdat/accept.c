@@ -4,10 +4,11 @@
 
 #include <string.h>
 
-static const uint64_t answer_ns = UINT64_C(30) * 1000000000;     /* for READY after ACCEPT */
+static const uint64_t ready_timeout_ns = UINT64_C(30) * 1000000000; /* from ACCEPT to READY */
 
-/* CONNECT has arrived: an event, if there is room for one. Else the caller is refused. */
-bool softdat_cm_asked(struct softdat_conn *c)
+/* Handles CONNECT: makes the connection request and posts its event. Without room for the event the
+ * connection is closed, which the active side sees as a rejection. */
+bool softdat_cm_on_connect(struct softdat_conn *c)
 {
     struct softdat_cr *cr = softdat_alloc(sizeof(*cr));
     DAT_EVENT event;
@@ -17,8 +18,8 @@ bool softdat_cm_asked(struct softdat_conn *c)
         softdat_free(cr);
         return false;
     }
-    c->phase = SOFTDAT_ASKED;
-    c->ia->n_strangers--;
+    c->phase = SOFTDAT_CR_PENDING;
+    c->ia->n_unidentified--;
     c->deadline = 0;
     c->cr = cr;
     if (c->peer.sin_family != AF_INET) {
@@ -36,9 +37,9 @@ bool softdat_cm_asked(struct softdat_conn *c)
     e->conn_qual = c->sp->qual;
     e->cr_handle = cr;
     softdat_evd_post(c->sp->evd, &event);
-    /* A reserved service point is for one request. */
+    /* A reserved service point accepts one request (DAT 2.0, dat_rsp_create). */
     if (c->sp->ep)
-        softdat_sp_deaf(c->ia, c->sp);
+        softdat_sp_close_listeners(c->ia, c->sp);
     return true;
 }
 
@@ -97,14 +98,14 @@ DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_
     if (cr->sp && cr->sp->ep == ep)
         cr->sp->ep = NULL;
     cr_free(cr);
-    if (!c) {                    /* the caller has gone meanwhile */
+    if (!c) {                    /* the active side has closed it */
         softdat_ep_step(ep, SOFTDAT_EP_FAIL);
         softdat_ep_event(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
     } else {
         c->ep = ep;
         ep->conn = c;
-        c->phase = SOFTDAT_ANSWERED;
-        softdat_conn_deadline(c, answer_ns);
+        c->phase = SOFTDAT_ACCEPT_SENT;
+        softdat_conn_deadline(c, ready_timeout_ns);
         softdat_tx_frame(c, SOFTDAT_ACCEPT, priv, (size_t)size);
     }
     softdat_unlock(ia);
@@ -127,22 +128,22 @@ DAT_RETURN softdat_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVO
     cr_free(cr);
     if (c) {
         softdat_tx_frame(c, SOFTDAT_REJECT, priv, (size_t)size);
-        c->said_bye = true;
+        c->bye_sent = true;
         softdat_conn_linger(c);
-        softdat_tx_pump(c);
+        softdat_tx_progress(c);
     }
     softdat_unlock(ia);
     return DAT_SUCCESS;
 }
 
-/* READY has arrived. */
-bool softdat_cm_ready(struct softdat_conn *c)
+/* Handles READY: the connection is established. */
+bool softdat_cm_on_ready(struct softdat_conn *c)
 {
     if (!c->ep)
         return false;
     softdat_conn_open(c);
     softdat_ep_step(c->ep, SOFTDAT_EP_UP);
     softdat_ep_event(c->ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
-    softdat_tx_pump(c);
+    softdat_tx_progress(c);
     return true;
 }

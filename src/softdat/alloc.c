@@ -16,27 +16,27 @@
 #endif
 
 /*
- * Pieces of up to 64 KiB, in multiples of a line, are cut from chunks, with a list of free ones for
- * each length: the provider's objects have few lengths. Longer ones are mapped by themselves. Each
- * has its length in front. When the last piece has been given back so are the chunks.
+ * Blocks of up to 64 KiB, in multiples of a cache line, are carved from chunks. Each size class has
+ * a free list, because the provider's objects have few sizes. A longer block is a mapping of its
+ * own. Each block begins with its size. When the last block is freed all chunks are unmapped.
  */
 enum { LINE = 64, CLASSES = 1024, CHUNK = 1 << 18 };
 
-struct piece {
-    size_t size;                 /* with this header */
-    struct piece *next;          /* while it is free */
+struct block {
+    size_t size;                 /* bytes, with this header */
+    struct block *next;          /* while it is free */
 };
 
-_Static_assert(sizeof(struct piece) == 16, "what follows is aligned for anything");
+_Static_assert(sizeof(struct block) == 16, "the memory behind it is aligned for any type");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    struct piece *free[CLASSES];
-    struct piece *chunks;
-    size_t used, live;           /* bytes of the newest chunk, pieces that are given out */
+    struct block *free[CLASSES];
+    struct block *chunks;
+    size_t used, live;           /* bytes used of the newest chunk; blocks allocated */
 } heap = { .used = CHUNK };
 
-/* The system calls themselves: programs interpose the functions as well. */
+/* Calls the kernel directly because programs interpose mmap() and munmap() too. */
 static void *map(size_t n)
 {
     long at = syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -51,9 +51,10 @@ static void unmap(void *p, size_t n)
     syscall(SYS_munmap, p, n);
 }
 
-static struct piece *cut(size_t size)
+/* Carves a block of `size` bytes from the newest chunk, or from a new one. NULL: out of memory. */
+static struct block *carve(size_t size)
 {
-    struct piece *chunk;
+    struct block *chunk;
 
     if (heap.used + size > CHUNK) {
         chunk = map(CHUNK);
@@ -64,10 +65,10 @@ static struct piece *cut(size_t size)
         heap.used = LINE;
     }
     heap.used += size;
-    return (struct piece *)(void *)((char *)heap.chunks + heap.used - size);
+    return (struct block *)(void *)((char *)heap.chunks + heap.used - size);
 }
 
-/* The list of pieces of n bytes; CLASSES: they are mapped. */
+/* Returns the size class of a block of n bytes; CLASSES: it is a mapping of its own. */
 static size_t class_of(size_t n)
 {
     size_t k = (n - 1) / LINE;
@@ -75,10 +76,10 @@ static size_t class_of(size_t n)
     return k < CLASSES ? k : CLASSES;
 }
 
-/* One that was free before, with n bytes behind its header zeroed; else NULL. */
-static struct piece *reuse(size_t k, size_t n)
+/* Takes a block of class k off its free list and zeroes n bytes behind its header. NULL: none. */
+static struct block *reuse(size_t k, size_t n)
 {
-    struct piece *p = k < CLASSES ? heap.free[k] : NULL;
+    struct block *p = k < CLASSES ? heap.free[k] : NULL;
 
     if (!p)
         return NULL;
@@ -90,17 +91,17 @@ static struct piece *reuse(size_t k, size_t n)
 
 void *softdat_alloc(size_t n)
 {
-    size_t k = class_of(n + sizeof(struct piece)), size;
-    struct piece *p;
+    size_t k = class_of(n + sizeof(struct block)), size;
+    struct block *p;
 
     if (n > PTRDIFF_MAX)
         return NULL;
     size = k < CLASSES ? (k + 1) * LINE : n + sizeof(*p);
     pthread_mutex_lock(&lock);
     p = reuse(k, n);
-    /* What the kernel maps is zero: pages that nobody has written yet take no memory. */
+    /* Fresh memory of the kernel is zero; zeroing it again would only make its pages resident. */
     if (!p)
-        p = k < CLASSES ? cut(size) : map(size);
+        p = k < CLASSES ? carve(size) : map(size);
     if (p)
         p->size = size;
     heap.live += p != NULL;
@@ -113,10 +114,10 @@ void *softdat_alloc_n(size_t n, size_t each)
     return each && n > PTRDIFF_MAX / each ? NULL : softdat_alloc(n * each);
 }
 
-static void end_heap(void)
+static void release_chunks(void)
 {
     while (heap.chunks) {
-        struct piece *chunk = heap.chunks;
+        struct block *chunk = heap.chunks;
 
         ASAN_UNPOISON_MEMORY_REGION(chunk, CHUNK);
         heap.chunks = chunk->next;
@@ -128,7 +129,7 @@ static void end_heap(void)
 
 void softdat_free(void *memory)
 {
-    struct piece *p = memory ? (struct piece *)memory - 1 : NULL;
+    struct block *p = memory ? (struct block *)memory - 1 : NULL;
     size_t k;
 
     if (!p)
@@ -143,6 +144,6 @@ void softdat_free(void *memory)
         ASAN_POISON_MEMORY_REGION(p, (k + 1) * LINE);
     }
     if (--heap.live == 0)
-        end_heap();
+        release_chunks();
     pthread_mutex_unlock(&lock);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SOFTDAT_CALLS_H
 #define SOFTDAT_CALLS_H
-/* The calls behind the provider's table (provider.c), each as the DAT 2.0 specification has it. */
+/*
+ * The DAT calls of the provider's table (provider.c). Arguments, results and errors of softdat_X
+ * are those of dat_X in the DAT 2.0 specification, and of dat_ib_extensions.h for
+ * softdat_extended_op(). Each call takes the lock of its adapter.
+ */
 #include <dat2/udat.h>
 #include <stdarg.h>
 
@@ -58,7 +62,7 @@ DAT_RETURN softdat_cno_query(DAT_CNO_HANDLE, DAT_CNO_PARAM_MASK, DAT_CNO_PARAM *
 DAT_RETURN softdat_cno_free(DAT_CNO_HANDLE);
 DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE, DAT_TIMEOUT, DAT_EVD_HANDLE *);
 
-/* cm.c */
+/* listen.c, accept.c, connect.c */
 DAT_RETURN softdat_psp_create(DAT_IA_HANDLE, DAT_CONN_QUAL, DAT_EVD_HANDLE, DAT_PSP_FLAGS,
                               DAT_PSP_HANDLE *);
 DAT_RETURN softdat_psp_create_any(DAT_IA_HANDLE, DAT_CONN_QUAL *, DAT_EVD_HANDLE, DAT_PSP_FLAGS,

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * The IA parameters of a dat.conf line: "name=value name=value", blanks or commas between them.
- * One row for each parameter; docs/provider.md has the same rows in words.
+ * The IA parameters of a dat.conf line: "name=value name=value", separated by blanks or commas.
+ * The table has one row per parameter; docs/provider.md describes each.
  */
 
 /* -- interfaces ------------------------------------------------------------------------------- */
@@ -20,7 +20,7 @@ static const struct sockaddr_in *ipv4_of(const struct ifaddrs *i)
     return i->ifa_addr && i->ifa_addr->sa_family == AF_INET ? (const void *)i->ifa_addr : NULL;
 }
 
-/* Fills a port from the first interface that `fits`. */
+/* Fills *port from the first interface that `fits`. False: there is none. */
 static bool port_from(struct softdat_port *port,
                       bool (*fits)(const struct ifaddrs *, const void *), const void *arg)
 {
@@ -55,7 +55,7 @@ static bool has_addr(const struct ifaddrs *i, const void *addr)
     return ipv4_of(i)->sin_addr.s_addr == ((const struct in_addr *)addr)->s_addr;
 }
 
-static bool is_outside(const struct ifaddrs *i, const void *none)
+static bool is_external(const struct ifaddrs *i, const void *none)
 {
     (void)none;
     return (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
@@ -65,12 +65,12 @@ static bool is_outside(const struct ifaddrs *i, const void *none)
 
 struct row {
     const char *name;
-    /* Sets it; false: the value is not possible. */
+    /* Parses value and sets the parameter. False: the value is not allowed. */
     bool (*set)(struct softdat_config *, const struct row *, const char *value);
-    size_t at;                   /* offset in softdat_config, of a uint64_t or a port */
-    const char *right;           /* what values are possible */
+    size_t at;                   /* offset in softdat_config of a uint64_t or a port */
+    const char *allowed;         /* the allowed values, for the error line */
     uint64_t min, max;
-    const char *words[4];        /* word i stands for the value i */
+    const char *words[4];        /* word i means value i */
 };
 
 static uint64_t *number_at(struct softdat_config *cfg, const struct row *row)
@@ -90,7 +90,7 @@ static bool set_addr(struct softdat_config *cfg, const struct row *row, const ch
 
     if (inet_pton(AF_INET, value, &addr) != 1 || addr.s_addr == 0)
         return false;
-    /* An address of the loopback net, and one that comes up later, belong to no interface yet. */
+    /* A loopback address, or one of an interface that is still down, belongs to no interface. */
     if (!port_from(port, has_addr, &addr))
         *port = (struct softdat_port){ .addr = { .sin_family = AF_INET, .sin_addr = addr },
                                        .mask = { INADDR_NONE }, .carrier = true };
@@ -102,7 +102,7 @@ static bool set_if(struct softdat_config *cfg, const struct row *row, const char
     return port_from(port_at(cfg, row), has_name, value);
 }
 
-/* A whole number; k, m, g behind it are binary thousands. */
+/* An integer with an optional suffix k, m or g: times 2^10, 2^20, 2^30. */
 static bool set_number(struct softdat_config *cfg, const struct row *row, const char *value)
 {
     static const char unit[] = "kmg";
@@ -121,7 +121,7 @@ static bool set_number(struct softdat_config *cfg, const struct row *row, const 
     return !*end && n >= row->min && n <= row->max;
 }
 
-/* The same, or "off" for none. */
+/* The same, or "off" for 0. */
 static bool set_bytes(struct softdat_config *cfg, const struct row *row, const char *value)
 {
     if (strcmp(value, "off"))
@@ -140,8 +140,8 @@ static bool set_word(struct softdat_config *cfg, const struct row *row, const ch
     return false;
 }
 
-/* "1/N": one in N. */
-static bool set_chance(struct softdat_config *cfg, const struct row *row, const char *value)
+/* "1/N": one case in N. */
+static bool set_one_in(struct softdat_config *cfg, const struct row *row, const char *value)
 {
     return strncmp(value, "1/", 2) == 0 && set_number(cfg, row, value + 2);
 }
@@ -150,19 +150,20 @@ static bool set_chance(struct softdat_config *cfg, const struct row *row, const 
 
 #define AT(member) offsetof(struct softdat_config, member)
 #define PORT(i) (offsetof(struct softdat_config, port) + (i) * sizeof(struct softdat_port))
-#define NUMBER(name, member, min, max, right) { name, set_number, AT(member), right, min, max, {0} }
-#define CHANCE(name, which)                                                                      \
-    { name, set_chance, AT(one_in) + (which) * sizeof(uint64_t), "1/N, one in N", 1, UINT32_MAX, \
+#define NUMBER(name, member, min, max, allowed)                                                  \
+    { name, set_number, AT(member), allowed, min, max, {0} }
+#define ONE_IN(name, which)                                                                      \
+    { name, set_one_in, AT(one_in) + (which) * sizeof(uint64_t), "1/N, one in N", 1, UINT32_MAX, \
       {0} }
 
-static const char an_addr[] = "an IPv4 address of this host";
-static const char an_if[] = "the name of an interface that has an IPv4 address";
+static const char allowed_addr[] = "an IPv4 address of this host";
+static const char allowed_if[] = "the name of an interface that has an IPv4 address";
 
 static const struct row rows[] = {
-    { "addr", set_addr, PORT(0), an_addr, 0, 0, {0} },
-    { "if", set_if, PORT(0), an_if, 0, 0, {0} },
-    { "addr2", set_addr, PORT(1), an_addr, 0, 0, {0} },
-    { "if2", set_if, PORT(1), an_if, 0, 0, {0} },
+    { "addr", set_addr, PORT(0), allowed_addr, 0, 0, {0} },
+    { "if", set_if, PORT(0), allowed_if, 0, 0, {0} },
+    { "addr2", set_addr, PORT(1), allowed_addr, 0, 0, {0} },
+    { "if2", set_if, PORT(1), allowed_if, 0, 0, {0} },
     { "local", set_word, AT(local), "shared, socket or tcp", 0, 0, { "tcp", "socket", "shared" } },
     { "direct", set_bytes, AT(direct_bytes), "off or a number of bytes", 1, UINT32_MAX, {0} },
     { "polled", set_word, AT(direct_polled), "rings or direct", 0, 0, { "rings", "direct" } },
@@ -181,9 +182,9 @@ static const struct row rows[] = {
     NUMBER("seed", seed, 0, UINT64_MAX, "a number"),
     NUMBER("faults", max_faults, 0, UINT64_MAX, "a number"),
     NUMBER("fatal", fatal_after, 1, UINT64_MAX, "a number of requests"),
-    CHANCE("break", SOFTDAT_FAULT_BREAK),
-    CHANCE("lose", SOFTDAT_FAULT_LOSE),
-    CHANCE("fail_lmr", SOFTDAT_FAULT_LMR),
+    ONE_IN("break", SOFTDAT_FAULT_BREAK),
+    ONE_IN("lose", SOFTDAT_FAULT_LOSE),
+    ONE_IN("fail_lmr", SOFTDAT_FAULT_LMR),
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -205,14 +206,15 @@ static const struct softdat_config defaults = {
 
 /* -- parsing ---------------------------------------------------------------------------------- */
 
-static void refuse(const char *ia_name, const char *word, const char *value, const char *right)
+static void report_value(const char *ia_name, const char *word, const char *value,
+                         const char *allowed)
 {
     fprintf(stderr, "daplsoft: IA %s: parameter \"%s%s%s\" is not possible: it must be %s. Correct "
             "the IA's line in dat.conf\n",
-            ia_name, word, value ? "=" : "", value ? value : "", right);
+            ia_name, word, value ? "=" : "", value ? value : "", allowed);
 }
 
-static void refuse_name(const char *ia_name, const char *word, const char *value)
+static void report_name(const char *ia_name, const char *word, const char *value)
 {
     char names[512] = "one of ";
     size_t len = strlen(names);
@@ -220,7 +222,7 @@ static void refuse_name(const char *ia_name, const char *word, const char *value
     for (size_t i = 0; i < N_ROWS; i++)
         len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s=", i ? ", " : "",
                                 rows[i].name);
-    refuse(ia_name, word, value, names);
+    report_value(ia_name, word, value, names);
 }
 
 static bool set_param(const char *ia_name, struct softdat_config *cfg, char *word)
@@ -234,29 +236,30 @@ static bool set_param(const char *ia_name, struct softdat_config *cfg, char *wor
             continue;
         if (rows[i].set(cfg, &rows[i], value))
             return true;
-        refuse(ia_name, word, value, rows[i].right);
+        report_value(ia_name, word, value, rows[i].allowed);
         return false;
     }
-    refuse_name(ia_name, word, value);
+    report_name(ia_name, word, value);
     return false;
 }
 
-/* What only all parameters together can say. */
-static bool complete(const char *ia_name, struct softdat_config *cfg)
+/* Checks and completes what depends on several parameters. */
+static bool finish(const char *ia_name, struct softdat_config *cfg)
 {
     struct softdat_port *port = cfg->port;
 
-    if (!port[0].addr.sin_family && !port_from(&port[0], is_outside, NULL))
+    if (!port[0].addr.sin_family && !port_from(&port[0], is_external, NULL))
         port[0] = (struct softdat_port){ .addr = { .sin_family = AF_INET }, .carrier = true,
                                          .mask = { INADDR_NONE } };
     if (!port[0].addr.sin_addr.s_addr)
         port[0].addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     cfg->n_ports = port[1].addr.sin_family ? 2 : 1;
     if (port[0].addr.sin_addr.s_addr == port[1].addr.sin_addr.s_addr) {
-        refuse(ia_name, "addr2", inet_ntoa(port[1].addr.sin_addr), "another address than addr");
+        report_value(ia_name, "addr2", inet_ntoa(port[1].addr.sin_addr),
+                     "another address than addr");
         return false;
     }
-    /* What goes straight between address spaces is neither slowed down nor limited. */
+    /* Link emulation has no effect on direct copies, so they are off. */
     if (cfg->rate || cfg->latency_us || cfg->jitter_us)
         cfg->direct_bytes = 0;
     return true;
@@ -272,5 +275,5 @@ int softdat_config_parse(const char *ia_name, const char *text, struct softdat_c
          w = strtok_r(NULL, " \t,", &save))
         ok = set_param(ia_name, cfg, w);
     free(copy);
-    return ok && complete(ia_name, cfg) ? 0 : -1;
+    return ok && finish(ia_name, cfg) ? 0 : -1;
 }

@@ -6,14 +6,14 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to finish after a disconnect */
+static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to transmit the queue */
 
 void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
 {
     c->deadline = softdat_now() + ns;
     if (c->deadline < c->ia->next_deadline) {
         c->ia->next_deadline = c->deadline;
-        softdat_helper_wake(c->ia);      /* it may sleep for longer */
+        softdat_helper_wake(c->ia);      /* it may sleep beyond the deadline */
     }
 }
 
@@ -21,16 +21,16 @@ static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t e
 {
     struct softdat_conn *c = SOFTDAT_OF(s, struct softdat_conn, sock);
 
-    if (c->phase == SOFTDAT_CALLING) {
-        softdat_connected(c);
+    if (c->phase == SOFTDAT_CONNECTING) {
+        softdat_connect_done(c);
         return;
     }
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         softdat_rx_ready(c);
-    if (c->sock.fd >= 0 && c->ringed && ia->bells_wanted)
-        softdat_shared_rung(c);
+    if (c->sock.fd >= 0 && c->uses_rings && ia->doorbells_armed)
+        softdat_shared_doorbell(c);
     if (c->sock.fd >= 0 && events & EPOLLOUT)
-        softdat_tx_pump(c);
+        softdat_tx_progress(c);
     if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
         softdat_conn_lost(c);
 }
@@ -43,21 +43,21 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
         return NULL;
     c->sock = (struct softdat_sock){ .fd = fd, .ready = conn_ready };
     c->ia = ia;
-    softdat_list_init(&c->slow);
-    softdat_list_init(&c->doomed);
+    softdat_list_init(&c->delayed);
+    softdat_list_init(&c->to_break);
     c->phase = phase;
     softdat_list_init(&c->acks);
-    softdat_list_init(&c->outs);
+    softdat_list_init(&c->out_queue);
     softdat_list_init(&c->held);
     softdat_list_init(&c->polled);
     softdat_list_init(&c->waiting);
     c->segment_fd = -1;
-    if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CALLING ? EPOLLOUT : EPOLLIN)) {
+    if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CONNECTING ? EPOLLOUT : EPOLLIN)) {
         softdat_free(c);
         return NULL;
     }
     softdat_list_append(&ia->conns, &c->link);
-    ia->n_strangers += phase == SOFTDAT_INCOMING;
+    ia->n_unidentified += phase == SOFTDAT_ACCEPTED;
     ia->n_sockets++;
     return c;
 }
@@ -68,16 +68,16 @@ void softdat_conn_free(struct softdat_conn *c)
     softdat_sock_close(c->ia, &c->sock);
     softdat_list_remove(&c->acks);
     softdat_list_remove(&c->polled);
-    softdat_list_remove(&c->slow);
-    softdat_list_remove(&c->doomed);
-    c->ia->n_strangers -= c->phase == SOFTDAT_INCOMING;
+    softdat_list_remove(&c->delayed);
+    softdat_list_remove(&c->to_break);
+    c->ia->n_unidentified -= c->phase == SOFTDAT_ACCEPTED;
     c->ia->n_streams -= c->stream;
-    c->ia->n_sockets -= !c->ringed && !c->stream;
+    c->ia->n_sockets -= !c->uses_rings && !c->stream;
     c->stream = false;
     if (c->segment_fd >= 0)
         close(c->segment_fd);
-    while (!softdat_list_empty(&c->outs)) {
-        struct softdat_out *out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
+    while (!softdat_list_empty(&c->out_queue)) {
+        struct softdat_out *out = SOFTDAT_OF(c->out_queue.next, struct softdat_out, link);
 
         softdat_list_remove(&out->link);
         softdat_free(out);
@@ -91,28 +91,28 @@ void softdat_conn_free(struct softdat_conn *c)
         c->cr->conn = NULL;
     c->ep = NULL;
     c->cr = NULL;
-    /* Its socket may be among the events of this round: it is freed at the round's end. */
+    /* Events of this round may point to c, so its memory is freed at the end of the round. */
     softdat_list_remove(&c->link);
-    softdat_list_append(&c->ia->dead, &c->link);
+    softdat_list_append(&c->ia->to_free, &c->link);
 }
 
 void softdat_conn_linger(struct softdat_conn *c)
 {
-    c->phase = SOFTDAT_LEAVING;
+    c->phase = SOFTDAT_LINGERING;
     softdat_conn_deadline(c, linger_ns);
 }
 
-void softdat_conn_leave(struct softdat_conn *c, bool linger)
+void softdat_conn_detach(struct softdat_conn *c, bool linger)
 {
     bool half_written_request = c->cur_n > 0 && !c->cur_out;
-    bool half_written_answer = !softdat_tx_drop_answers(c);
+    bool half_written_answer = !softdat_tx_drop_responses(c);
 
     softdat_direct_withdraw(c);
     if (c->ep)
         c->ep->conn = NULL;
     c->ep = NULL;
-    /* The EP's memory, and what its answers come from, is its owner's again: nothing may be read
-     * from it or written to it now. What has left in part cannot be finished without it. */
+    /* The consumer owns the memory of the EP's requests and of queued READ responses again, so the
+     * provider must not access it. A frame of it that is half transmitted cannot be completed. */
     if (!linger || c->phase < SOFTDAT_OPEN || half_written_request || half_written_answer) {
         softdat_conn_free(c);
         return;
@@ -121,14 +121,14 @@ void softdat_conn_leave(struct softdat_conn *c, bool linger)
     if (c->hdr_have == sizeof(c->hdr))
         c->sink.discard = true;
     softdat_held_free(c);
-    if (!c->said_bye)
+    if (!c->bye_sent)
         softdat_tx_frame(c, SOFTDAT_BYE, NULL, 0);
 }
 
 void softdat_conn_open(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_OPEN;
-    if (!c->ringed) {
+    if (!c->uses_rings) {
         c->stream = true;
         softdat_list_append(&c->ia->streams, &c->polled);
         c->ia->n_streams++;
@@ -137,10 +137,10 @@ void softdat_conn_open(struct softdat_conn *c)
     c->ia->count[SOFTDAT_N_CONNECTS]++;
     if (!c->local)
         softdat_path_keep_alive(c);
-    softdat_path_watch(c);
+    softdat_path_set_deadline(c);
 }
 
-/* -- the end that nobody asked for ------------------------------------------------------------ */
+/* -- connection failure ----------------------------------------------------------------------- */
 
 void softdat_conn_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number)
 {
@@ -172,17 +172,18 @@ void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status
     softdat_conn_lost(c);
 }
 
-/* The events of an EP whose connection ends in a phase without having been asked to: the other end
- * has gone, or the phase has lasted too long. 0: no EP has heard of the connection. */
+/* The event of the EP when its connection fails in a phase: `lost`, the peer has closed it, or
+ * `expired`, the phase has reached its deadline. 0: the connection has no EP in this phase. */
 static const struct { DAT_EVENT_NUMBER lost, expired; } end_of[] = {
-    [SOFTDAT_CALLING] = { DAT_CONNECTION_EVENT_UNREACHABLE, DAT_CONNECTION_EVENT_TIMED_OUT },
-    [SOFTDAT_CALLED] = { DAT_CONNECTION_EVENT_NON_PEER_REJECTED, DAT_CONNECTION_EVENT_TIMED_OUT },
-    [SOFTDAT_INCOMING] = { 0, 0 },
-    [SOFTDAT_ASKED] = { 0, 0 },
-    [SOFTDAT_ANSWERED] = { DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
-                           DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR },
+    [SOFTDAT_CONNECTING] = { DAT_CONNECTION_EVENT_UNREACHABLE, DAT_CONNECTION_EVENT_TIMED_OUT },
+    [SOFTDAT_CONNECT_SENT] = { DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
+                               DAT_CONNECTION_EVENT_TIMED_OUT },
+    [SOFTDAT_ACCEPTED] = { 0, 0 },
+    [SOFTDAT_CR_PENDING] = { 0, 0 },
+    [SOFTDAT_ACCEPT_SENT] = { DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+                              DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR },
     [SOFTDAT_OPEN] = { DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_BROKEN },
-    [SOFTDAT_LEAVING] = { 0, 0 },
+    [SOFTDAT_LINGERING] = { 0, 0 },
 };
 
 static void end(struct softdat_conn *c, DAT_EVENT_NUMBER number)
@@ -211,13 +212,13 @@ void softdat_conn_expire(struct softdat_conn *c)
 /* -- frames of connection management ---------------------------------------------------------- */
 
 static const struct {
-    enum softdat_conn_phase phase;   /* in which the frame is expected */
+    enum softdat_conn_phase phase;   /* the phase that permits the frame */
     bool (*act)(struct softdat_conn *);
 } cm_frame[SOFTDAT_FRAME_TYPES] = {
-    [SOFTDAT_CONNECT] = { SOFTDAT_INCOMING, softdat_cm_asked },
-    [SOFTDAT_ACCEPT] = { SOFTDAT_CALLED, softdat_cm_accepted },
-    [SOFTDAT_REJECT] = { SOFTDAT_CALLED, softdat_cm_rejected },
-    [SOFTDAT_READY] = { SOFTDAT_ANSWERED, softdat_cm_ready },
+    [SOFTDAT_CONNECT] = { SOFTDAT_ACCEPTED, softdat_cm_on_connect },
+    [SOFTDAT_ACCEPT] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_accept },
+    [SOFTDAT_REJECT] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_reject },
+    [SOFTDAT_READY] = { SOFTDAT_ACCEPT_SENT, softdat_cm_on_ready },
 };
 
 bool softdat_cm_frame(struct softdat_conn *c)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SOFTDAT_CONN_H
 #define SOFTDAT_CONN_H
-/* Listening points, requests to connect, connections. */
+/*
+ * Service points, connection requests, connections. The functions are called with the adapter's
+ * lock held; those that free a connection say so.
+ */
 #include "link.h"
 #include "wire.h"
 
@@ -11,267 +14,312 @@
 struct softdat_held;
 struct softdat_rq;
 
+/* A listening socket of a service point. */
 struct softdat_listener {
     struct softdat_sock sock;
     struct softdat_sp *sp;
-    uint8_t port;
-    bool local;
+    uint8_t port;                /* index of the adapter's port */
+    bool local;                  /* unix socket; else TCP */
 };
 
-struct softdat_sp {              /* a listening point: PSP or RSP */
+struct softdat_sp {              /* service point: PSP or RSP */
     struct softdat_handle h;
     DAT_CONN_QUAL qual;
-    struct softdat_evd *evd;
+    struct softdat_evd *evd;     /* for connection request events */
     DAT_PSP_FLAGS flags;
-    struct softdat_ep *ep;       /* RSP: the one EP */
+    struct softdat_ep *ep;       /* RSP: the reserved EP */
     struct {
         struct softdat_listener tcp, local;
     } listener[SOFTDAT_MAX_PORTS];
 };
 
+/* A connection request: lives from the event until dat_cr_accept or dat_cr_reject. */
 struct softdat_cr {
     struct softdat_handle h;
-    struct softdat_conn *conn;
-    struct softdat_sp *sp;
+    struct softdat_conn *conn;   /* NULL: the active side has closed it */
+    struct softdat_sp *sp;       /* NULL: the service point has been freed */
     struct sockaddr_in from;
     uint32_t from_qual;
 };
 
-/* A frame that waits to be written, besides the EP's requests: small, or the answer to a READ. */
+/* A queued frame that is not a request of the EP: a control frame or the response to a READ. */
 struct softdat_out {
     struct softdat_list link;
     struct softdat_frame f;
-    uint64_t due;                /* on a slow wire: not before, ns */
+    uint64_t due;                /* link emulation: earliest transmit time, ns */
     const void *data;            /* NULL, priv, or registered memory */
-    uint32_t key;                /* of that registered memory; 0: it is priv */
+    uint32_t key;                /* of that registered memory; 0: data is priv or NULL */
     uint8_t priv[];
 };
 
-/* Where the payload of the frame being received goes. */
+/* Destination of the payload of the frame that is being received. */
 struct softdat_sink {
     struct iovec iov[SOFTDAT_MAX_IOV + 1];
-    int n, at;                   /* pieces, the current one */
-    size_t left;                 /* bytes of payload still to come */
-    bool discard;
+    int n, at;                   /* iov entries; index of the current one */
+    size_t left;                 /* payload bytes not received yet */
+    bool discard;                /* drop the payload */
 };
 
-enum { SOFTDAT_HELD_MAX = 1 << 22 };     /* bytes of sends that wait for a receive */
+enum { SOFTDAT_HELD_MAX = 1 << 22 };     /* bytes of sends buffered until a receive is posted */
 
 enum softdat_conn_phase {
-    SOFTDAT_CALLING,             /* active: the socket is connecting */
-    SOFTDAT_CALLED,              /* active: CONNECT is out */
-    SOFTDAT_INCOMING,            /* passive: accepted socket, CONNECT is to come */
-    SOFTDAT_ASKED,               /* passive: a CR exists */
-    SOFTDAT_ANSWERED,            /* passive: ACCEPT is out, READY is to come */
+    SOFTDAT_CONNECTING,          /* active: the socket is connecting */
+    SOFTDAT_CONNECT_SENT,        /* active: waits for ACCEPT or REJECT */
+    SOFTDAT_ACCEPTED,            /* passive: the socket is accepted, waits for CONNECT */
+    SOFTDAT_CR_PENDING,          /* passive: waits for dat_cr_accept or dat_cr_reject */
+    SOFTDAT_ACCEPT_SENT,         /* passive: waits for READY */
     SOFTDAT_OPEN,
-    SOFTDAT_LEAVING,             /* no EP any more: write out what is queued, wait for the end */
+    SOFTDAT_LINGERING,           /* has no EP: transmits its queue, then waits for the peer's end */
 };
 
 struct softdat_conn {
     struct softdat_sock sock;
-    struct softdat_list link;    /* on ia->conns */
-    struct softdat_list acks;    /* on ia->acks while an acknowledgement is owed */
-    struct softdat_list polled;  /* on ia->rings while ringed, on ia->streams while it is open
-                                    and a socket carries its frames */
-    struct softdat_list slow;    /* on ia->slow until `resume` */
-    struct softdat_list doomed;  /* on ia->doomed when it is to break (fault.c) */
-    bool blamed;                 /* doomed: the request that is to blame has its status */
+    struct softdat_list link;    /* on ia->conns, later on ia->to_free */
+    struct softdat_list acks;    /* on ia->acks while an acknowledgement is pending */
+    struct softdat_list polled;  /* on ia->rings while uses_rings; on ia->streams while it is open
+                                    and its frames travel on the socket */
+    struct softdat_list delayed; /* on ia->delayed until resume_at */
+    struct softdat_list to_break; /* on ia->to_break: breaks at the end of this round (fault.c) */
+    bool request_failed;         /* to_break: the failed request has its status already */
     struct softdat_ia *ia;
-    struct softdat_ep *ep;
+    struct softdat_ep *ep;       /* NULL: none yet, or detached */
     struct softdat_cr *cr;
-    struct softdat_sp *sp;       /* INCOMING: whom it has called */
+    struct softdat_sp *sp;       /* passive: the service point that accepted it */
     enum softdat_conn_phase phase;
     struct sockaddr_in peer;
-    uint64_t deadline;           /* ns; 0: none */
-    uint64_t silent_since;       /* ns: the far kernel owes an acknowledgement; 0: it does not */
-    uint8_t port;                /* through which of the adapter's */
-    bool local;                  /* same host: an abstract unix socket */
+    uint64_t deadline;           /* ns, softdat_now(); 0: none */
+    uint64_t unacked_since;      /* ns: the remote kernel has acknowledged nothing since; 0: all */
+    uint8_t port;                /* index of the adapter's port */
+    bool local;                  /* same host: the socket is an abstract unix socket */
     struct softdat_shared shared;
-    bool ringed;                 /* frames go through shared rings, not the socket */
-    bool stream;                 /* it is on ia->streams */
-    int segment_fd;              /* CALLED: leaves with CONNECT; else -1 */
+    bool uses_rings;             /* frames travel through shared rings, not the socket */
+    bool stream;                 /* on ia->streams */
+    int segment_fd;              /* active: sent with CONNECT; -1: none */
 
-    /* out */
-    struct softdat_list outs;
-    struct iovec cur[SOFTDAT_MAX_IOV + 2];   /* the frame being written */
-    int cur_n, cur_at;
+    /* transmit */
+    struct softdat_list out_queue;   /* struct softdat_out; before the EP's requests */
+    struct iovec cur[SOFTDAT_MAX_IOV + 2];   /* the frame being transmitted */
+    int cur_n, cur_at;           /* its iov entries, 0: no frame; the first unfinished entry */
     struct softdat_frame cur_hdr;
-    struct softdat_out *cur_out; /* what it is: one of outs, else a request of the EP */
+    struct softdat_out *cur_out; /* owner of that frame; NULL: a request of the EP */
     struct softdat_piece cur_list[SOFTDAT_MAX_IOV];
-    uint64_t cur_due;            /* on a slow wire: not before, ns */
-    uint32_t cur_frees;          /* ia->frees when its memory was last found registered */
-    uint64_t wire_free, resume;  /* ns: when more may be written; when to go on */
-    bool said_bye;
-    bool blocked;                /* ringed: the ring is full, go on when there is room */
+    uint64_t cur_due;            /* link emulation: earliest transmit time, ns */
+    uint32_t cur_regions_freed;  /* ia->regions_freed when its memory was last verified */
+    uint64_t rate_free_at;       /* link emulation: ns, when the rate permits more bytes */
+    uint64_t resume_at;          /* ns, when a delayed connection continues */
+    bool bye_sent;
+    bool blocked;                /* the ring is full: continue when it has room */
 
-    /* in */
+    /* receive */
     struct softdat_frame hdr;
-    size_t hdr_have;
+    size_t hdr_have;             /* bytes of hdr received */
     struct softdat_sink sink;
-    uint8_t *target;             /* WRITE, PULL, PUSH, ATOMIC: where addr is */
-    uint32_t hdr_frees;          /* ia->frees when its memory was last found registered */
-    uint8_t tail[8];             /* the last word of an RDMA write, to be stored last */
+    uint8_t *target;             /* WRITE, PULL, PUSH, ATOMIC: the local address of hdr.addr */
+    uint32_t hdr_regions_freed;  /* ia->regions_freed when that memory was last verified */
+    uint8_t tail[8];             /* last aligned word of an RDMA write, stored last (sink.c) */
     size_t tail_len;
     uint8_t priv[SOFTDAT_PRIV_MAX];
-    struct softdat_list held;    /* sends that wait for a receive */
-    struct softdat_list waiting; /* on the receive queue's list meanwhile */
-    struct softdat_held *holding;/* the one being received */
+    struct softdat_list held;    /* sends buffered until a receive is posted */
+    struct softdat_list waiting; /* on the receive queue's list while it holds or parks a send */
+    struct softdat_held *held_current;   /* the buffered send that is being received */
     size_t held_bytes;
-    bool stalled;                /* too much is held: do not read on */
-    bool parked;                 /* the frame of hdr is a send that is too long to be held */
-    uint8_t *ahead;              /* parked: what has been read behind that header */
-    size_t n_ahead;
-    bool poisoned;               /* a NAK is out: ignore what comes */
-    bool heard_bye;
-    uint32_t executed, acked;    /* SENDs and WRITEs of the peer: done, told */
-    uint64_t unacked_bytes;      /* of those not told */
-    bool expect_long;            /* the last frame was long: so may be the next */
+    bool stalled;                /* SOFTDAT_HELD_MAX is exceeded: reads nothing */
+    bool parked;                 /* hdr is a SEND that exceeds SOFTDAT_HELD_MAX: payload unread */
+    uint8_t *read_ahead;         /* parked: bytes read behind that header; owned */
+    size_t n_read_ahead;
+    bool discard_rx;             /* a NAK is sent or consent withdrawn: drop every frame but BYE */
+    bool bye_received;
+    uint32_t executed;           /* SENDs and WRITEs of the peer executed, in total */
+    uint32_t acked;              /* of those, acknowledged */
+    uint64_t unacked_bytes;      /* bytes of those not acknowledged */
+    bool long_expected;          /* the last frame was long: read less behind the next */
 };
 
+/* A send, or the notification of a write with immediate data, that waits for a receive. */
 struct softdat_held {
     struct softdat_list link;
     size_t len;
-    bool imm;                    /* not a send: news of a write with immediate data */
-    uint32_t imm_data;           /* imm: the data, and the bytes that were written */
-    uint64_t written;
-    uint8_t data[];
+    bool imm;                    /* a write with immediate data; its payload is in place */
+    uint32_t imm_data;           /* imm: the data */
+    uint64_t written;            /* imm: bytes written */
+    uint8_t data[];              /* len bytes */
 };
 
+/* Returns how many SENDs and WRITEs of this side the peer has executed, in total. */
 static inline uint32_t softdat_shared_executed(const struct softdat_conn *c)
 {
     return atomic_load_explicit(&c->shared.theirs->executed, memory_order_acquire);
 }
 
-/* Has the other side written or executed anything new? All that an empty poll costs. */
-static inline bool softdat_shared_news(const struct softdat_conn *c)
+/* True if the peer has written bytes or executed requests since the last poll. An empty poll of a
+ * ring costs these two loads and nothing else. */
+static inline bool softdat_shared_pending(const struct softdat_conn *c)
 {
     return atomic_load_explicit(&c->shared.theirs->tail, memory_order_relaxed) != c->shared.head
-           || softdat_shared_executed(c) != c->shared.heard;
+           || softdat_shared_executed(c) != c->shared.executed_seen;
 }
 
 /* conn.c */
+
+/* Makes a connection on socket fd and puts it on ia->conns. The connection owns fd. NULL: out of
+ * memory or epoll refused fd, which then stays the caller's. */
 struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd,
                                        enum softdat_conn_phase phase);
-/* Ends it; what is queued may still be written when `linger`. */
-void softdat_conn_leave(struct softdat_conn *c, bool linger);
+/* Detaches c from its EP, whose memory is not accessed afterwards. With linger the queued frames
+ * and a BYE are still transmitted if no frame that reads the EP's memory is half transmitted;
+ * otherwise c is freed. */
+void softdat_conn_detach(struct softdat_conn *c, bool linger);
+/* Closes c at once, without an event. The memory is freed at the end of the round, because events
+ * of this round may point to it. */
 void softdat_conn_free(struct softdat_conn *c);
-/* It writes out what is queued, for two seconds at most. */
+/* Lets c transmit its queue and close, for 2 s at most. */
 void softdat_conn_linger(struct softdat_conn *c);
-/* A frame of connection management has arrived whole. False: not possible now. */
+/* Dispatches the complete CONNECT, ACCEPT, REJECT or READY frame in c->hdr. False: the frame is not
+ * permitted in this phase or cannot be served. */
 bool softdat_cm_frame(struct softdat_conn *c);
-/* The socket has ended or broken. */
+/* Ends c because its socket has ended or its peer violated the protocol: frees it and posts the
+ * event of its phase. */
 void softdat_conn_lost(struct softdat_conn *c);
-/* The transport gives it up: its oldest request completes with `status`. */
+/* Ends c because the transport has given up: its oldest unfinished request completes with status,
+ * the others with DAT_DTO_ERR_FLUSHED. Frees c. */
 void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status);
+/* Sets c's deadline to ns from now. */
 void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns);
+/* Handles a deadline that has passed; may free c. */
 void softdat_conn_expire(struct softdat_conn *c);
-/* It stands, on whatever link. */
+/* Makes c SOFTDAT_OPEN. The caller posts the event. */
 void softdat_conn_open(struct softdat_conn *c);
-/* It has not come to stand: it ends, with this event for its EP. */
+/* Ends c before it was open: frees it; its EP gets the event number. */
 void softdat_conn_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number);
 
 /* listen.c */
-/* The listening point takes no more calls. */
-void softdat_sp_deaf(struct softdat_ia *ia, struct softdat_sp *sp);
+
+/* Closes the listening sockets of sp. Connections that it has accepted stay. */
+void softdat_sp_close_listeners(struct softdat_ia *ia, struct softdat_sp *sp);
 
 /* connect.c */
-/* The socket's connect() has come to its end. */
-void softdat_connected(struct softdat_conn *c);
-/* The listening point's backlog was full: calls it again. */
-void softdat_call_again(struct softdat_conn *c);
 
-/* What frames of connection management do (accept.c, connect.c). False: not possible now. */
-bool softdat_cm_asked(struct softdat_conn *c);
-bool softdat_cm_ready(struct softdat_conn *c);
-bool softdat_cm_accepted(struct softdat_conn *c);
-bool softdat_cm_rejected(struct softdat_conn *c);
+/* Handles the end of a non-blocking connect(): sends CONNECT or fails the EP; may free c. */
+void softdat_connect_done(struct softdat_conn *c);
+/* Repeats a connect() to a unix socket whose backlog was full; may free c. */
+void softdat_connect_retry(struct softdat_conn *c);
+
+/* Handlers of connection management frames (accept.c, connect.c), called by softdat_cm_frame() in
+ * the phase that permits them. False: cannot be served, the connection ends. */
+bool softdat_cm_on_connect(struct softdat_conn *c);
+bool softdat_cm_on_ready(struct softdat_conn *c);
+bool softdat_cm_on_accept(struct softdat_conn *c);
+bool softdat_cm_on_reject(struct softdat_conn *c);
 
 /* sockets.c */
-/* Has the limit of descriptors been raised? Called when one was refused. */
-bool softdat_more_descriptors(void);
-/* One line on stderr, once for each adapter: it cannot do this, for that errno. */
-void softdat_complain(struct softdat_ia *ia, const char *what, int error);
-/* Sockets that listen: the descriptor, or -1 with errno. */
+
+/* Raises the soft RLIMIT_NOFILE towards the hard limit, after EMFILE. True: it was raised. */
+bool softdat_raise_fd_limit(void);
+/* Prints one line on stderr, once per adapter: the IA cannot do `what`, for that errno value. */
+void softdat_warn_once(struct softdat_ia *ia, const char *what, int error);
+/* Makes a socket that listens on that address with qualifier qual as port. Returns the descriptor,
+ * or -1 with errno. */
 int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual);
+/* The same for connections within the host: an abstract unix socket. */
 int softdat_listen_local(struct sockaddr_in sin, uint32_t qual);
+/* Makes an unconnected unix socket. Returns the descriptor, or -1 with errno. */
 int softdat_local_socket(void);
-/* Connects a unix socket to that listening point of this host. 0 or an errno; EAGAIN: its backlog
- * is full. */
-int softdat_call_local(int fd, struct in_addr addr, uint32_t qual);
-/* A TCP socket that is connecting from that address; -1 with *error_p. */
-int softdat_call_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p);
+/* Connects fd to the unix socket of that service point. Returns 0 or an errno value; EAGAIN: its
+ * backlog is full; EACCES: it belongs to another user. */
+int softdat_connect_local(int fd, struct in_addr addr, uint32_t qual);
+/* Makes a TCP socket bound to address `from` and starts to connect it. Returns the descriptor, or
+ * -1 with an errno value in *error_p. */
+int softdat_connect_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p);
 void softdat_set_nodelay(int fd);
-/* Is the other end of a unix socket a process of the same user? Abstract names have no
- * permissions. */
+/* True if the process at the other end of unix socket fd runs as this user or root. Checked for
+ * each connection because abstract socket names have no permissions. */
 bool softdat_same_user(int fd);
 
 /* rx.c */
-/* Reads what the socket has. Returns whether there was anything. */
+
+/* Reads from c's socket and handles the frames. Returns true if it read bytes or the end of the
+ * stream. May free c. */
 bool softdat_rx_ready(struct softdat_conn *c);
-/* Looks at a shared ring. Returns whether anything had happened there. */
+/* Reads from c's ring, completes acknowledged requests and continues a blocked transmit. Returns
+ * true if there was anything to do. May free c. */
 bool softdat_rx_ring(struct softdat_conn *c);
-/* The parked frame goes on, and what has been read behind it. */
+/* Continues with the parked frame and the bytes read behind it. May free c. */
 void softdat_rx_unpark(struct softdat_conn *c);
-/* From now on nothing more is read, or again. */
+/* Stops reading from c, or starts it again. */
 void softdat_rx_stall(struct softdat_conn *c, bool stalled);
 
 /* frame.c */
-/* The header has come: prepares the sink. False: this is not our protocol. */
-bool softdat_frame_head(struct softdat_conn *c);
-/* All of the frame has come. */
-bool softdat_frame_done(struct softdat_conn *c);
-/* Everything up to request number `ack` has been executed by the peer. False: it says so of what
- * was never sent. */
+
+/* Handles the complete header c->hdr: checks it and prepares c->sink for the payload. False: a
+ * violation of the protocol. */
+bool softdat_frame_header(struct softdat_conn *c);
+/* Handles a frame whose payload is complete. False: a violation of the protocol. */
+bool softdat_frame_complete(struct softdat_conn *c);
+/* Completes the requests up to sequence number ack, which the peer has executed. False: ack is
+ * beyond what was transmitted. */
 bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack);
-/* A frame goes on that has come in part. If a registration has ended meanwhile, is its memory still
- * there? If not, the rest goes nowhere and the request is refused. */
-void softdat_frame_again(struct softdat_conn *c);
+/* Verifies the memory of a partly received frame again, if a registration has been freed since. If
+ * its own was, the rest of the payload is dropped and the request refused. */
+void softdat_frame_recheck(struct softdat_conn *c);
 
 /* sink.c */
-/* n bytes, no more than are to come, have been put where the sink says. */
+
+/* Advances the sink by n bytes, at most s->left, that have been received in place. */
 void softdat_sink_advance(struct softdat_sink *s, size_t n);
-/* Puts n bytes there, no more than are to come. */
+/* Copies n bytes, at most s->left, into the sink. */
 void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n);
-/* How many bytes of an RDMA write are to be stored last, and storing them. */
-size_t softdat_tail_of(uint64_t addr, size_t len);
+/* Returns how many bytes at the end of an RDMA write of len bytes to addr are stored last. */
+size_t softdat_tail_len(uint64_t addr, size_t len);
+/* Stores these len bytes at addr in naturally aligned pieces with release order. */
 void softdat_store_tail(uint64_t addr, const uint8_t *from, size_t len);
 
 /* held.c */
-/* Room for a send of len bytes that is to wait for a receive; NULL: none. */
-struct softdat_held *softdat_held_make(size_t len);
-/* It has come and waits. */
-void softdat_held_wait(struct softdat_conn *c, struct softdat_held *h);
-/* Too much would be held with the frame whose header has come: if it is a SEND whose receive is
- * missing it waits in the connection, which is read no further. True: so it does. */
+
+/* Allocates a buffer for a send of len bytes that has no receive. NULL: out of memory. */
+struct softdat_held *softdat_held_create(size_t len);
+/* Queues the complete h, now owned by c, until a receive is posted. May free c. */
+void softdat_held_queue(struct softdat_conn *c, struct softdat_held *h);
+/* Called when buffering the SEND of c->hdr would exceed SOFTDAT_HELD_MAX. True: c is parked, its
+ * payload stays unread until a receive is posted. False: the frame needs no buffer. */
 bool softdat_held_park(struct softdat_conn *c);
-/* A receive has been posted: held sends may go on. */
-void softdat_held_posted(struct softdat_rq *rq);
+/* Delivers held sends to the receives posted on rq, oldest first. */
+void softdat_held_deliver(struct softdat_rq *rq);
+/* Frees everything that c holds. */
 void softdat_held_free(struct softdat_conn *c);
-/* It does not: both ends learn it. */
+/* Fails a send that does not fit its receive: the receive completes with status, the peer gets a
+ * NAK with DAT_DTO_ERR_REMOTE_RESPONDER. */
 void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status);
 
 /* tx.c */
-void softdat_tx_pump(struct softdat_conn *c);
+
+/* Transmits queued frames, then requests of the EP, until the link takes no more. */
+void softdat_tx_progress(struct softdat_conn *c);
+/* Queues a control frame with a copy of len bytes of payload. False: out of memory. */
 bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
                       size_t len);
-/* The answer to a READ: len bytes at data, registered under key. */
+/* Queues the response to a READ: len bytes at data, registered under key, not copied. */
 bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len, uint32_t key);
-/* Forgets the frames that would read registered memory. False: one of them has left in part. */
-bool softdat_tx_drop_answers(struct softdat_conn *c);
+/* Drops the queued frames that read registered memory. False: one of them is half transmitted. */
+bool softdat_tx_drop_responses(struct softdat_conn *c);
+/* Queues a NAK of request number id (0: the oldest READ) and drops what the peer sends from now
+ * on. False: out of memory. */
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status);
-/* Nothing came in this round: whoever waits for an acknowledgement waits for us. */
-void softdat_tx_idle_acks(struct softdat_ia *ia);
-/* We are going to sleep: all that is owed leaves. */
-void softdat_tx_acks(struct softdat_ia *ia);
-void softdat_tx_owe_ack(struct softdat_conn *c);
+/* Called after a round without input: acknowledges over rings at once, over sockets after 10 us of
+ * such rounds. */
+void softdat_tx_acks_when_idle(struct softdat_ia *ia);
+/* Transmits all pending acknowledgements; called before the adapter sleeps. */
+void softdat_tx_flush_acks(struct softdat_ia *ia);
+/* Counts the request of c->hdr as executed and acknowledges it, at once or with a later frame. */
+void softdat_tx_executed(struct softdat_conn *c);
+/* True if no frame is queued or partly transmitted. */
 bool softdat_tx_idle(const struct softdat_conn *c);
-/* Steps over n bytes. */
+/* Advances the iovec *v of *n_v entries by n bytes. */
 void softdat_iov_step(struct iovec **v, int *n_v, size_t n);
 
-/* It is to break (fault.c). */
-static inline bool softdat_doomed(const struct softdat_conn *c)
+/* True if c breaks at the end of this round (fault.c). */
+static inline bool softdat_break_pending(const struct softdat_conn *c)
 {
-    return !softdat_list_empty(&c->doomed);
+    return !softdat_list_empty(&c->to_break);
 }
 
 #endif

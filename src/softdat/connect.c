@@ -9,11 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FULL_WAIT_NS = 1000 * 1000 };     /* between two calls of one whose backlog is full */
+enum { BACKLOG_RETRY_NS = 1000 * 1000 }; /* between two connects to a full backlog */
 
-static void say_connect(struct softdat_conn *c)
+static void send_connect(struct softdat_conn *c)
 {
-    c->phase = SOFTDAT_CALLED;
+    c->phase = SOFTDAT_CONNECT_SENT;
     softdat_tx_frame(c, SOFTDAT_CONNECT, c->priv, c->sink.left);
     c->sink.left = 0;
 }
@@ -21,87 +21,88 @@ static void say_connect(struct softdat_conn *c)
 static const struct {
     int error;
     DAT_EVENT_NUMBER number;
-} call_error[] = {
+} errno_event[] = {
     { ECONNREFUSED, DAT_CONNECTION_EVENT_NON_PEER_REJECTED },
     { ECONNRESET, DAT_CONNECTION_EVENT_NON_PEER_REJECTED },
     { ETIMEDOUT, DAT_CONNECTION_EVENT_TIMED_OUT },
 };
 
-static DAT_EVENT_NUMBER number_of(int error)
+static DAT_EVENT_NUMBER event_of_errno(int error)
 {
-    for (size_t i = 0; i < sizeof(call_error) / sizeof(call_error[0]); i++)
-        if (call_error[i].error == error)
-            return call_error[i].number;
+    for (size_t i = 0; i < sizeof(errno_event) / sizeof(errno_event[0]); i++)
+        if (errno_event[i].error == error)
+            return errno_event[i].number;
     return DAT_CONNECTION_EVENT_UNREACHABLE;
 }
 
-/* The TCP connect has come to its end. */
-void softdat_connected(struct softdat_conn *c)
+void softdat_connect_done(struct softdat_conn *c)
 {
     int error = 0;
     socklen_t len = sizeof(error);
 
     getsockopt(c->sock.fd, SOL_SOCKET, SO_ERROR, &error, &len);
     if (error) {
-        softdat_conn_failed(c, number_of(error));
+        softdat_conn_failed(c, event_of_errno(error));
         return;
     }
     softdat_set_nodelay(c->sock.fd);
-    softdat_sock_watch(c->ia, &c->sock, EPOLLIN);
-    say_connect(c);
+    softdat_sock_set_events(c->ia, &c->sock, EPOLLIN);
+    send_connect(c);
 }
 
-/* Calls a process of this host. A listening point whose backlog is full is called again: going by
- * TCP instead would be another link, and a slower one, for as long as the connection lasts. */
-static struct softdat_conn *call_local(struct softdat_ep *ep)
+/* Connects to a process of this host by a unix socket. NULL: no process of this user listens there.
+ * If the backlog is full the connect is repeated later: TCP would be a slower link for the whole
+ * life of the connection. */
+static struct softdat_conn *connect_local(struct softdat_ep *ep)
 {
     int fd = softdat_local_socket();
     int error = fd < 0 ? errno
-                       : softdat_call_local(fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+                       : softdat_connect_local(fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
     bool full = fd >= 0 && error == EAGAIN;
     struct softdat_conn *c = NULL;
 
     if (fd >= 0 && (!error || full))
-        c = softdat_conn_make(ep->h.ia, fd, full ? SOFTDAT_CALLING : SOFTDAT_CALLED);
+        c = softdat_conn_make(ep->h.ia, fd, full ? SOFTDAT_CONNECTING : SOFTDAT_CONNECT_SENT);
     if (!c && fd >= 0)
         close(fd);
     if (c)
         c->local = true;
     if (c && full) {
-        softdat_sock_mute(c->ia, &c->sock, true);
-        softdat_slow_until(c, softdat_now() + FULL_WAIT_NS);
+        softdat_sock_suspend(c->ia, &c->sock, true);
+        softdat_delay_until(c, softdat_now() + BACKLOG_RETRY_NS);
     }
     return c;
 }
 
-void softdat_call_again(struct softdat_conn *c)
+void softdat_connect_retry(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
-    int error = softdat_call_local(c->sock.fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+    int error = softdat_connect_local(c->sock.fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
 
     if (error == EAGAIN) {
-        softdat_slow_until(c, softdat_now() + FULL_WAIT_NS);
+        softdat_delay_until(c, softdat_now() + BACKLOG_RETRY_NS);
         return;
     }
     if (error) {
-        softdat_conn_failed(c, number_of(error));
+        softdat_conn_failed(c, event_of_errno(error));
         return;
     }
-    softdat_sock_mute(c->ia, &c->sock, false);
-    softdat_sock_watch(c->ia, &c->sock, EPOLLIN);
-    c->segment_fd = softdat_shared_make(c);
-    say_connect(c);
+    softdat_sock_suspend(c->ia, &c->sock, false);
+    softdat_sock_set_events(c->ia, &c->sock, EPOLLIN);
+    c->segment_fd = softdat_shared_create(c);
+    send_connect(c);
 }
 
-/* A connection to the EP's peer from that port: local when it is a process of this host. */
-static struct softdat_conn *call_from(struct softdat_ep *ep, int port, int *error_p)
+/* Starts a connection to ep's peer from that port: within the host if possible, else by TCP. NULL
+ * with an errno value in *error_p. */
+static struct softdat_conn *connect_from(struct softdat_ep *ep, int port, int *error_p)
 {
     struct softdat_ia *ia = ep->h.ia;
-    struct softdat_conn *c = ia->cfg.local >= SOFTDAT_LOCAL_SOCKET ? call_local(ep) : NULL;
-    int fd = c ? -1 : softdat_call_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
+    struct softdat_conn *c = ia->cfg.local >= SOFTDAT_LOCAL_SOCKET ? connect_local(ep) : NULL;
+    int fd = c ? -1 : softdat_connect_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
 
     if (fd >= 0)
-        c = softdat_conn_make(ia, fd, SOFTDAT_CALLING);
+        c = softdat_conn_make(ia, fd, SOFTDAT_CONNECTING);
     if (!c && fd >= 0)
         close(fd);
     if (c)
@@ -109,16 +110,16 @@ static struct softdat_conn *call_from(struct softdat_ep *ep, int port, int *erro
     return c;
 }
 
-static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, size_t size)
+static void connect_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, size_t size)
 {
     int error = ENETUNREACH, port = softdat_path_choose(ep->h.ia, ep->remote.sin_addr);
-    struct softdat_conn *c = port >= 0 ? call_from(ep, port, &error) : NULL;
+    struct softdat_conn *c = port >= 0 ? connect_from(ep, port, &error) : NULL;
 
     if (!c) {
         if (error == EMFILE || error == ENFILE)
-            softdat_complain(ep->h.ia, "connect", error);
+            softdat_warn_once(ep->h.ia, "connect", error);
         softdat_ep_step(ep, SOFTDAT_EP_FAIL);
-        softdat_ep_event(ep, number_of(error), NULL, 0);
+        softdat_ep_event(ep, event_of_errno(error), NULL, 0);
         return;
     }
     ep->port = (uint8_t)port;
@@ -129,10 +130,10 @@ static void call_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, si
         softdat_conn_deadline(c, (uint64_t)us * 1000);
     if (size > 0)
         memcpy(c->priv, priv, size);
-    c->sink.left = size;         /* kept there until CONNECT leaves */
-    if (c->phase == SOFTDAT_CALLED) {
-        c->segment_fd = softdat_shared_make(c);
-        say_connect(c);
+    c->sink.left = size;         /* length of priv until CONNECT is queued */
+    if (c->phase == SOFTDAT_CONNECT_SENT) {
+        c->segment_fd = softdat_shared_create(c);
+        send_connect(c);
     }
 }
 
@@ -162,7 +163,7 @@ DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_C
         memcpy(&ep->remote, to, sizeof(ep->remote));
         ep->remote.sin_port = htons((uint16_t)qual);
         ep->remote_qual = qual;
-        call_now(ep, us, priv, (size_t)size);
+        connect_now(ep, us, priv, (size_t)size);
     } else {
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
     }
@@ -170,7 +171,7 @@ DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_C
     return ret;
 }
 
-/* Connects to where another EP is connected to. */
+/* Connects to another EP's remote address and qualifier. */
 DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_TIMEOUT us,
                                   DAT_COUNT size, const DAT_PVOID priv, DAT_QOS qos)
 {
@@ -190,16 +191,16 @@ DAT_RETURN softdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT_
                               DAT_CONNECT_DEFAULT_FLAG);
 }
 
-/* -- the answer -------------------------------------------------------------------------------- */
+/* -- ACCEPT and REJECT ------------------------------------------------------------------------ */
 
-bool softdat_cm_accepted(struct softdat_conn *c)
+bool softdat_cm_on_accept(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
 
     if (!ep)
         return false;
-    if (c->hdr.want && c->shared.seg) {
-        softdat_direct_try(c);
+    if (c->hdr.size && c->shared.seg) {
+        softdat_direct_probe(c);
         softdat_shared_start(c);
     }
     softdat_conn_open(c);
@@ -209,7 +210,7 @@ bool softdat_cm_accepted(struct softdat_conn *c)
     return true;
 }
 
-bool softdat_cm_rejected(struct softdat_conn *c)
+bool softdat_cm_on_reject(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
     uint8_t priv[SOFTDAT_PRIV_MAX];
@@ -222,7 +223,7 @@ bool softdat_cm_rejected(struct softdat_conn *c)
     return true;
 }
 
-/* -- ending ----------------------------------------------------------------------------------- */
+/* -- disconnecting ---------------------------------------------------------------------------- */
 
 DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
 {
@@ -237,12 +238,12 @@ DAT_RETURN softdat_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
     ia = ep->h.ia;
     softdat_lock(ia);
     if (ep->state == DAT_EP_STATE_DISCONNECTED) {
-        /* done already */
+        /* a second disconnect has no effect (DAT 2.0, dat_ep_disconnect) */
     } else if (flags == DAT_CLOSE_GRACEFUL_FLAG && softdat_ep_step(ep, SOFTDAT_EP_DISCONNECT)) {
         softdat_ep_reap(ep);
     } else if (softdat_ep_can(ep, SOFTDAT_EP_DOWN)) {
         if (ep->conn)
-            softdat_conn_leave(ep->conn, true);
+            softdat_conn_detach(ep->conn, true);
         softdat_ep_down(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
     } else {
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);

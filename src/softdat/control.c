@@ -12,17 +12,17 @@
 #include <unistd.h>
 
 /*
- * What the program daplsoft talks to: each open adapter listens on an abstract unix socket
- * (control.h says on which) for one packet with an order, and answers with one packet of text.
+ * The adapter's side of the control protocol (control.h): each open adapter listens on an abstract
+ * unix socket; a packet with a command gets a packet of text in reply.
  */
 
-struct answer {
+struct reply {
     char text[SOFTDAT_CONTROL_MAX];
     size_t len;
 };
 
 __attribute__((format(printf, 2, 3)))
-static void say(struct answer *a, const char *format, ...)
+static void append(struct reply *a, const char *format, ...)
 {
     va_list args;
     int n;
@@ -48,85 +48,86 @@ static const char *const counter_name[SOFTDAT_COUNTERS] = {
 };
 
 static const char *const phase_name[] = {
-    [SOFTDAT_CALLING] = "calling", [SOFTDAT_CALLED] = "calling", [SOFTDAT_INCOMING] = "called",
-    [SOFTDAT_ASKED] = "called", [SOFTDAT_ANSWERED] = "accepted", [SOFTDAT_OPEN] = "open",
-    [SOFTDAT_LEAVING] = "leaving",
+    [SOFTDAT_CONNECTING] = "connecting", [SOFTDAT_CONNECT_SENT] = "connect-sent",
+    [SOFTDAT_ACCEPTED] = "accepted", [SOFTDAT_CR_PENDING] = "request-pending",
+    [SOFTDAT_ACCEPT_SENT] = "accept-sent", [SOFTDAT_OPEN] = "open",
+    [SOFTDAT_LINGERING] = "lingering",
 };
 
-/* How the bytes of a connection travel: chosen when it was made. */
-static void say_link(struct answer *a, const struct softdat_conn *c)
+/* Appends the link of a connection, which is chosen at connect time. */
+static void append_link(struct reply *a, const struct softdat_conn *c)
 {
-    if (!c->ringed) {
-        say(a, "%s", c->local ? "a unix socket" : "TCP");
+    if (!c->uses_rings) {
+        append(a, "%s", c->local ? "a unix socket" : "TCP");
         return;
     }
-    say(a, "shared rings");
-    if (c->ia->cfg.direct_bytes && atomic_load(&c->shared.their_reach->reaches))
-        say(a, ", RDMA from %llu bytes direct%s",
-            (unsigned long long)c->ia->cfg.direct_bytes,
-            c->ia->cfg.direct_polled ? "" : " unless polled");
+    append(a, "shared rings");
+    if (c->ia->cfg.direct_bytes && atomic_load(&c->shared.their_access->access_verified))
+        append(a, ", RDMA from %llu bytes direct%s",
+               (unsigned long long)c->ia->cfg.direct_bytes,
+               c->ia->cfg.direct_polled ? "" : " unless polled");
     else if (c->ia->cfg.direct_bytes)
-        say(a, ", no direct RDMA: the kernel does not allow it");
+        append(a, ", no direct RDMA: the kernel does not allow it");
 }
 
-static void say_conn(struct answer *a, const struct softdat_conn *c)
+static void append_conn(struct reply *a, const struct softdat_conn *c)
 {
     char addr[INET_ADDRSTRLEN];
 
     inet_ntop(AF_INET, &c->peer.sin_addr, addr, sizeof(addr));
-    say(a, "connection: %s port=%d state=%s outstanding=%u by ", addr, c->port + 1,
-        phase_name[c->phase], c->ep ? c->ep->req.count : 0);
-    say_link(a, c);
-    say(a, "\n");
+    append(a, "connection: %s port=%d state=%s outstanding=%u by ", addr, c->port + 1,
+           phase_name[c->phase], c->ep ? c->ep->req.count : 0);
+    append_link(a, c);
+    append(a, "\n");
 }
 
-static void say_ports(struct answer *a, const struct softdat_ia *ia)
+static void append_ports(struct reply *a, const struct softdat_ia *ia)
 {
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
         const struct softdat_port *p = &ia->cfg.port[i];
         char addr[INET_ADDRSTRLEN];
 
         inet_ntop(AF_INET, &p->addr.sin_addr, addr, sizeof(addr));
-        say(a, "port %u: %s %s\n", i + 1, addr,
-            p->cut ? "cut" : p->carrier ? "up" : "down: no carrier");
+        append(a, "port %u: %s %s\n", i + 1, addr,
+               p->cut ? "cut" : p->carrier ? "up" : "down: no carrier");
     }
 }
 
-static void show(struct softdat_ia *ia, int port, struct answer *a)
+static void show(struct softdat_ia *ia, int port, struct reply *a)
 {
     (void)port;
-    say(a, "ia: %s%s\n", ia->name, ia->failed ? " (failed)" : "");
-    say_ports(a, ia);
+    append(a, "ia: %s%s\n", ia->name, ia->failed ? " (failed)" : "");
+    append_ports(a, ia);
     for (int i = 0; i < SOFTDAT_COUNTERS; i++)
-        say(a, "%s: %llu\n", counter_name[i], (unsigned long long)ia->count[i]);
+        append(a, "%s: %llu\n", counter_name[i], (unsigned long long)ia->count[i]);
     for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next)
-        say_conn(a, SOFTDAT_OF(l, struct softdat_conn, link));
+        append_conn(a, SOFTDAT_OF(l, struct softdat_conn, link));
 }
 
-/* -- the other orders ------------------------------------------------------------------------- */
+/* -- the other commands ----------------------------------------------------------------------- */
 
-static void set_path(struct softdat_ia *ia, int port, bool cut, struct answer *a)
+static void set_path(struct softdat_ia *ia, int port, bool cut, struct reply *a)
 {
     for (int i = 0; i < (int)ia->cfg.n_ports; i++)
         if (port == 0 || port == i + 1) {
             softdat_path_set(ia, i, cut);
-            say(a, "ia: %s port %d %s\n", ia->name, i + 1, cut ? "cut" : "healed");
+            append(a, "ia: %s port %d %s\n", ia->name, i + 1, cut ? "cut" : "healed");
         }
     if (a->len == 0)
-        say(a, "error: ia %s has no port %d\n", ia->name, port);
+        append(a, "error: ia %s has no port %d\n", ia->name, port);
 }
 
-static void cut(struct softdat_ia *ia, int port, struct answer *a)
+static void cut(struct softdat_ia *ia, int port, struct reply *a)
 {
     set_path(ia, port, true, a);
 }
 
-static void heal(struct softdat_ia *ia, int port, struct answer *a)
+static void heal(struct softdat_ia *ia, int port, struct reply *a)
 {
     set_path(ia, port, false, a);
 }
 
-static void break_all(struct softdat_ia *ia, int port, struct answer *a)
+static void break_all(struct softdat_ia *ia, int port, struct reply *a)
 {
     unsigned n = 0;
 
@@ -135,57 +136,57 @@ static void break_all(struct softdat_ia *ia, int port, struct answer *a)
 
         if (c->phase != SOFTDAT_OPEN || (port && port != c->port + 1))
             continue;
-        softdat_fault_doom(c);
+        softdat_fault_break_later(c);
         n++;
     }
     ia->count[SOFTDAT_N_FAULTS] += n;
-    say(a, "ia: %s %u connections broken\n", ia->name, n);
+    append(a, "ia: %s %u connections broken\n", ia->name, n);
 }
 
-static void fail(struct softdat_ia *ia, int port, struct answer *a)
+static void fail(struct softdat_ia *ia, int port, struct reply *a)
 {
     (void)port;
     ia->fatal = true;
     ia->count[SOFTDAT_N_FAULTS]++;
-    say(a, "ia: %s failed\n", ia->name);
+    append(a, "ia: %s failed\n", ia->name);
 }
 
 static const struct {
     const char *word;
-    void (*act)(struct softdat_ia *, int port, struct answer *);
-} order[] = {
+    void (*act)(struct softdat_ia *, int port, struct reply *);
+} command[] = {
     { "show", show }, { "cut", cut }, { "heal", heal }, { "break", break_all }, { "fail", fail },
 };
 
-/* "word" or "word PORT"; port 0: all. */
-static void obey(struct softdat_ia *ia, const char *text, struct answer *a)
+/* Executes "word" or "word PORT"; without a port, or with 0, on all ports. */
+static void execute(struct softdat_ia *ia, const char *text, struct reply *a)
 {
     char word[16] = "";
     int port = 0;
 
     if (sscanf(text, "%15s %d", word, &port) >= 1)
-        for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-            if (strcmp(order[i].word, word) == 0) {
-                order[i].act(ia, port, a);
+        for (size_t i = 0; i < sizeof(command) / sizeof(command[0]); i++)
+            if (strcmp(command[i].word, word) == 0) {
+                command[i].act(ia, port, a);
                 return;
             }
-    say(a, "error: no order %s\n", word);
+    append(a, "error: unknown command %s\n", word);
 }
 
 /* -- the sockets ------------------------------------------------------------------------------ */
 
-static void asker_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+static void control_conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
-    struct answer *a = softdat_alloc(sizeof(*a));
+    struct reply *a = softdat_alloc(sizeof(*a));
     char text[64];
     ssize_t n = a ? recv(s->fd, text, sizeof(text) - 1, MSG_DONTWAIT) : 0;
 
     (void)events;
     if (n > 0) {
         text[n] = '\0';
-        obey(ia, text, a);
+        execute(ia, text, a);
         if (send(s->fd, a->text, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            n = 0;               /* whoever asked has gone */
+            n = 0;               /* the client has closed the socket */
     }
     softdat_free(a);
     if (n >= 0 || errno != EAGAIN)
@@ -195,7 +196,7 @@ static void asker_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t 
 static void control_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
     int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct softdat_sock *asker = &ia->asker[ia->next_asker++ % SOFTDAT_ASKERS];
+    struct softdat_sock *conn = &ia->control_conn[ia->next_control_conn++ % SOFTDAT_MAX_CONTROL];
 
     (void)events;
     if (fd < 0)
@@ -204,21 +205,20 @@ static void control_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_
         close(fd);
         return;
     }
-    softdat_sock_close(ia, asker);   /* whoever has been silent longest */
-    *asker = (struct softdat_sock){ .fd = fd, .ready = asker_ready };
-    if (softdat_sock_add(ia, asker, EPOLLIN))
-        softdat_sock_close(ia, asker);
+    softdat_sock_close(ia, conn);    /* the oldest one is replaced */
+    *conn = (struct softdat_sock){ .fd = fd, .ready = control_conn_ready };
+    if (softdat_sock_add(ia, conn, EPOLLIN))
+        softdat_sock_close(ia, conn);
 }
 
-/* An adapter without this socket works; it is only not seen by daplsoft. */
 void softdat_control_start(struct softdat_ia *ia)
 {
     struct sockaddr_un un;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool bound = false;
 
-    for (int i = 0; i < SOFTDAT_ASKERS; i++)
-        ia->asker[i].fd = -1;
+    for (int i = 0; i < SOFTDAT_MAX_CONTROL; i++)
+        ia->control_conn[i].fd = -1;
     for (unsigned k = 0; fd >= 0 && k < 256 && !bound; k++) {
         socklen_t len = softdat_control_name(&un, getpid(), k);
 
@@ -227,14 +227,14 @@ void softdat_control_start(struct softdat_ia *ia)
             break;
     }
     ia->control = (struct softdat_sock){ .fd = fd, .ready = control_ready };
-    if (fd >= 0 && (!bound || listen(fd, SOFTDAT_ASKERS)
+    if (fd >= 0 && (!bound || listen(fd, SOFTDAT_MAX_CONTROL)
                     || softdat_sock_add(ia, &ia->control, EPOLLIN)))
         softdat_sock_close(ia, &ia->control);
 }
 
 void softdat_control_stop(struct softdat_ia *ia)
 {
-    for (int i = 0; i < SOFTDAT_ASKERS; i++)
-        softdat_sock_close(ia, &ia->asker[i]);
+    for (int i = 0; i < SOFTDAT_MAX_CONTROL; i++)
+        softdat_sock_close(ia, &ia->control_conn[i]);
     softdat_sock_close(ia, &ia->control);
 }

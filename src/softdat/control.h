@@ -2,9 +2,10 @@
 #ifndef SOFTDAT_CONTROL_H
 #define SOFTDAT_CONTROL_H
 /*
- * Between an open adapter and the program daplsoft: a SOCK_SEQPACKET unix socket with the abstract
- * name "daplsoft-ia.PID.K", K counting the process's adapters. One packet asks ("show", "cut 1"),
- * one packet of text answers; an answer that begins with "error:" says what was wrong.
+ * The control protocol between the program daplsoft and an open adapter: a SOCK_SEQPACKET unix
+ * socket with the abstract name "daplsoft-ia.PID.K", K counting the adapters of the process. One
+ * packet carries a command ("show", "cut 1"), one packet its reply, as text. A reply that begins
+ * with "error:" names the error.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-enum { SOFTDAT_CONTROL_MAX = 60000 };    /* bytes of an answer */
+enum { SOFTDAT_CONTROL_MAX = 60000 };    /* bytes of a reply */
 
 #define SOFTDAT_CONTROL_PREFIX "daplsoft-ia."
 
-/* Fills the address of the k-th adapter of a process; returns its length. */
+/* Fills *un with the control address of the k-th adapter of process pid. Returns the address's
+ * length in bytes. */
 static inline socklen_t softdat_control_name(struct sockaddr_un *un, pid_t pid, unsigned k)
 {
     memset(un, 0, sizeof(*un));

@@ -13,17 +13,18 @@
 #include <unistd.h>
 
 /*
- * Long RDMA between processes of one host goes straight from one address space to the other
- * (process_vm_readv and _writev): the request says where the caller's memory is, and the target,
- * having checked key, bounds and rights as for any request, moves the bytes. Requests stay in
- * their order, and the caller's core does nothing.
+ * Long RDMA between processes of one host is copied directly between the address spaces, by
+ * process_vm_readv and process_vm_writev: the request lists the requester's memory, and the target
+ * checks key, bounds and rights as for any request, then copies the bytes. Requests are executed in
+ * their order, and the requester's core is free.
  *
  * While the target polls, two cores that copy through a ring at the same time are faster than one
- * that copies in the kernel (benchmarks/results), so this is for targets that sleep or compute:
- * one wake-up for a whole transfer. polled=direct uses it always.
+ * copy in the kernel (benchmarks/results). So direct copies are for targets that sleep or compute:
+ * they need one wake-up for a whole transfer. The IA parameter polled=direct uses them always.
  *
- * The kernel may forbid it (another user, ptrace restrictions, process namespaces), so each side
- * tries at connect time whether it reads a word of the other that it knows, and tells the result.
+ * The kernel may forbid the copies (another user, ptrace restrictions, pid namespaces). So each
+ * side tries at connect time to read a word of the other whose value the segment contains, and
+ * publishes the result there.
  */
 
 static pid_t peer_pid(int fd)
@@ -36,41 +37,41 @@ static pid_t peer_pid(int fd)
 
 void softdat_direct_offer(struct softdat_conn *c)
 {
-    struct softdat_reach *mine = c->shared.my_reach;
+    struct softdat_vm_access *mine = c->shared.my_access;
 
     if (!c->ia->cfg.direct_bytes)
         return;
-    /* Where the kernel lets only ancestors in (Yama), let the others in as well: they are
-     * processes of the same user that have been let into this connection. */
+    /* Yama permits ptrace access to ancestors only. This permits it to every process of this user,
+     * as without Yama; the peer's user has been checked at connect time. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    mine->word_at = (uint64_t)(uintptr_t)&c->ia->word;
-    mine->word = c->ia->word;
+    mine->probe_addr = (uint64_t)(uintptr_t)&c->ia->probe_value;
+    mine->probe_value = c->ia->probe_value;
 }
 
-void softdat_direct_try(struct softdat_conn *c)
+void softdat_direct_probe(struct softdat_conn *c)
 {
-    struct softdat_reach theirs = *c->shared.their_reach;
-    struct iovec far = { (void *)(uintptr_t)theirs.word_at, sizeof(theirs.word) };
+    struct softdat_vm_access theirs = *c->shared.their_access;
+    struct iovec remote = { (void *)(uintptr_t)theirs.probe_addr, sizeof(theirs.probe_value) };
     uint64_t word = 0;
-    struct iovec here = { &word, sizeof(word) };
+    struct iovec local = { &word, sizeof(word) };
 
     c->shared.pid = peer_pid(c->sock.fd);
-    if (c->ia->cfg.direct_bytes && theirs.word_at && c->shared.pid > 0
-        && process_vm_readv(c->shared.pid, &here, 1, &far, 1, 0) == (ssize_t)sizeof(word)
-        && word == theirs.word) {
-        c->shared.reaches = true;
-        atomic_store(&c->shared.my_reach->reaches, 1);
+    if (c->ia->cfg.direct_bytes && theirs.probe_addr && c->shared.pid > 0
+        && process_vm_readv(c->shared.pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(word)
+        && word == theirs.probe_value) {
+        c->shared.access_verified = true;
+        atomic_store(&c->shared.my_access->access_verified, 1);
     }
 }
 
-bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len)
+bool softdat_direct_usable(const struct softdat_conn *c, uint64_t len)
 {
     const struct softdat_config *cfg = &c->ia->cfg;
 
-    return c->ringed && cfg->direct_bytes && len >= cfg->direct_bytes
-           && atomic_load_explicit(&c->shared.their_reach->reaches, memory_order_relaxed)
+    return c->uses_rings && cfg->direct_bytes && len >= cfg->direct_bytes
+           && atomic_load_explicit(&c->shared.their_access->access_verified, memory_order_relaxed)
            && (cfg->direct_polled
-               || atomic_load_explicit(&c->shared.theirs->asleep, memory_order_relaxed) & 1);
+               || atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed) & 1);
 }
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)
@@ -83,28 +84,28 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
 /* -- consent ---------------------------------------------------------------------------------- */
 
 /*
- * The target moves the bytes, so the requester's word that it is done with a request is not enough
- * to keep the target away from its memory. Each side has a word for what it has requested, with
- * two bits: COPYING belongs to the target, WITHDRAWN to the requester, and both change it by
- * read-modify-write only. The target sets COPYING before each system call that moves bytes, if
- * WITHDRAWN is not set, and clears it behind the call. The requester sets WITHDRAWN before it
- * completes, flushes or frees anything that is under way, and waits while COPYING is set. The word
- * has one order of changes: either the target finds WITHDRAWN and moves nothing any more, or the
- * requester finds COPYING, and waits until that one call has returned.
+ * The target copies, so a requester that completes a request early must also stop the target from
+ * accessing its memory. Each side has a consent word for its own requests with two bits: COPYING is
+ * written by the target, WITHDRAWN by the requester, both by read-modify-write only. The target
+ * sets COPYING before each system call that copies, unless WITHDRAWN is set, and clears it after
+ * the call. The requester sets WITHDRAWN before it completes, flushes or frees a request in flight,
+ * then waits while COPYING is set. The modifications of the word have one order: either the target
+ * reads WITHDRAWN and copies nothing more, or the requester reads COPYING and waits until that one
+ * call has returned.
  *
- * A call moves at most PIECE bytes, so the wait is short, unless the target is stopped or dies with
- * COPYING set. A stopped thread is out of its system call, so when all threads of the target are
- * stopped or dead nobody copies; and when one of them goes on it clears COPYING, and finds
- * WITHDRAWN before its next call. The end of the socket says that the target has closed the
- * connection, which it does not do in the middle of a copy, or that its process has ended.
+ * A call copies at most PIECE bytes, so the wait is short unless the target is stopped or dies with
+ * COPYING set. A stopped thread is not inside the system call, so if all threads of the target are
+ * stopped or dead none copies; a thread that continues clears COPYING and reads WITHDRAWN before
+ * its next call. The end of the socket means that the target has closed the connection, which it
+ * never does during a copy, or that its process has ended.
  */
 enum { COPYING = 1, WITHDRAWN = 2 };
 enum {
     PIECE = 1 << 20,             /* bytes of one system call */
-    LOOK_EVERY = 64,             /* turns of waiting between two looks at the target's threads */
+    CHECK_EVERY = 64,            /* pauses between two checks of the target's threads */
 };
 
-static bool claim(struct softdat_reach *theirs)
+static bool begin_copy(struct softdat_vm_access *theirs)
 {
     uint32_t open = 0;
 
@@ -112,12 +113,12 @@ static bool claim(struct softdat_reach *theirs)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-static void release(struct softdat_reach *theirs)
+static void end_copy(struct softdat_vm_access *theirs)
 {
     atomic_fetch_and_explicit(&theirs->consent, ~(uint32_t)COPYING, memory_order_release);
 }
 
-/* Is this thread of another process stopped, or at its end? proc(5), stat: "tid (name) state". */
+/* True if the thread whose stat file is `path` is stopped or dead. proc(5): "tid (name) state". */
 static bool thread_stopped(const char *path)
 {
     char text[256];
@@ -128,13 +129,13 @@ static bool thread_stopped(const char *path)
     if (fd >= 0)
         close(fd);
     if (n <= 0)
-        return true;             /* it has gone */
+        return true;             /* the thread has ended */
     text[n] = '\0';
     name_end = strrchr(text, ')');
     return name_end && name_end[1] && name_end[2] && strchr("TtZXx", name_end[2]);
 }
 
-/* Are the n bytes of directory entries all of threads that are stopped? */
+/* True if the n bytes of entries of /proc/PID/task name only stopped threads. */
 static bool threads_stopped(pid_t pid, const char *entry, ssize_t n)
 {
     char path[64];
@@ -150,8 +151,9 @@ static bool threads_stopped(pid_t pid, const char *entry, ssize_t n)
     return true;
 }
 
-/* All threads, for any of them may be in the system call. Not by opendir(), which calls the
- * program's allocator: the caller has the lock. */
+/* True if all threads of the process are stopped or dead, since any of them may be the one that
+ * copies. Reads the directory without opendir(), which calls the program's allocator: the caller
+ * holds the lock (alloc.h). */
 static bool process_stopped(pid_t pid)
 {
     _Alignas(struct dirent64) char entry[1024];
@@ -167,7 +169,7 @@ static bool process_stopped(pid_t pid)
     while (stopped && (n = getdents64(fd, entry, sizeof(entry))) > 0)
         stopped = threads_stopped(pid, entry, n);
     if (n < 0)
-        stopped = errno == ENOENT;       /* it has ended meanwhile */
+        stopped = errno == ENOENT;       /* the process has ended */
     close(fd);
     return stopped;
 }
@@ -181,20 +183,20 @@ static bool socket_ended(const struct softdat_conn *c)
 
 void softdat_direct_withdraw(struct softdat_conn *c)
 {
-    _Atomic uint32_t *consent = c->shared.seg ? &c->shared.my_reach->consent : NULL;
-    const struct timespec turn = { 0, 20000 };
+    _Atomic uint32_t *consent = c->shared.seg ? &c->shared.my_access->consent : NULL;
+    const struct timespec pause = { 0, 20000 };
 
     if (!consent)
         return;
     atomic_fetch_or_explicit(consent, WITHDRAWN, memory_order_acq_rel);
     for (unsigned n = 1; atomic_load_explicit(consent, memory_order_acquire) & COPYING; n++) {
-        if (n % LOOK_EVERY == 0 && (socket_ended(c) || process_stopped(c->shared.pid)))
+        if (n % CHECK_EVERY == 0 && (socket_ended(c) || process_stopped(c->shared.pid)))
             return;
-        nanosleep(&turn, NULL);
+        nanosleep(&pause, NULL);
     }
 }
 
-static bool lies_in(const struct softdat_dto *d, uint32_t key)
+static bool uses_region(const struct softdat_dto *d, uint32_t key)
 {
     for (int i = 0; i < d->n_seg; i++)
         if (d->seg[i].key == key)
@@ -202,21 +204,21 @@ static bool lies_in(const struct softdat_dto *d, uint32_t key)
     return false;
 }
 
-/* The oldest request that the target may be carrying to or from that registration. */
-static struct softdat_dto *carried_for(struct softdat_conn *c, uint32_t key)
+/* Returns the oldest request in flight whose memory in that registration the target may copy. */
+static struct softdat_dto *request_in_region(struct softdat_conn *c, uint32_t key)
 {
     struct softdat_ep *ep = c->ep;
 
     for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
 
-        if (d->direct && d->state == SOFTDAT_DTO_SENT && lies_in(d, key))
+        if (d->direct && d->state == SOFTDAT_DTO_SENT && uses_region(d, key))
             return d;
     }
     return NULL;
 }
 
-void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key)
+void softdat_direct_region_freed(struct softdat_ia *ia, uint32_t key)
 {
     struct softdat_list *l;
 
@@ -224,35 +226,36 @@ void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key)
         return;
     for (l = ia->rings.next; l != &ia->rings; l = l->next) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
-        struct softdat_dto *d = carried_for(c, key);
+        struct softdat_dto *d = request_in_region(c, key);
 
         if (!d)
             continue;
         softdat_direct_withdraw(c);
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
     }
 }
 
-/* -- the target's part ------------------------------------------------------------------------ */
+/* -- the target's side ------------------------------------------------------------------------ */
 
-/* One system call, by the requester's consent. The bytes moved; 0: it has withdrawn that; -1. */
-static ssize_t move_piece(struct softdat_conn *c, const struct iovec *here, int n_here,
-                          const struct iovec *there, int n_there, bool in)
+/* Copies by one system call with the requester's consent. Returns the number of bytes; 0: consent
+ * is withdrawn; -1: the requester's memory is not mapped. */
+static ssize_t copy_piece(struct softdat_conn *c, const struct iovec *local, int n_local,
+                          const struct iovec *remote, int n_remote, bool in)
 {
     ssize_t n;
 
-    if (!claim(c->shared.their_reach))
+    if (!begin_copy(c->shared.their_access))
         return 0;
-    n = in ? process_vm_readv(c->shared.pid, here, (unsigned long)n_here, there,
-                              (unsigned long)n_there, 0)
-           : process_vm_writev(c->shared.pid, here, (unsigned long)n_here, there,
-                               (unsigned long)n_there, 0);
-    release(c->shared.their_reach);
+    n = in ? process_vm_readv(c->shared.pid, local, (unsigned long)n_local, remote,
+                              (unsigned long)n_remote, 0)
+           : process_vm_writev(c->shared.pid, local, (unsigned long)n_local, remote,
+                               (unsigned long)n_remote, 0);
+    end_copy(c->shared.their_access);
     return n > 0 ? n : -1;
 }
 
-/* The first `max` bytes of v as an iovec of their own; the number of its pieces. */
-static int first_bytes(const struct iovec *v, int n, size_t max, struct iovec *out)
+/* Copies the entries of v that cover its first `max` bytes to out. Returns their number. */
+static int iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *out)
 {
     int i;
 
@@ -265,28 +268,28 @@ static int first_bytes(const struct iovec *v, int n, size_t max, struct iovec *o
     return i;
 }
 
-static enum softdat_carried move(struct softdat_conn *c, struct iovec *here, int n_here,
-                                 struct iovec *there, int n_there, bool in)
+static enum softdat_direct_result copy_all(struct softdat_conn *c, struct iovec *local, int n_local,
+                                           struct iovec *remote, int n_remote, bool in)
 {
-    struct iovec *h = here, *t = there, piece[SOFTDAT_MAX_IOV];
+    struct iovec *h = local, *t = remote, piece[SOFTDAT_MAX_IOV];
 
-    while (n_here > 0 && n_there > 0) {
-        /* The shorter of the two lists limits what is moved. */
-        int n_piece = first_bytes(h, n_here, PIECE, piece);
-        ssize_t n = move_piece(c, piece, n_piece, t, n_there, in);
+    while (n_local > 0 && n_remote > 0) {
+        /* The kernel copies as many bytes as the shorter of the two lists has. */
+        int n_piece = iov_prefix(h, n_local, PIECE, piece);
+        ssize_t n = copy_piece(c, piece, n_piece, t, n_remote, in);
 
         if (n == 0)
-            return SOFTDAT_WITHDRAWN;
+            return SOFTDAT_DIRECT_WITHDRAWN;
         if (n < 0)
-            return SOFTDAT_UNREACHABLE;
-        softdat_iov_step(&h, &n_here, (size_t)n);
-        softdat_iov_step(&t, &n_there, (size_t)n);
+            return SOFTDAT_DIRECT_UNREACHABLE;
+        softdat_iov_step(&h, &n_local, (size_t)n);
+        softdat_iov_step(&t, &n_remote, (size_t)n);
     }
-    return n_here == 0 && n_there == 0 ? SOFTDAT_CARRIED : SOFTDAT_UNREACHABLE;
+    return n_local == 0 && n_remote == 0 ? SOFTDAT_DIRECT_DONE : SOFTDAT_DIRECT_UNREACHABLE;
 }
 
-/* The caller's pieces as an iovec; false when they are not `want` bytes together. */
-static bool take_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
+/* Converts the requester's list in c->priv. False: malformed, or its sum is not hdr.size. */
+static bool parse_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
 {
     struct softdat_piece piece[SOFTDAT_MAX_IOV];
     uint64_t sum = 0;
@@ -297,31 +300,33 @@ static bool take_list(const struct softdat_conn *c, struct iovec *out, int *n_p)
     memcpy(piece, c->priv, c->hdr.len);
     for (int i = 0; i < *n_p; i++) {
         out[i] = (struct iovec){ (void *)(uintptr_t)piece[i].addr, piece[i].len };
-        if (piece[i].len > c->hdr.want || (sum += piece[i].len) > c->hdr.want)
+        if (piece[i].len > c->hdr.size || (sum += piece[i].len) > c->hdr.size)
             return false;
     }
-    return sum == c->hdr.want;
+    return sum == c->hdr.size;
 }
 
-enum softdat_carried softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len)
+enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *tail,
+                                               size_t tail_len)
 {
-    struct iovec there[SOFTDAT_MAX_IOV], here[2];
+    struct iovec remote[SOFTDAT_MAX_IOV], local[2];
     int n;
 
-    if (!take_list(c, there, &n))
-        return SOFTDAT_UNREACHABLE;
-    here[0] = (struct iovec){ c->target, c->hdr.want - tail_len };
-    here[1] = (struct iovec){ tail, tail_len };
-    /* An empty first piece is not moved, so it must not be counted either. */
-    return here[0].iov_len ? move(c, here, 2, there, n, true)
-                           : move(c, here + 1, 1, there, n, true);
+    if (!parse_list(c, remote, &n))
+        return SOFTDAT_DIRECT_UNREACHABLE;
+    local[0] = (struct iovec){ c->target, c->hdr.size - tail_len };
+    local[1] = (struct iovec){ tail, tail_len };
+    /* An empty first entry is left out. */
+    return local[0].iov_len ? copy_all(c, local, 2, remote, n, true)
+                           : copy_all(c, local + 1, 1, remote, n, true);
 }
 
-enum softdat_carried softdat_direct_push(struct softdat_conn *c)
+enum softdat_direct_result softdat_direct_push(struct softdat_conn *c)
 {
-    struct iovec there[SOFTDAT_MAX_IOV];
-    struct iovec here = { c->target, c->hdr.want };
+    struct iovec remote[SOFTDAT_MAX_IOV];
+    struct iovec local = { c->target, c->hdr.size };
     int n;
 
-    return take_list(c, there, &n) ? move(c, &here, 1, there, n, false) : SOFTDAT_UNREACHABLE;
+    return parse_list(c, remote, &n) ? copy_all(c, &local, 1, remote, n, false)
+                                     : SOFTDAT_DIRECT_UNREACHABLE;
 }

@@ -13,7 +13,7 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-/* -- completing ------------------------------------------------------------------------------- */
+/* -- completion ------------------------------------------------------------------------------- */
 
 static void fill_event(DAT_EVENT *event, struct softdat_ep *ep, const struct softdat_dto *d)
 {
@@ -69,38 +69,38 @@ static void reap_done(struct softdat_ep *ep)
 void softdat_ep_reap(struct softdat_ep *ep)
 {
     reap_done(ep);
-    /* A graceful disconnect waits for the last request. */
+    /* A graceful disconnect ends after the last request (DAT 2.0, dat_ep_disconnect). */
     if (ep->state == DAT_EP_STATE_DISCONNECT_PENDING && ep->req.count == 0 && ep->conn
-        && !ep->conn->said_bye)
+        && !ep->conn->bye_sent)
         softdat_tx_frame(ep->conn, SOFTDAT_BYE, NULL, 0);
 }
 
-struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep)
+struct softdat_dto *softdat_ep_pop_recv(struct softdat_ep *ep)
 {
     struct softdat_dto *d = softdat_ring_at(&ep->rq->ring, 0);
 
     if (ep->rq->ring.count == 0)
         return NULL;
-    ep->taken = *d;
-    ep->taken.seg = ep->taken_seg;
-    memcpy(ep->taken_seg, d->seg, (size_t)d->n_seg * sizeof(*d->seg));
-    ep->has_taken = true;
+    ep->current_recv = *d;
+    ep->current_recv.seg = ep->current_recv_seg;
+    memcpy(ep->current_recv_seg, d->seg, (size_t)d->n_seg * sizeof(*d->seg));
+    ep->has_current_recv = true;
     softdat_ring_pop(&ep->rq->ring);
     if (ep->srq)
-        softdat_srq_took(ep->srq);
-    return &ep->taken;
+        softdat_srq_consumed(ep->srq);
+    return &ep->current_recv;
 }
 
 void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len,
                           const uint32_t *imm)
 {
-    struct softdat_dto *d = &ep->taken;
+    struct softdat_dto *d = &ep->current_recv;
 
-    if (!ep->has_taken)
+    if (!ep->has_current_recv)
         return;
-    ep->has_taken = false;
+    ep->has_current_recv = false;
     if (ep->srq)
-        ep->srq->taken--;
+        ep->srq->recvs_in_progress--;
     d->status = status;
     d->len = len;
     if (status == DAT_DTO_SUCCESS) {
@@ -129,9 +129,9 @@ void softdat_ep_flush(struct softdat_ep *ep)
     }
     do
         softdat_ep_recv_done(ep, DAT_DTO_ERR_FLUSHED, 0, NULL);
-    while (!ep->srq && softdat_ep_take_recv(ep));
+    while (!ep->srq && softdat_ep_pop_recv(ep));
     ep->reads = 0;
-    ep->next_seq = 0;
+    ep->last_seq = 0;
 }
 
 void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
@@ -152,9 +152,10 @@ void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void
     softdat_evd_post(ep->conn_evd, &event);
 }
 
-/* Nothing of a shared receive queue belongs to this EP any more: Debian's providers tell so, and
- * clients (dtestsrq) wait for it before they free the EP. */
-static void tell_last_receive(struct softdat_ep *ep)
+/* Posts the event "no receive of the shared queue belongs to this EP any more". Debian's providers
+ * post it with this number and reason, and clients (dtestsrq) wait for it before they free the
+ * EP. */
+static void post_last_recv_event(struct softdat_ep *ep)
 {
     DAT_EVENT event;
 
@@ -172,32 +173,32 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number)
     softdat_ep_flush(ep);
     softdat_ep_event(ep, number, NULL, 0);
     if (ep->srq)
-        tell_last_receive(ep);
+        post_last_recv_event(ep);
 }
 
-/* -- making and ending ------------------------------------------------------------------------ */
+/* -- creating and freeing --------------------------------------------------------------------- */
 
-static DAT_COUNT at_most(DAT_COUNT n, uint64_t limit)
+static DAT_COUNT capped(DAT_COUNT n, uint64_t limit)
 {
     return (uint64_t)n < limit ? n : (DAT_COUNT)limit;
 }
 
-/* What an EP without attributes gets. */
+/* The attributes of an EP that is created without any. */
 static DAT_EP_ATTR default_attr(const struct softdat_config *cfg)
 {
-    DAT_COUNT iov = at_most(4, cfg->max_iov), rdma_iov = at_most(4, cfg->max_rdma_iov);
+    DAT_COUNT iov = capped(4, cfg->max_iov), rdma_iov = capped(4, cfg->max_rdma_iov);
 
     return (DAT_EP_ATTR){
         .service_type = DAT_SERVICE_TYPE_RC,
         .max_message_size = cfg->max_message,
         .max_rdma_size = cfg->max_message,
         .qos = DAT_QOS_BEST_EFFORT,
-        .max_recv_dtos = at_most(128, cfg->max_dtos),
-        .max_request_dtos = at_most(128, cfg->max_dtos),
+        .max_recv_dtos = capped(128, cfg->max_dtos),
+        .max_request_dtos = capped(128, cfg->max_dtos),
         .max_recv_iov = iov,
         .max_request_iov = iov,
-        .max_rdma_read_in = at_most(16, cfg->max_reads),
-        .max_rdma_read_out = at_most(16, cfg->max_reads),
+        .max_rdma_read_in = capped(16, cfg->max_reads),
+        .max_rdma_read_out = capped(16, cfg->max_reads),
         .max_rdma_read_iov = rdma_iov,
         .max_rdma_write_iov = rdma_iov,
     };
@@ -221,7 +222,7 @@ bool softdat_ep_attr_fits(const struct softdat_config *cfg, const DAT_EP_ATTR *a
            && !(a->recv_completion_flags & DAT_COMPLETION_SUPPRESS_FLAG);
 }
 
-static uint32_t most(DAT_COUNT a, DAT_COUNT b, DAT_COUNT c)
+static uint32_t max_of(DAT_COUNT a, DAT_COUNT b, DAT_COUNT c)
 {
     DAT_COUNT m = a > b ? a : b;
 
@@ -229,18 +230,18 @@ static uint32_t most(DAT_COUNT a, DAT_COUNT b, DAT_COUNT c)
     return m > 0 ? (uint32_t)m : 1;
 }
 
-/* The iov room of a request: the most of any kind. */
+/* Segments that a request needs: the maximum over its kinds. */
 static uint32_t request_iov(const DAT_EP_ATTR *a)
 {
-    return most(a->max_request_iov, a->max_rdma_read_iov, a->max_rdma_write_iov);
+    return max_of(a->max_request_iov, a->max_rdma_read_iov, a->max_rdma_write_iov);
 }
 
 static bool ep_rings(struct softdat_ep *ep)
 {
     const DAT_EP_ATTR *a = &ep->attr;
 
-    return softdat_rq_make(&ep->own, most(a->max_recv_dtos, 1, 1), most(a->max_recv_iov, 1, 1))
-           && softdat_ring_make(&ep->req, most(a->max_request_dtos, 1, 1), request_iov(a));
+    return softdat_rq_make(&ep->own, max_of(a->max_recv_dtos, 1, 1), max_of(a->max_recv_iov, 1, 1))
+           && softdat_ring_make(&ep->req, max_of(a->max_request_dtos, 1, 1), request_iov(a));
 }
 
 static void ep_rings_free(struct softdat_ep *ep)
@@ -249,7 +250,7 @@ static void ep_rings_free(struct softdat_ep *ep)
     softdat_ring_free(&ep->req);
 }
 
-static void use(struct softdat_evd *evd, int n)
+static void count_use(struct softdat_evd *evd, int n)
 {
     if (evd)
         evd->users += n;
@@ -257,9 +258,9 @@ static void use(struct softdat_evd *evd, int n)
 
 void softdat_ep_destroy(struct softdat_ep *ep)
 {
-    use(ep->recv_evd, -1);
-    use(ep->req_evd, -1);
-    use(ep->conn_evd, -1);
+    count_use(ep->recv_evd, -1);
+    count_use(ep->req_evd, -1);
+    count_use(ep->conn_evd, -1);
     if (ep->pz)
         ep->pz->users--;
     if (ep->srq)
@@ -268,8 +269,8 @@ void softdat_ep_destroy(struct softdat_ep *ep)
     softdat_handle_end(&ep->h);
 }
 
-/* NULL for a null handle, and *ok false for a handle that is none. */
-static struct softdat_evd *evd_or_null(DAT_EVD_HANDLE handle, bool *ok)
+/* Returns the EVD of a handle, NULL for DAT_HANDLE_NULL; an invalid handle sets *ok to false. */
+static struct softdat_evd *optional_evd(DAT_EVD_HANDLE handle, bool *ok)
 {
     struct softdat_evd *evd = handle ? softdat_get(handle, DAT_HANDLE_TYPE_EVD) : NULL;
 
@@ -294,14 +295,14 @@ static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP
     return NULL;
 }
 
-static void ep_enter(struct softdat_ep *ep, struct softdat_ia *ia, struct softdat_pz *pz,
-                     struct softdat_srq *srq)
+static void ep_register(struct softdat_ep *ep, struct softdat_ia *ia, struct softdat_pz *pz,
+                        struct softdat_srq *srq)
 {
     softdat_lock(ia);
     softdat_handle_init(&ep->h, ia, DAT_HANDLE_TYPE_EP);
-    use(ep->recv_evd, 1);
-    use(ep->req_evd, 1);
-    use(ep->conn_evd, 1);
+    count_use(ep->recv_evd, 1);
+    count_use(ep->req_evd, 1);
+    count_use(ep->conn_evd, 1);
     ep->pz = pz;
     pz->users++;
     if (srq) {
@@ -330,15 +331,15 @@ static DAT_RETURN create(struct softdat_ia *ia, struct softdat_pz *pz, DAT_EVD_H
     ep = ep_make(&ia->cfg, attr);
     if (!ep)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    ep->recv_evd = evd_or_null(recv, &ok);
-    ep->req_evd = evd_or_null(req, &ok);
-    ep->conn_evd = evd_or_null(conn, &ok);
+    ep->recv_evd = optional_evd(recv, &ok);
+    ep->req_evd = optional_evd(req, &ok);
+    ep->conn_evd = optional_evd(conn, &ok);
     if (!ok) {
         ep_rings_free(ep);
         softdat_free(ep);
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_REQUEST);
     }
-    ep_enter(ep, ia, pz, srq);
+    ep_register(ep, ia, pz, srq);
     *ep_p = ep;
     return DAT_SUCCESS;
 }
@@ -378,7 +379,7 @@ DAT_RETURN softdat_ep_free(DAT_EP_HANDLE handle)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_RESERVED);
     }
     if (ep->conn)
-        softdat_conn_leave(ep->conn, true);
+        softdat_conn_detach(ep->conn, true);
     softdat_ep_flush(ep);
     softdat_ep_destroy(ep);
     softdat_unlock(ia);
@@ -427,22 +428,22 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     return DAT_SUCCESS;
 }
 
-/* New attributes: new queues, when nothing is posted. */
+/* Replaces the attributes and the queues; possible only while nothing is posted. */
 static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
 {
-    struct softdat_ep *fresh;
+    struct softdat_ep *renewed;
 
     if (ep->own.ring.count + ep->req.count > 0)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
-    fresh = ep_make(&ep->h.ia->cfg, attr);
-    if (!fresh)
+    renewed = ep_make(&ep->h.ia->cfg, attr);
+    if (!renewed)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     ep_rings_free(ep);
     ep->attr = *attr;
-    ep->own.ring = fresh->own.ring;
-    ep->own.max_iov = fresh->own.max_iov;
-    ep->req = fresh->req;
-    softdat_free(fresh);
+    ep->own.ring = renewed->own.ring;
+    ep->own.max_iov = renewed->own.max_iov;
+    ep->req = renewed->req;
+    softdat_free(renewed);
     return DAT_SUCCESS;
 }
 
@@ -460,17 +461,17 @@ static void change_evds(struct softdat_ep *ep, DAT_EP_PARAM_MASK mask, const DAT
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         bool ok = true;
-        struct softdat_evd *evd = evd_or_null(row[i].handle, &ok);
+        struct softdat_evd *evd = optional_evd(row[i].handle, &ok);
 
         if (!(mask & row[i].bit) || !ok)
             continue;
-        use(*row[i].at, -1);
-        use(evd, 1);
+        count_use(*row[i].at, -1);
+        count_use(evd, 1);
         *row[i].at = evd;
     }
 }
 
-/* What an unconnected EP may change: its EVDs, and its attributes while nothing is posted. */
+/* An unconnected EP may change its EVDs, and its attributes while nothing is posted. */
 DAT_RETURN softdat_ep_modify(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *p)
 {
     const DAT_EP_PARAM_MASK evds = DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_REQUEST_EVD_HANDLE
@@ -521,9 +522,9 @@ DAT_RETURN softdat_ep_recv_query(DAT_EP_HANDLE handle, DAT_COUNT *allocated, DAT
         return bad_ep;
     softdat_lock(ep->h.ia);
     if (allocated)
-        *allocated = (DAT_COUNT)ep->rq->ring.count + ep->has_taken;
+        *allocated = (DAT_COUNT)ep->rq->ring.count + ep->has_current_recv;
     if (span)
-        *span = (DAT_COUNT)ep->rq->ring.count + ep->has_taken;
+        *span = (DAT_COUNT)ep->rq->ring.count + ep->has_current_recv;
     softdat_unlock(ep->h.ia);
     return DAT_SUCCESS;
 }

@@ -24,7 +24,7 @@ enum softdat_dto_state { SOFTDAT_DTO_QUEUED, SOFTDAT_DTO_SENT, SOFTDAT_DTO_DONE 
 struct softdat_seg {
     uint8_t *at;
     size_t len;
-    uint32_t key;                /* of the registration that it lies in */
+    uint32_t key;                /* lmr_context of its registration */
 };
 
 struct softdat_dto {
@@ -33,22 +33,22 @@ struct softdat_dto {
     DAT_COMPLETION_FLAGS flags;
     enum softdat_dto_state state;
     DAT_DTO_COMPLETION_STATUS status;
-    uint32_t seq;                /* SEND and WRITE: its number, for the acknowledgement */
-    uint64_t len;                /* bytes asked for; for a receive, after the end, bytes received */
+    uint32_t seq;                /* SEND and WRITE: sequence number, acknowledged by the peer */
+    uint64_t len;                /* bytes requested; completed receive: bytes received */
     uint64_t raddr;
-    uint64_t due;                /* on a slow wire: not before, ns */
+    uint64_t due;                /* link emulation: earliest transmit time, ns */
     uint32_t rkey;
-    uint32_t frees;              /* ia->frees when its segments were last found registered */
-    bool direct;                 /* the target carries the bytes */
+    uint32_t regions_freed;      /* ia->regions_freed when its segments were last verified */
+    bool direct;                 /* the target copies the bytes (PULL, PUSH) */
     int n_seg;
-    struct softdat_seg *seg;     /* its place in the ring's array */
-    uint8_t ext;                 /* an extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
+    struct softdat_seg *seg;     /* n_seg entries of the ring's array */
+    uint8_t ext;                 /* extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
     uint32_t imm;                /* immediate data, sent or received */
-    uint64_t operand[2];         /* of an atomic operation: add; or compare, swap */
+    uint64_t operand[2];         /* atomic operation: add; or compare, swap */
     struct softdat_bind bind;
 };
 
-/* Does it bring data back? Such requests complete with their answers, in their order. */
+/* True if the request brings data back: it completes with its response. */
 static inline bool softdat_is_read(const struct softdat_dto *d)
 {
     return d->op == DAT_DTO_RDMA_READ || d->op == DAT_IB_DTO_FETCH_ADD
@@ -60,10 +60,10 @@ struct softdat_ring {
     struct softdat_dto *dto;
     struct softdat_seg *seg;
     uint32_t size, head, count;
-    uint32_t sent;               /* requests: how many from head on have been started */
+    uint32_t sent;               /* requests: how many, from head on, are transmitted */
 };
 
-/* The i-th of them, counted from the oldest; the one behind the last is the next free place. */
+/* Returns the i-th DTO from the oldest; i == count: the next free entry. */
 static inline struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)
 {
     uint32_t at = r->head + i;
@@ -79,73 +79,83 @@ static inline void softdat_ring_pop(struct softdat_ring *r)
         r->sent--;
 }
 
-/* A queue of receives: an EP's own, or one that EPs share (rq.c). */
+/* A queue of receives: of one EP, or shared by several (rq.c). */
 struct softdat_rq {
     struct softdat_ring ring;
     uint32_t max_iov;
-    struct softdat_list waiting; /* connections that hold sends for which there was no receive */
+    struct softdat_list waiting; /* connections with a held or parked send */
 };
 
 struct softdat_srq {
     struct softdat_handle h;
     struct softdat_pz *pz;
     struct softdat_rq rq;
-    uint32_t low_watermark;      /* an event when fewer receives are left; 0: disarmed */
-    uint32_t taken;              /* receives that have left the queue and not completed */
+    uint32_t low_watermark;      /* posts an event below so many receives; 0: disarmed */
+    uint32_t recvs_in_progress;         /* receives consumed but not completed */
     int users;
 };
 
 struct softdat_ep {
     struct softdat_handle h;
-    DAT_EP_STATE state;          /* changed by softdat_ep_step() only */
+    DAT_EP_STATE state;          /* changed only by softdat_ep_step() */
     DAT_EP_ATTR attr;
     struct softdat_pz *pz;
     struct softdat_evd *recv_evd, *req_evd, *conn_evd;
     struct softdat_conn *conn;
-    struct softdat_rq own, *rq;  /* rq: own, or of srq */
+    struct softdat_rq own, *rq;  /* rq: &own, or &srq->rq */
     struct softdat_srq *srq;
-    struct softdat_dto taken;    /* the receive that the arriving send goes to */
-    struct softdat_seg taken_seg[SOFTDAT_MAX_IOV];
-    bool has_taken;
+    struct softdat_dto current_recv;    /* the receive of the send that arrives now */
+    struct softdat_seg current_recv_seg[SOFTDAT_MAX_IOV];
+    bool has_current_recv;
     struct softdat_ring req;
-    uint32_t next_seq;           /* of the next SEND or WRITE */
-    uint32_t reads;              /* RDMA reads under way */
+    uint32_t last_seq;           /* sequence number of the last SEND or WRITE transmitted */
+    uint32_t reads;              /* RDMA reads and atomics in flight */
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
-    uint8_t port;                /* of ours, through which it is connected */
-    uint8_t priv[SOFTDAT_PRIV_MAX];   /* private data of the answer, for the event */
+    uint8_t port;                /* index of the adapter's port */
+    uint8_t priv[SOFTDAT_PRIV_MAX];   /* the peer's private data, for the event */
 };
 
-/* ep.c */
+/* ep.c; called with the lock. */
+/* Posts the event of ep with private data priv, copied; no event if ep has no connect EVD. */
 void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
                       size_t priv_len);
-/* Takes the completed requests off the head of the ring and tells of them. */
+/* Posts the completions of the finished requests at the head of the queue. With
+ * DAT_CLOSE_GRACEFUL_FLAG, sends BYE after the last one. */
 void softdat_ep_reap(struct softdat_ep *ep);
-/* Takes the next receive for an arriving send: ep->taken. NULL: there is none. */
-struct softdat_dto *softdat_ep_take_recv(struct softdat_ep *ep);
-/* The taken receive completes; imm: a write with immediate data has used it. */
+/* Moves the oldest posted receive to ep->current_recv and returns that. NULL: none is posted. */
+struct softdat_dto *softdat_ep_pop_recv(struct softdat_ep *ep);
+/* Completes ep->current_recv, if there is one, with status and len bytes. imm: immediate data of
+ * the write that consumed it; NULL: a send did. */
 void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS status, uint64_t len,
                           const uint32_t *imm);
+/* Completes all DTOs of ep, but not those of its shared receive queue, with DAT_DTO_ERR_FLUSHED. */
 void softdat_ep_flush(struct softdat_ep *ep);
+/* True if the attributes are within the limits of the adapter. */
 bool softdat_ep_attr_fits(const struct softdat_config *cfg, const DAT_EP_ATTR *attr);
-/* The connection is over: flush everything, one event. */
+/* Ends the connection of ep: flushes its DTOs and posts the event number, once. */
 void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number);
+/* Frees an EP without a connection. */
 void softdat_ep_destroy(struct softdat_ep *ep);
 
 /* rq.c */
+/* Allocates a ring of size DTOs with seg_each segments each. False: out of memory; free r. */
 bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each);
 void softdat_ring_free(struct softdat_ring *r);
-/* The oldest request that has not finished; NULL: none. */
+/* Returns the oldest request that is not done; NULL: none. */
 struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r);
+/* Initialises rq with such a ring. False: out of memory; free rq->ring. */
 bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each);
-/* A receive has left the shared queue: is that to be told? */
-void softdat_srq_took(struct softdat_srq *srq);
+/* Counts a receive that has left the queue; posts the low watermark event if it is due. */
+void softdat_srq_consumed(struct softdat_srq *srq);
 
 /* post.c */
-/* Posts a bind; called with the lock. */
+/* Posts a bind (DAT 2.0, dat_rmr_bind); called with the lock. Returns DAT_INVALID_STATE if ep is
+ * not connected, DAT_INSUFFICIENT_RESOURCES if its request queue is full. */
 DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind *bind,
                                 DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
-/* Posts a receive to a queue whose memory is of pz; called with the lock. */
+/* Posts a receive of n segments in protection zone pz; called with the lock. Returns an error as
+ * dat_ep_post_recv does (DAT 2.0). */
 DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
                            const struct softdat_pz *pz, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
                            DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags);

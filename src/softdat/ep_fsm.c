@@ -5,7 +5,7 @@
 
 #define TO(s) (DAT_EP_STATE_##s + 1)
 
-/* Rows: states; entries: the next state plus one, 0 where the event is not possible. */
+/* Row: state; column: event; entry: next state plus one, 0 if the event is not permitted. */
 static const unsigned char table[][SOFTDAT_EP_EVENTS] = {
     [DAT_EP_STATE_UNCONNECTED] = {
         [SOFTDAT_EP_CONNECT] = TO(ACTIVE_CONNECTION_PENDING),

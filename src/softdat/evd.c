@@ -20,20 +20,20 @@ static struct softdat_cno *cno_of(DAT_CNO_HANDLE handle)
 static const DAT_RETURN bad_evd =
     DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EVD_REQUEST;
 
-static void ring_bell(int fd)
+static void wake(int fd)
 {
     uint64_t one = 1;
 
     if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-        return;                  /* the counter is full: the sleeper wakes anyway */
+        return;                  /* the counter is full: the waiter wakes anyway */
 }
 
-static void silence_bell(int fd)
+static void clear_wakeup(int fd)
 {
     uint64_t n;
 
     if (fd >= 0 && read(fd, &n, sizeof(n)) < 0)
-        return;                  /* it had not rung */
+        return;                  /* it was not signalled */
 }
 
 /* -- posting ---------------------------------------------------------------------------------- */
@@ -48,11 +48,12 @@ static void trigger_cno(struct softdat_evd *evd)
         cno->h.ia->n_agents_due++;
     }
     if (cno->waiters > 0)
-        ring_bell(cno->efd);
+        wake(cno->efd);
 }
 
-/* The EVD belongs to its CNO no more: if it was to be named there, another that has events is. */
-static void forget_cno(struct softdat_evd *evd)
+/* Dissociates the EVD from its CNO. If it had triggered the CNO, another EVD of that CNO with
+ * queued events takes its place. */
+static void detach_cno(struct softdat_evd *evd)
 {
     struct softdat_cno *cno = evd->cno;
     struct softdat_list *l;
@@ -64,7 +65,7 @@ static void forget_cno(struct softdat_evd *evd)
     if (cno->fired != evd)
         return;
     cno->fired = NULL;
-    for (l = evd->h.ia->handles.next; l != &evd->h.ia->handles; l = l->next) {
+    for (l = evd->h.ia->objects.next; l != &evd->h.ia->objects; l = l->next) {
         struct softdat_evd *other = (struct softdat_evd *)SOFTDAT_OF(l, struct softdat_handle,
                                                                      link);
 
@@ -74,7 +75,7 @@ static void forget_cno(struct softdat_evd *evd)
     }
 }
 
-/* Agents are the consumer's code: they run when the lock is not held. */
+/* Agents are the consumer's code and may call the provider, so they run without the lock. */
 void softdat_run_agents(struct softdat_ia *ia)
 {
     while (ia->n_agents_due > 0) {
@@ -82,7 +83,7 @@ void softdat_run_agents(struct softdat_ia *ia)
         DAT_OS_WAIT_PROXY_AGENT agent = { NULL, NULL };
         struct softdat_evd *evd = NULL;
 
-        for (l = ia->handles.next; l != &ia->handles && !evd; l = l->next) {
+        for (l = ia->objects.next; l != &ia->objects && !evd; l = l->next) {
             struct softdat_handle *h = SOFTDAT_OF(l, struct softdat_handle, link);
             struct softdat_cno *cno = (struct softdat_cno *)h;
 
@@ -116,7 +117,7 @@ static void overflow(struct softdat_evd *evd)
     softdat_evd_post(ia->async_evd, &event);
 }
 
-static uint32_t place(const struct softdat_evd *evd, uint32_t i)
+static uint32_t ring_index(const struct softdat_evd *evd, uint32_t i)
 {
     uint32_t at = evd->head + i;
 
@@ -128,7 +129,7 @@ DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd)
     uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
 
     if (count < evd->qlen)
-        return &evd->ring[place(evd, count)];
+        return &evd->ring[ring_index(evd, count)];
     overflow(evd);
     return NULL;
 }
@@ -140,7 +141,7 @@ void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot)
     slot->evd_handle = evd;
     atomic_store_explicit(&evd->count, count + 1, memory_order_release);
     if (evd->waiters > 0)
-        ring_bell(evd->efd);
+        wake(evd->efd);
     if (evd->cno && evd->enabled)
         trigger_cno(evd);
 }
@@ -155,7 +156,7 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event)
     softdat_evd_push(evd, slot);
 }
 
-/* -- making and ending ------------------------------------------------------------------------ */
+/* -- creating and freeing --------------------------------------------------------------------- */
 
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags)
 {
@@ -178,7 +179,7 @@ struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_
 
 void softdat_evd_destroy(struct softdat_evd *evd)
 {
-    forget_cno(evd);
+    detach_cno(evd);
     if (evd->efd >= 0)
         close(evd->efd);
     softdat_free(evd->ring);
@@ -259,7 +260,7 @@ DAT_RETURN softdat_evd_modify_cno(DAT_EVD_HANDLE handle, DAT_CNO_HANDLE cno_hand
     if (cno_handle && !cno)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
     softdat_lock(evd->h.ia);
-    forget_cno(evd);
+    detach_cno(evd);
     evd->cno = cno;
     if (cno)
         cno->users++;
@@ -278,7 +279,7 @@ static DAT_RETURN set_flag(DAT_EVD_HANDLE handle, size_t offset, bool value)
     softdat_lock(evd->h.ia);
     *(bool *)((char *)evd + offset) = value;
     if (evd->waiters > 0)
-        ring_bell(evd->efd);
+        wake(evd->efd);
     if (value && evd->cno && evd->enabled && atomic_load(&evd->count) > 0)
         trigger_cno(evd);
     softdat_unlock(evd->h.ia);
@@ -326,7 +327,7 @@ DAT_RETURN softdat_evd_resize(DAT_EVD_HANDLE handle, DAT_COUNT qlen)
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_NO_SUBTYPE);
     } else {
         for (uint32_t i = 0; i < count; i++)
-            ring[i] = evd->ring[place(evd, i)];
+            ring[i] = evd->ring[ring_index(evd, i)];
         softdat_free(evd->ring);
         evd->ring = ring;
         evd->head = 0;
@@ -355,19 +356,19 @@ DAT_RETURN softdat_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
     return ret;
 }
 
-/* -- taking ----------------------------------------------------------------------------------- */
+/* -- dequeuing -------------------------------------------------------------------------------- */
 
-static void take(struct softdat_evd *evd, DAT_EVENT *event)
+static void pop(struct softdat_evd *evd, DAT_EVENT *event)
 {
     *event = evd->ring[evd->head];
-    evd->head = place(evd, 1);
+    evd->head = ring_index(evd, 1);
     atomic_store_explicit(&evd->count, atomic_load(&evd->count) - 1, memory_order_release);
 }
 
-/* Bare, without the error class: clients (dtest -p) compare the whole value, as dapl returns it. */
+/* Without the error class: clients (dtest -p) compare the whole value with what dapl returns. */
 static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
 
-/* The helper looks whether the number changes; that two threads may lose one is no harm. */
+/* The helper thread checks only whether the number changes, so a lost increment is harmless. */
 static void count_call(struct softdat_ia *ia)
 {
     uint32_t n = atomic_load_explicit(&ia->calls, memory_order_relaxed);
@@ -375,8 +376,8 @@ static void count_call(struct softdat_ia *ia)
     atomic_store_explicit(&ia->calls, n + 1, memory_order_relaxed);
 }
 
-/* Makes progress, unless the helper or another thread does so now. */
-static bool look(struct softdat_ia *ia)
+/* Makes a round of progress and returns with the lock. False: another thread has the lock. */
+static bool try_progress(struct softdat_ia *ia)
 {
     count_call(ia);
     if (pthread_mutex_trylock(&ia->lock))
@@ -396,18 +397,18 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     if (atomic_load_explicit(&evd->count, memory_order_acquire) > 0)
         softdat_lock(evd->h.ia);
-    else if (!look(evd->h.ia))
+    else if (!try_progress(evd->h.ia))
         return queue_empty;
     if (atomic_load(&evd->count) > 0)
-        take(evd, event);
+        pop(evd, event);
     else
         ret = queue_empty;
     softdat_unlock(evd->h.ia);
     return ret;
 }
 
-/* How long a wait that began at `start` may still last. */
-static uint64_t rest_of(uint64_t start, DAT_TIMEOUT us)
+/* Returns the ns that remain of a wait of `us` that began at `start`. */
+static uint64_t time_left(uint64_t start, DAT_TIMEOUT us)
 {
     uint64_t spent = softdat_now() - start, all = (uint64_t)us * 1000;
 
@@ -416,7 +417,7 @@ static uint64_t rest_of(uint64_t start, DAT_TIMEOUT us)
     return spent >= all ? 0 : all - spent;
 }
 
-/* Sleeps with the lock given back; efd wakes it, and so does any socket. */
+/* Sleeps without the lock until efd or a descriptor of the adapter wakes the thread. */
 static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns)
 {
     ++*waiters;
@@ -424,15 +425,15 @@ static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_
     softdat_sleep(ia, efd, ns);
     ia->waiters--;
     --*waiters;
-    silence_bell(efd);
+    clear_wakeup(efd);
 }
 
-/* The thread goes back to the application, perhaps for long: the helper does not stand by for it
- * any more, and sends the acknowledgements that it leaves. */
+/* Ends a wait: the thread may not return to the provider for long, so the helper thread leaves
+ * standby and flushes the pending acknowledgements. */
 static void end_wait(struct softdat_ia *ia)
 {
     count_call(ia);
-    if ((ia->waiters == 0 && ia->helper_state == SOFTDAT_STANDS_BY)
+    if ((ia->waiters == 0 && ia->helper_state == SOFTDAT_HELPER_STANDBY)
         || !softdat_list_empty(&ia->acks))
         softdat_helper_wake(ia);
 }
@@ -458,12 +459,12 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
     if (evd->efd < 0)
         evd->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (;;) {
-        softdat_look(ia);
+        softdat_progress_blocking(ia);
         if (!evd->waitable)
             ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (ret != DAT_SUCCESS || atomic_load(&evd->count) >= (uint32_t)threshold)
             break;
-        rest = rest_of(start, us);
+        rest = time_left(start, us);
         if (rest == 0) {
             ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
             break;
@@ -471,7 +472,7 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
         sleep_unlocked(ia, evd->efd, &evd->waiters, rest);
     }
     if (ret == DAT_SUCCESS)
-        take(evd, event);
+        pop(evd, event);
     *more = (DAT_COUNT)atomic_load(&evd->count);
     end_wait(ia);
     softdat_unlock(ia);
@@ -564,10 +565,10 @@ DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDL
     ia = cno->h.ia;
     softdat_lock(ia);
     for (;;) {
-        softdat_look(ia);
+        softdat_progress_blocking(ia);
         if (cno->fired)
             break;
-        rest = rest_of(start, us);
+        rest = time_left(start, us);
         if (rest == 0) {
             ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
             break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SOFTDAT_EVENT_H
 #define SOFTDAT_EVENT_H
-/* Event dispatchers and notification objects (evd.c, cno.c). */
+/* Event dispatchers and consumer notification objects (evd.c). */
 #include "handle.h"
 
 #include <stdatomic.h>
@@ -9,36 +9,45 @@
 struct softdat_cno {
     struct softdat_handle h;
     DAT_OS_WAIT_PROXY_AGENT agent;
-    int efd;                     /* eventfd of the waiter */
-    struct softdat_evd *fired;   /* the EVD that has triggered it */
-    bool agent_due;
-    int waiters, users;
+    int efd;                     /* eventfd that wakes the waiters */
+    struct softdat_evd *fired;   /* the EVD that triggered the CNO; NULL: not triggered */
+    bool agent_due;              /* the agent is to be called */
+    int waiters;                 /* threads in dat_cno_wait */
+    int users;                   /* EVDs associated with the CNO */
 };
 
 struct softdat_evd {
     struct softdat_handle h;
-    struct softdat_cno *cno;
+    struct softdat_cno *cno;     /* NULL: none */
     DAT_EVD_FLAGS flags;
-    DAT_EVENT *ring;
+    DAT_EVENT *ring;             /* qlen events, the oldest at head */
     uint32_t qlen, head;
-    _Atomic uint32_t count;
-    int efd;                     /* eventfd of the waiter; -1 until somebody waits */
-    int waiters, users;
-    bool enabled, waitable, overflowed;
+    _Atomic uint32_t count;      /* queued events; read without the lock by dat_evd_dequeue */
+    int efd;                     /* eventfd that wakes the waiter; -1 until the first wait */
+    int waiters;                 /* threads in dat_evd_wait: 0 or 1 */
+    int users;                   /* EPs and service points that post to it */
+    bool enabled, waitable;
+    bool overflowed;             /* the overflow event has been posted */
 };
 
+/* True if the next event would overflow the EVD. */
 static inline bool softdat_evd_full(const struct softdat_evd *evd)
 {
     return atomic_load_explicit(&evd->count, memory_order_relaxed) >= evd->qlen;
 }
 
-/* evd.c */
+/* evd.c; called with the adapter's lock. */
+/* Makes an EVD of qlen events (at least 1). NULL: out of memory. */
 struct softdat_evd *softdat_evd_make(struct softdat_ia *ia, DAT_COUNT qlen, DAT_EVD_FLAGS flags);
+/* Frees an EVD without users or waiters. */
 void softdat_evd_destroy(struct softdat_evd *evd);
+/* Queues a copy of the event, wakes the waiter and triggers the CNO. If the EVD is full the event
+ * is lost and DAT_ASYNC_ERROR_EVD_OVERFLOW is posted once. */
 void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event);
-/* The same in two steps: fill the slot, then push it. NULL: it overflows, which has been told. */
+/* The same without the copy: fill the slot, then push it. NULL: the EVD is full, as above. */
 DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd);
 void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot);
+/* Calls the agents of triggered CNOs; releases the lock during each call. */
 void softdat_run_agents(struct softdat_ia *ia);
 
 #endif

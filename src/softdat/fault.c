@@ -4,23 +4,22 @@
 #include <string.h>
 
 /*
- * The laboratory: a slower wire, and faults. Both are off unless the IA's parameters say otherwise,
- * and then cost a comparison.
+ * Link emulation and fault injection. Both are off by default and then cost a comparison.
  *
- * Slow: a frame leaves `latency` (and up to `jitter` more) after it was posted, and a connection
- * writes `rate` bytes per second in each direction. Order stays as it was.
+ * Link emulation: a frame is transmitted `latency`, and up to `jitter` more, after it was posted,
+ * and a connection transmits at most `rate` bytes per second. Frames keep their order.
  *
- * Faults are drawn from a generator that starts with `seed`: the same calls in the same order meet
- * the same faults. What breaks is ended at the end of a round of progress (softdat_fault_execute),
- * when nobody is in the middle of a frame.
+ * Fault injection draws from a generator that starts with `seed`: the same calls in the same order
+ * get the same faults. A fault is carried out at the end of a round of progress
+ * (softdat_fault_execute), when no function up the stack uses the connection.
  */
 
 enum {
-    BURST = 16384,               /* bytes written at once on a wire with a rate */
-    CATCH_UP_NS = 200000,        /* a wire that was served late makes so much good */
+    BURST = 16384,               /* bytes transmitted at once under a rate limit */
+    CATCH_UP_NS = 200000,        /* idle time of the link that may be used later */
 };
 
-/* -- slow wires ------------------------------------------------------------------------------- */
+/* -- link emulation --------------------------------------------------------------------------- */
 
 static uint64_t draw(struct softdat_ia *ia)
 {
@@ -31,7 +30,7 @@ static uint64_t draw(struct softdat_ia *ia)
     return z ^ z >> 31;
 }
 
-uint64_t softdat_slow_draw_due(struct softdat_ia *ia)
+uint64_t softdat_delay_draw_due(struct softdat_ia *ia)
 {
     const struct softdat_config *cfg = &ia->cfg;
     uint64_t us = cfg->latency_us;
@@ -41,65 +40,65 @@ uint64_t softdat_slow_draw_due(struct softdat_ia *ia)
     return softdat_now() + us * 1000;
 }
 
-void softdat_slow_until(struct softdat_conn *c, uint64_t when)
+void softdat_delay_until(struct softdat_conn *c, uint64_t when)
 {
-    c->resume = when;
-    softdat_helper_wake(c->ia);  /* it may sleep for longer */
-    if (softdat_list_empty(&c->slow))
-        softdat_list_append(&c->ia->slow, &c->slow);
+    c->resume_at = when;
+    softdat_helper_wake(c->ia);  /* it may sleep beyond that time */
+    if (softdat_list_empty(&c->delayed))
+        softdat_list_append(&c->ia->delayed, &c->delayed);
 }
 
-static size_t wait_until(struct softdat_conn *c, uint64_t when)
+static size_t defer(struct softdat_conn *c, uint64_t when)
 {
-    softdat_slow_until(c, when);
+    softdat_delay_until(c, when);
     return 0;
 }
 
-size_t softdat_slow_limit(struct softdat_conn *c)
+size_t softdat_rate_limit(struct softdat_conn *c)
 {
     uint64_t rate = c->ia->cfg.rate, now = softdat_now();
 
     if (c->cur_due > now)
-        return wait_until(c, c->cur_due);
+        return defer(c, c->cur_due);
     if (!rate)
         return SIZE_MAX;
-    if (c->wire_free > now)
-        return wait_until(c, c->wire_free);
-    if (c->wire_free + CATCH_UP_NS < now)
-        c->wire_free = now - CATCH_UP_NS;
+    if (c->rate_free_at > now)
+        return defer(c, c->rate_free_at);
+    if (c->rate_free_at + CATCH_UP_NS < now)
+        c->rate_free_at = now - CATCH_UP_NS;
     return BURST;
 }
 
-void softdat_slow_resume(struct softdat_ia *ia)
+void softdat_delay_resume(struct softdat_ia *ia)
 {
     uint64_t now = softdat_now();
-    struct softdat_list *l = ia->slow.next;
+    struct softdat_list *l = ia->delayed.next;
 
-    while (l != &ia->slow) {
-        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, slow);
+    while (l != &ia->delayed) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, delayed);
 
         l = l->next;
-        if (c->resume > now)
+        if (c->resume_at > now)
             continue;
-        softdat_list_remove(&c->slow);
-        if (c->phase == SOFTDAT_CALLING)
-            softdat_call_again(c);
+        softdat_list_remove(&c->delayed);
+        if (c->phase == SOFTDAT_CONNECTING)
+            softdat_connect_retry(c);
         else
-            softdat_tx_pump(c);
+            softdat_tx_progress(c);
     }
 }
 
-uint64_t softdat_slow_next(const struct softdat_ia *ia)
+uint64_t softdat_delay_next(const struct softdat_ia *ia)
 {
     uint64_t next = UINT64_MAX;
 
-    for (struct softdat_list *l = ia->slow.next; l != &ia->slow; l = l->next)
-        if (SOFTDAT_OF(l, struct softdat_conn, slow)->resume < next)
-            next = SOFTDAT_OF(l, struct softdat_conn, slow)->resume;
+    for (struct softdat_list *l = ia->delayed.next; l != &ia->delayed; l = l->next)
+        if (SOFTDAT_OF(l, struct softdat_conn, delayed)->resume_at < next)
+            next = SOFTDAT_OF(l, struct softdat_conn, delayed)->resume_at;
     return next;
 }
 
-/* -- faults ----------------------------------------------------------------------------------- */
+/* -- fault injection -------------------------------------------------------------------------- */
 
 bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what)
 {
@@ -109,35 +108,35 @@ bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what)
     return true;
 }
 
-void softdat_fault_doom(struct softdat_conn *c)
+void softdat_fault_break_later(struct softdat_conn *c)
 {
-    if (softdat_list_empty(&c->doomed))
-        softdat_list_append(&c->ia->doomed, &c->doomed);
+    if (softdat_list_empty(&c->to_break))
+        softdat_list_append(&c->ia->to_break, &c->to_break);
     softdat_helper_wake(c->ia);
 }
 
-void softdat_fault_blame(struct softdat_conn *c, struct softdat_dto *d,
-                         DAT_DTO_COMPLETION_STATUS status)
+void softdat_fault_fail_request(struct softdat_conn *c, struct softdat_dto *d,
+                                DAT_DTO_COMPLETION_STATUS status)
 {
     d->state = SOFTDAT_DTO_DONE;
     d->status = status;
-    c->blamed = true;
-    softdat_fault_doom(c);
+    c->request_failed = true;
+    softdat_fault_break_later(c);
 }
 
-void softdat_fault_request(struct softdat_conn *c)
+void softdat_fault_on_request(struct softdat_conn *c)
 {
     struct softdat_ia *ia = c->ia;
 
-    if (softdat_fault_strikes(ia, SOFTDAT_FAULT_BREAK))
-        softdat_fault_doom(c);
+    if (softdat_fault_injected(ia, SOFTDAT_FAULT_BREAK))
+        softdat_fault_break_later(c);
     if (ia->cfg.fatal_after && ++ia->requests == ia->cfg.fatal_after) {
         ia->fatal = true;
         softdat_helper_wake(ia);
     }
 }
 
-/* The whole adapter fails: every connection breaks, and nothing works on it any more. */
+/* Fails the whole adapter: breaks every connection and posts the asynchronous event. */
 static void fail(struct softdat_ia *ia)
 {
     DAT_EVENT event;
@@ -155,11 +154,11 @@ static void fail(struct softdat_ia *ia)
 
 void softdat_fault_execute(struct softdat_ia *ia)
 {
-    while (!softdat_list_empty(&ia->doomed)) {
-        struct softdat_conn *c = SOFTDAT_OF(ia->doomed.next, struct softdat_conn, doomed);
+    while (!softdat_list_empty(&ia->to_break)) {
+        struct softdat_conn *c = SOFTDAT_OF(ia->to_break.next, struct softdat_conn, to_break);
 
-        softdat_list_remove(&c->doomed);
-        if (c->blamed)
+        softdat_list_remove(&c->to_break);
+        if (c->request_failed)
             softdat_conn_lost(c);
         else
             softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 /*
- * A process that forks keeps its adapters, and the child gets none: it closes its copies of their
- * descriptors, which would otherwise stand for the parent after the parent's death, and finds their
- * handles invalid. The locks are held around fork(), so that the child sees whole lists.
+ * fork() leaves the adapters to the parent. The child closes its copies of their descriptors, since
+ * open sockets would hide the parent's death from its peers, and invalidates the handles. The locks
+ * are held across fork(), so that the child sees consistent lists.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct softdat_list adapters = { &adapters, &adapters };
@@ -15,15 +15,15 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void each(void (*f)(struct softdat_ia *))
 {
     for (struct softdat_list *l = adapters.next; l != &adapters; l = l->next)
-        f(SOFTDAT_OF(l, struct softdat_ia, forks));
+        f(SOFTDAT_OF(l, struct softdat_ia, fork_link));
 }
 
-static void hold(struct softdat_ia *ia)
+static void lock_ia(struct softdat_ia *ia)
 {
     pthread_mutex_lock(&ia->lock);
 }
 
-static void give_back(struct softdat_ia *ia)
+static void unlock_ia(struct softdat_ia *ia)
 {
     pthread_mutex_unlock(&ia->lock);
 }
@@ -35,7 +35,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-static void leave_handle(struct softdat_ia *ia, struct softdat_handle *h)
+static void drop_object(struct softdat_ia *ia, struct softdat_handle *h)
 {
     struct softdat_sp *sp = (struct softdat_sp *)h;
 
@@ -51,8 +51,9 @@ static void leave_handle(struct softdat_ia *ia, struct softdat_handle *h)
     }
 }
 
-/* In the child. The epoll set is the parent's as well: nothing is taken from it. */
-static void leave(struct softdat_ia *ia)
+/* Drops an adapter in the child. The epoll set is shared with the parent, so no descriptor is
+ * removed from it. */
+static void drop_ia(struct softdat_ia *ia)
 {
     struct softdat_list *l;
 
@@ -62,53 +63,53 @@ static void leave(struct softdat_ia *ia)
         close_fd(&c->sock.fd);
         close_fd(&c->segment_fd);
     }
-    for (l = ia->handles.next; l != &ia->handles; l = l->next)
-        leave_handle(ia, SOFTDAT_OF(l, struct softdat_handle, link));
-    for (int i = 0; i < SOFTDAT_ASKERS; i++)
-        close_fd(&ia->asker[i].fd);
+    for (l = ia->objects.next; l != &ia->objects; l = l->next)
+        drop_object(ia, SOFTDAT_OF(l, struct softdat_handle, link));
+    for (int i = 0; i < SOFTDAT_MAX_CONTROL; i++)
+        close_fd(&ia->control_conn[i].fd);
     close_fd(&ia->control.fd);
     close_fd(&ia->netlink.fd);
     close_fd(&ia->wake_fd);
     close_fd(&ia->epfd);
     ia->h.alive = 0;
-    give_back(ia);
+    unlock_ia(ia);
 }
 
-static void before(void)
+static void prepare(void)
 {
     pthread_mutex_lock(&lock);
-    each(hold);
+    each(lock_ia);
 }
 
-static void in_parent(void)
+static void parent(void)
 {
-    each(give_back);
+    each(unlock_ia);
     pthread_mutex_unlock(&lock);
 }
 
-static void in_child(void)
+static void child(void)
 {
-    each(leave);
+    each(drop_ia);
     softdat_list_init(&adapters);
     pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
+static void register_handlers(void)
 {
-    pthread_atfork(before, in_parent, in_child);
+    pthread_atfork(prepare, parent, child);
 }
 
-void softdat_fork_enter(struct softdat_ia *ia)
+void softdat_fork_register(struct softdat_ia *ia)
 {
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, register_handlers);
     pthread_mutex_lock(&lock);
-    softdat_list_append(&adapters, &ia->forks);
+    softdat_list_append(&adapters, &ia->fork_link);
     pthread_mutex_unlock(&lock);
 }
 
-void softdat_fork_leave(struct softdat_ia *ia)
+void softdat_fork_unregister(struct softdat_ia *ia)
 {
     pthread_mutex_lock(&lock);
-    softdat_list_remove(&ia->forks);
+    softdat_list_remove(&ia->fork_link);
     pthread_mutex_unlock(&lock);
 }

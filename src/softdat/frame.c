@@ -3,25 +3,31 @@
 
 #include <string.h>
 
-enum { LONG = 1 << 14 };          /* bytes of payload beyond which little is read ahead */
+enum { LONG_PAYLOAD = 1 << 14 };  /* bytes of payload; a longer frame limits the read-ahead */
 
-/* -- frames: at the header -------------------------------------------------------------------- */
+/*
+ * Handlers of received frames. header_X checks the header of a frame of type X and prepares the
+ * sink; complete_X executes the frame when its payload is complete; recheck_X verifies its memory
+ * again when a registration has been freed while the payload was arriving.
+ */
 
-/* All of the frame's payload goes nowhere. */
+/* -- headers ---------------------------------------------------------------------------------- */
+
+/* Makes the sink drop the whole payload. */
 static void discard(struct softdat_conn *c)
 {
     softdat_sink_start(&c->sink, c->hdr.len);
     c->sink.discard = true;
 }
 
-static bool head_send(struct softdat_conn *c)
+static bool header_send(struct softdat_conn *c)
 {
-    /* a held send is before it */
-    struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_take_recv(c->ep) : NULL;
-    DAT_DTO_COMPLETION_STATUS status = d ? softdat_held_judge(c->ia, d, c->hdr.len)
+    /* If earlier sends are held, this one needs a buffer as well. */
+    struct softdat_dto *d = softdat_list_empty(&c->held) ? softdat_ep_pop_recv(c->ep) : NULL;
+    DAT_DTO_COMPLETION_STATUS status = d ? softdat_recv_check(c->ia, d, c->hdr.len)
                                          : DAT_DTO_SUCCESS;
 
-    c->holding = NULL;
+    c->held_current = NULL;
     if (status != DAT_DTO_SUCCESS) {
         discard(c);
         softdat_held_refuse(c, status);
@@ -31,22 +37,23 @@ static bool head_send(struct softdat_conn *c)
         softdat_sink_into(&c->sink, d, c->hdr.len);
         return true;
     }
-    c->holding = softdat_held_make(c->hdr.len);
-    if (!c->holding)
+    c->held_current = softdat_held_create(c->hdr.len);
+    if (!c->held_current)
         return false;
     softdat_sink_start(&c->sink, c->hdr.len);
-    softdat_sink_add(&c->sink, c->holding->data, c->hdr.len);
+    softdat_sink_add(&c->sink, c->held_current->data, c->hdr.len);
     return true;
 }
 
-/* The memory that a request names, NULL when it may not. */
+/* Returns the local address of the memory that the request names, len bytes with rights priv; NULL:
+ * no such region, rights or bounds. */
 static uint8_t *target(const struct softdat_conn *c, uint64_t len, DAT_MEM_PRIV_FLAGS priv)
 {
     return softdat_region_at(softdat_region_find(c->ia, c->hdr.key), c->ep->pz, c->hdr.addr, len,
                              priv);
 }
 
-static bool head_write(struct softdat_conn *c)
+static bool header_write(struct softdat_conn *c)
 {
     size_t len = c->hdr.len;
 
@@ -59,69 +66,69 @@ static bool head_write(struct softdat_conn *c)
         discard(c);
         return softdat_tx_nak(c, c->executed + 1, DAT_DTO_ERR_REMOTE_ACCESS);
     }
-    c->tail_len = softdat_tail_of((uintptr_t)c->target, len);
+    c->tail_len = softdat_tail_len((uintptr_t)c->target, len);
     softdat_sink_add(&c->sink, c->target, len - c->tail_len);
     softdat_sink_add(&c->sink, c->tail, c->tail_len);
     return true;
 }
 
-static bool head_read(struct softdat_conn *c)
+static bool header_read(struct softdat_conn *c)
 {
-    uint8_t *at = target(c, c->hdr.want, DAT_MEM_PRIV_REMOTE_READ_FLAG);
+    uint8_t *at = target(c, c->hdr.size, DAT_MEM_PRIV_REMOTE_READ_FLAG);
 
     softdat_sink_start(&c->sink, 0);
-    if (c->hdr.want > 0 && !at)
+    if (c->hdr.size > 0 && !at)
         return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
-    return softdat_tx_read_data(c, at, c->hdr.want, c->hdr.want > 0 ? c->hdr.key : 0);
+    return softdat_tx_read_data(c, at, c->hdr.size, c->hdr.size > 0 ? c->hdr.key : 0);
 }
 
-/* Payload that is not the request's data, but says more about it. */
-static void sink_words(struct softdat_conn *c)
+/* Receives the payload into c->priv: it is part of the request, not its data. */
+static void sink_to_priv(struct softdat_conn *c)
 {
     softdat_sink_start(&c->sink, c->hdr.len);
     softdat_sink_add(&c->sink, c->priv, c->hdr.len);
 }
 
-static bool head_atomic(struct softdat_conn *c)
+static bool header_atomic(struct softdat_conn *c)
 {
     if (c->hdr.len != sizeof(uint64_t[2]))
         return false;
     c->target = target(c, sizeof(uint64_t),
                        (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
-    sink_words(c);
+    sink_to_priv(c);
     if (c->target && (uintptr_t)c->target % sizeof(uint64_t) == 0)
         return true;
     discard(c);
     return softdat_tx_nak(c, 0, DAT_DTO_ERR_REMOTE_ACCESS);
 }
 
-/* The same checks, but only the list of the caller's pieces comes by the connection. */
-static bool head_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_t id)
+/* PULL and PUSH: the payload is only the list of the requester's pieces. `id` is for a NAK. */
+static bool header_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint32_t id)
 {
     const struct softdat_frame *f = &c->hdr;
 
-    if (!c->ringed || !c->shared.reaches || f->want == 0 || f->len > sizeof(c->priv))
+    if (!c->uses_rings || !c->shared.access_verified || f->size == 0 || f->len > sizeof(c->priv))
         return false;
-    c->target = target(c, f->want, priv);
-    sink_words(c);
+    c->target = target(c, f->size, priv);
+    sink_to_priv(c);
     if (c->target)
         return true;
     discard(c);
     return softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
 }
 
-static bool head_pull(struct softdat_conn *c)
+static bool header_pull(struct softdat_conn *c)
 {
-    return head_direct(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->executed + 1);
+    return header_direct(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->executed + 1);
 }
 
-static bool head_push(struct softdat_conn *c)
+static bool header_push(struct softdat_conn *c)
 {
-    return head_direct(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, 0);
+    return header_direct(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, 0);
 }
 
-/* The oldest READ that is under way. */
-static struct softdat_dto *first_read(struct softdat_ep *ep)
+/* Returns the oldest READ or ATOMIC in flight, whose response is next; NULL: none. */
+static struct softdat_dto *oldest_read(struct softdat_ep *ep)
 {
     for (uint32_t i = 0; ep && i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
@@ -132,14 +139,14 @@ static struct softdat_dto *first_read(struct softdat_ep *ep)
     return NULL;
 }
 
-static bool head_read_data(struct softdat_conn *c)
+static bool header_read_data(struct softdat_conn *c)
 {
-    struct softdat_dto *d = first_read(c->ep);
+    struct softdat_dto *d = oldest_read(c->ep);
 
     if (!d || d->len != c->hdr.len)
         return false;
     if (!softdat_segs_registered(c->ia, d)) {
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
         discard(c);
         return true;
     }
@@ -147,7 +154,7 @@ static bool head_read_data(struct softdat_conn *c)
     return true;
 }
 
-static bool head_priv(struct softdat_conn *c)
+static bool header_priv(struct softdat_conn *c)
 {
     if (c->hdr.len > sizeof(c->priv))
         return false;
@@ -156,25 +163,24 @@ static bool head_priv(struct softdat_conn *c)
     return true;
 }
 
-static bool head_bare(struct softdat_conn *c)
+static bool header_bare(struct softdat_conn *c)
 {
     softdat_sink_start(&c->sink, 0);
     return c->hdr.len == 0;
 }
 
-/* -- frames: in the middle, when a registration has ended ------------------------------------- */
+/* -- memory of a partly received frame -------------------------------------------------------- */
 
-/* Each of these looks again at the memory that the frame is about, and ends what may not go on. */
-
-static void again_send(struct softdat_conn *c)
+static void recheck_send(struct softdat_conn *c)
 {
-    if (c->holding || softdat_segs_registered(c->ia, &c->ep->taken))
+    if (c->held_current || softdat_segs_registered(c->ia, &c->ep->current_recv))
         return;
     c->sink.discard = true;
     softdat_held_refuse(c, DAT_DTO_ERR_LOCAL_PROTECTION);
 }
 
-static void again_target(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint64_t len, uint32_t id)
+static void recheck_target(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint64_t len,
+                           uint32_t id)
 {
     if (len == 0 || target(c, len, priv) == c->target)
         return;
@@ -182,43 +188,44 @@ static void again_target(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint64
     softdat_tx_nak(c, id, DAT_DTO_ERR_REMOTE_ACCESS);
 }
 
-static void again_write(struct softdat_conn *c)
+static void recheck_write(struct softdat_conn *c)
 {
-    again_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.len, c->executed + 1);
+    recheck_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.len, c->executed + 1);
 }
 
-static void again_pull(struct softdat_conn *c)
+static void recheck_pull(struct softdat_conn *c)
 {
-    again_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.want, c->executed + 1);
+    recheck_target(c, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, c->hdr.size, c->executed + 1);
 }
 
-static void again_push(struct softdat_conn *c)
+static void recheck_push(struct softdat_conn *c)
 {
-    again_target(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, c->hdr.want, 0);
+    recheck_target(c, DAT_MEM_PRIV_REMOTE_READ_FLAG, c->hdr.size, 0);
 }
 
-static void again_atomic(struct softdat_conn *c)
+static void recheck_atomic(struct softdat_conn *c)
 {
-    again_target(c, (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC, sizeof(uint64_t), 0);
+    recheck_target(c, (DAT_MEM_PRIV_FLAGS)DAT_IB_MEM_PRIV_REMOTE_ATOMIC, sizeof(uint64_t), 0);
 }
 
-static void again_read_data(struct softdat_conn *c)
+static void recheck_read_data(struct softdat_conn *c)
 {
-    struct softdat_dto *d = first_read(c->ep);
+    struct softdat_dto *d = oldest_read(c->ep);
 
     if (!d || softdat_segs_registered(c->ia, d))
         return;
-    softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+    softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
     c->sink.discard = true;
 }
 
-/* -- frames: all of it is here ---------------------------------------------------------------- */
+/* -- complete frames -------------------------------------------------------------------------- */
 
-/* The peer has executed it. False: the news has been lost, and the connection with it. */
-static bool finish(struct softdat_conn *c, struct softdat_dto *d)
+/* Marks d as done: the peer has executed it. False: fault injection loses the completion, and c
+ * breaks. */
+static bool complete_request(struct softdat_conn *c, struct softdat_dto *d)
 {
-    if (softdat_fault_strikes(c->ia, SOFTDAT_FAULT_LOSE))
-        softdat_fault_doom(c);
+    if (softdat_fault_injected(c->ia, SOFTDAT_FAULT_LOSE))
+        softdat_fault_break_later(c);
     else
         d->state = SOFTDAT_DTO_DONE;
     return d->state == SOFTDAT_DTO_DONE;
@@ -228,9 +235,9 @@ bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
 {
     struct softdat_ep *ep = c->ep;
 
-    if (!ep || softdat_doomed(c))
+    if (!ep || softdat_break_pending(c))
         return true;
-    if ((int32_t)(ep->next_seq - ack) < 0)
+    if ((int32_t)(ep->last_seq - ack) < 0)
         return false;
     for (uint32_t i = 0; i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
@@ -239,57 +246,57 @@ bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
             continue;
         if ((int32_t)(ack - d->seq) < 0)
             break;
-        if (d->state == SOFTDAT_DTO_SENT && !finish(c, d))
+        if (d->state == SOFTDAT_DTO_SENT && !complete_request(c, d))
             break;
     }
     softdat_ep_reap(ep);
     return true;
 }
 
-static bool done_send(struct softdat_conn *c)
+static bool complete_send(struct softdat_conn *c)
 {
-    struct softdat_held *h = c->holding;
+    struct softdat_held *h = c->held_current;
 
-    c->holding = NULL;
+    c->held_current = NULL;
     if (h) {
-        softdat_held_wait(c, h);
+        softdat_held_queue(c, h);
         return true;
     }
-    softdat_tx_owe_ack(c);
+    softdat_tx_executed(c);
     softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, c->hdr.len, NULL);
     return true;
 }
 
-static bool done_write(struct softdat_conn *c)
+static bool complete_write(struct softdat_conn *c)
 {
     if (c->hdr.len > 0)
         softdat_store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
-    softdat_tx_owe_ack(c);
+    softdat_tx_executed(c);
     return true;
 }
 
-/* The write is in place; the news of it takes its turn among the sends. */
-static bool tell_written(struct softdat_conn *c, uint64_t written)
+/* Queues the notification of a write with immediate data, in order with the held sends. */
+static bool queue_imm(struct softdat_conn *c, uint64_t written)
 {
-    struct softdat_held *h = softdat_held_make(0);
+    struct softdat_held *h = softdat_held_create(0);
 
     if (!h)
         return false;
     h->imm = true;
     h->imm_data = c->hdr.id;
     h->written = written;
-    softdat_held_wait(c, h);
+    softdat_held_queue(c, h);
     return true;
 }
 
-static bool done_write_imm(struct softdat_conn *c)
+static bool complete_write_imm(struct softdat_conn *c)
 {
     if (c->hdr.len > 0)
         softdat_store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
-    return tell_written(c, c->hdr.len);
+    return queue_imm(c, c->hdr.len);
 }
 
-static bool done_atomic(struct softdat_conn *c)
+static bool complete_atomic(struct softdat_conn *c)
 {
     _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)c->target;
     uint64_t operand[2], old;
@@ -306,69 +313,68 @@ static bool done_atomic(struct softdat_conn *c)
     return softdat_tx_frame(c, SOFTDAT_READ_DATA, &old, sizeof(old));
 }
 
-static bool done_read_data(struct softdat_conn *c)
+static bool complete_read_data(struct softdat_conn *c)
 {
-    struct softdat_dto *d = first_read(c->ep);
+    struct softdat_dto *d = oldest_read(c->ep);
 
     if (!d)
         return false;
-    if (softdat_doomed(c) || !finish(c, d))
+    if (softdat_break_pending(c) || !complete_request(c, d))
         return true;
     c->ep->reads--;
     softdat_ep_reap(c->ep);
-    softdat_tx_pump(c);          /* a fenced request or a further read may have waited */
+    softdat_tx_progress(c);      /* a fenced request or another read may be waiting */
     return true;
 }
 
-/* What could not be carried ends the connection: by the requester, who has withdrawn its consent
- * since it gives the request up, or by a NAK when its memory is not there: its own fault, so it
- * completes with a local error. */
-static bool was_carried(struct softdat_conn *c, enum softdat_carried how, uint32_t id)
+/* Returns true if the copy is complete. If not the connection ends: after withdrawn consent the
+ * requester ends it; unmapped memory of the requester is refused with a local error. */
+static bool check_direct(struct softdat_conn *c, enum softdat_direct_result how, uint32_t id)
 {
-    if (how == SOFTDAT_UNREACHABLE)
+    if (how == SOFTDAT_DIRECT_UNREACHABLE)
         softdat_tx_nak(c, id, DAT_DTO_ERR_LOCAL_PROTECTION);
-    if (how == SOFTDAT_WITHDRAWN)
-        c->poisoned = true;
-    return how == SOFTDAT_CARRIED;
+    if (how == SOFTDAT_DIRECT_WITHDRAWN)
+        c->discard_rx = true;
+    return how == SOFTDAT_DIRECT_DONE;
 }
 
 static bool pull(struct softdat_conn *c)
 {
     uint8_t tail[8];
-    size_t tail_len = softdat_tail_of((uintptr_t)c->target, c->hdr.want);
+    size_t tail_len = softdat_tail_len((uintptr_t)c->target, c->hdr.size);
 
-    if (!was_carried(c, softdat_direct_pull(c, tail, tail_len), c->executed + 1))
+    if (!check_direct(c, softdat_direct_pull(c, tail, tail_len), c->executed + 1))
         return false;
-    softdat_store_tail((uintptr_t)c->target + c->hdr.want - tail_len, tail, tail_len);
+    softdat_store_tail((uintptr_t)c->target + c->hdr.size - tail_len, tail, tail_len);
     return true;
 }
 
-static bool done_pull(struct softdat_conn *c)
+static bool complete_pull(struct softdat_conn *c)
 {
     if (pull(c))
-        softdat_tx_owe_ack(c);
+        softdat_tx_executed(c);
     return true;
 }
 
-static bool done_pull_imm(struct softdat_conn *c)
+static bool complete_pull_imm(struct softdat_conn *c)
 {
-    return !pull(c) || tell_written(c, c->hdr.want);
+    return !pull(c) || queue_imm(c, c->hdr.size);
 }
 
-static bool done_push(struct softdat_conn *c)
+static bool complete_push(struct softdat_conn *c)
 {
-    return !was_carried(c, softdat_direct_push(c), 0)
+    return !check_direct(c, softdat_direct_push(c), 0)
            || softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0);
 }
 
-static bool done_nothing(struct softdat_conn *c)
+static bool complete_nothing(struct softdat_conn *c)
 {
     (void)c;
     return true;
 }
 
-/* The peer refuses a request: it completes with the status, the connection is broken. */
-static bool done_nak(struct softdat_conn *c)
+/* NAK: the refused request completes with the status in the frame, and the connection breaks. */
+static bool complete_nak(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
 
@@ -383,53 +389,52 @@ static bool done_nak(struct softdat_conn *c)
         break;
     }
     if (ep) {
-        softdat_conn_leave(c, true);
+        softdat_conn_detach(c, true);
         softdat_ep_down(ep, DAT_CONNECTION_EVENT_BROKEN);
     }
     return true;
 }
 
-static bool done_bye(struct softdat_conn *c)
+static bool complete_bye(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
 
-    c->heard_bye = true;
+    c->bye_received = true;
     if (ep) {
-        softdat_conn_leave(c, true);
+        softdat_conn_detach(c, true);
         softdat_ep_down(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
     }
     return true;
 }
 
-/* What each type is allowed to do; phase: open connections only, or connection management's own.
- * again: NULL for those that are about no registered memory. */
+/* The handlers of each type. open: permitted on open connections only; else the handler checks the
+ * phase. recheck: NULL if the frame names no registered memory. */
 static const struct {
     bool open;
-    bool (*head)(struct softdat_conn *);
-    bool (*done)(struct softdat_conn *);
-    void (*again)(struct softdat_conn *);
+    bool (*header)(struct softdat_conn *);
+    bool (*complete)(struct softdat_conn *);
+    void (*recheck)(struct softdat_conn *);
 } frame[SOFTDAT_FRAME_TYPES] = {
-    [SOFTDAT_CONNECT] = { false, head_priv, softdat_cm_frame, NULL },
-    [SOFTDAT_ACCEPT] = { false, head_priv, softdat_cm_frame, NULL },
-    [SOFTDAT_REJECT] = { false, head_priv, softdat_cm_frame, NULL },
-    [SOFTDAT_READY] = { false, head_bare, softdat_cm_frame, NULL },
-    [SOFTDAT_SEND] = { true, head_send, done_send, again_send },
-    [SOFTDAT_WRITE] = { true, head_write, done_write, again_write },
-    [SOFTDAT_READ] = { true, head_read, done_nothing, NULL },
-    [SOFTDAT_READ_DATA] = { true, head_read_data, done_read_data, again_read_data },
-    [SOFTDAT_ACK] = { true, head_bare, done_nothing, NULL },
-    [SOFTDAT_NAK] = { true, head_bare, done_nak, NULL },
-    [SOFTDAT_BYE] = { true, head_bare, done_bye, NULL },
-    [SOFTDAT_PULL] = { true, head_pull, done_pull, again_pull },
-    [SOFTDAT_PUSH] = { true, head_push, done_push, again_push },
-    [SOFTDAT_WRITE_IMM] = { true, head_write, done_write_imm, again_write },
-    [SOFTDAT_PULL_IMM] = { true, head_pull, done_pull_imm, again_pull },
-    [SOFTDAT_ATOMIC] = { true, head_atomic, done_atomic, again_atomic },
-    [SOFTDAT_PUSHED] = { true, head_bare, done_read_data, NULL },
+    [SOFTDAT_CONNECT] = { false, header_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_ACCEPT] = { false, header_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_REJECT] = { false, header_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_READY] = { false, header_bare, softdat_cm_frame, NULL },
+    [SOFTDAT_SEND] = { true, header_send, complete_send, recheck_send },
+    [SOFTDAT_WRITE] = { true, header_write, complete_write, recheck_write },
+    [SOFTDAT_READ] = { true, header_read, complete_nothing, NULL },
+    [SOFTDAT_READ_DATA] = { true, header_read_data, complete_read_data, recheck_read_data },
+    [SOFTDAT_ACK] = { true, header_bare, complete_nothing, NULL },
+    [SOFTDAT_NAK] = { true, header_bare, complete_nak, NULL },
+    [SOFTDAT_BYE] = { true, header_bare, complete_bye, NULL },
+    [SOFTDAT_PULL] = { true, header_pull, complete_pull, recheck_pull },
+    [SOFTDAT_PUSH] = { true, header_push, complete_push, recheck_push },
+    [SOFTDAT_WRITE_IMM] = { true, header_write, complete_write_imm, recheck_write },
+    [SOFTDAT_PULL_IMM] = { true, header_pull, complete_pull_imm, recheck_pull },
+    [SOFTDAT_ATOMIC] = { true, header_atomic, complete_atomic, recheck_atomic },
+    [SOFTDAT_PUSHED] = { true, header_bare, complete_read_data, NULL },
 };
 
-/* The header is complete. False: this is not our protocol. */
-bool softdat_frame_head(struct softdat_conn *c)
+bool softdat_frame_header(struct softdat_conn *c)
 {
     const struct softdat_frame *f = &c->hdr;
 
@@ -439,30 +444,28 @@ bool softdat_frame_head(struct softdat_conn *c)
     if (frame[f->type].open
         && (c->phase < SOFTDAT_OPEN || (c->ep && !softdat_frame_acked(c, f->ack))))
         return false;
-    if (frame[f->type].open && (c->poisoned || !c->ep) && f->type != SOFTDAT_BYE) {
+    if (frame[f->type].open && (c->discard_rx || !c->ep) && f->type != SOFTDAT_BYE) {
         discard(c);
         return true;
     }
-    c->expect_long = f->len > LONG;
-    c->hdr_frees = c->ia->frees;
-    return frame[f->type].head(c);
+    c->long_expected = f->len > LONG_PAYLOAD;
+    c->hdr_regions_freed = c->ia->regions_freed;
+    return frame[f->type].header(c);
 }
 
-bool softdat_frame_done(struct softdat_conn *c)
+bool softdat_frame_complete(struct softdat_conn *c)
 {
     c->hdr_have = 0;
     if (c->sink.discard)
         return true;
-    return frame[c->hdr.type].done(c);
+    return frame[c->hdr.type].complete(c);
 }
 
-/* A frame goes on that has come in part. If a registration has ended meanwhile, is its memory
- * still there? */
-void softdat_frame_again(struct softdat_conn *c)
+void softdat_frame_recheck(struct softdat_conn *c)
 {
-    if (c->hdr_have < sizeof(c->hdr) || c->parked || c->hdr_frees == c->ia->frees)
+    if (c->hdr_have < sizeof(c->hdr) || c->parked || c->hdr_regions_freed == c->ia->regions_freed)
         return;
-    c->hdr_frees = c->ia->frees;
-    if (!c->sink.discard && c->ep && frame[c->hdr.type].again)
-        frame[c->hdr.type].again(c);
+    c->hdr_regions_freed = c->ia->regions_freed;
+    if (!c->sink.discard && c->ep && frame[c->hdr.type].recheck)
+        frame[c->hdr.type].recheck(c);
 }

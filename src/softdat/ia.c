@@ -10,8 +10,8 @@
 #include <sys/random.h>
 
 enum {
-    SCRATCH = 1 << 16,
-    KEEP_ENDED = 256,
+    SCRATCH = 1 << 16,           /* bytes of the buffer for reads from sockets */
+    KEEP_FREED = 256,            /* freed objects whose memory is kept, to recognise handles */
 };
 
 /* -- handles ---------------------------------------------------------------------------------- */
@@ -22,16 +22,16 @@ void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HA
     h->type = type;
     h->alive = SOFTDAT_ALIVE;
     h->ia = ia;
-    softdat_list_append(&ia->handles, &h->link);
+    softdat_list_append(&ia->objects, &h->link);
 }
 
-static void forget_oldest(struct softdat_ia *ia)
+static void free_oldest(struct softdat_ia *ia)
 {
-    struct softdat_handle *h = SOFTDAT_OF(ia->ended.next, struct softdat_handle, link);
+    struct softdat_handle *h = SOFTDAT_OF(ia->freed.next, struct softdat_handle, link);
 
     softdat_list_remove(&h->link);
-    ia->n_ended--;
-    softdat_free(h);                     /* the first member of every object */
+    ia->n_freed--;
+    softdat_free(h);                     /* the handle is the first member of every object */
 }
 
 void softdat_handle_end(struct softdat_handle *h)
@@ -40,12 +40,12 @@ void softdat_handle_end(struct softdat_handle *h)
 
     h->alive = 0;
     softdat_list_remove(&h->link);
-    softdat_list_append(&ia->ended, &h->link);
-    if (++ia->n_ended > KEEP_ENDED)
-        forget_oldest(ia);
+    softdat_list_append(&ia->freed, &h->link);
+    if (++ia->n_freed > KEEP_FREED)
+        free_oldest(ia);
 }
 
-static struct softdat_handle *any_of(DAT_HANDLE handle)
+static struct softdat_handle *object_of(DAT_HANDLE handle)
 {
     struct softdat_handle *h = handle;
 
@@ -54,7 +54,7 @@ static struct softdat_handle *any_of(DAT_HANDLE handle)
 
 DAT_RETURN softdat_set_context(DAT_HANDLE handle, DAT_CONTEXT context)
 {
-    struct softdat_handle *h = any_of(handle);
+    struct softdat_handle *h = object_of(handle);
 
     if (!h)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_NO_SUBTYPE);
@@ -64,7 +64,7 @@ DAT_RETURN softdat_set_context(DAT_HANDLE handle, DAT_CONTEXT context)
 
 DAT_RETURN softdat_get_context(DAT_HANDLE handle, DAT_CONTEXT *context)
 {
-    struct softdat_handle *h = any_of(handle);
+    struct softdat_handle *h = object_of(handle);
 
     if (!h)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_NO_SUBTYPE);
@@ -74,7 +74,7 @@ DAT_RETURN softdat_get_context(DAT_HANDLE handle, DAT_CONTEXT *context)
 
 DAT_RETURN softdat_get_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 {
-    struct softdat_handle *h = any_of(handle);
+    struct softdat_handle *h = object_of(handle);
 
     if (!h)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_NO_SUBTYPE);
@@ -84,7 +84,7 @@ DAT_RETURN softdat_get_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 
 /* -- opening and closing ---------------------------------------------------------------------- */
 
-/* What has no place in DAT's own attributes. */
+/* Fills the named attributes: facts for which DAT_IA_ATTR has no field. */
 static void name_attributes(struct softdat_ia *ia)
 {
     static const DAT_NAMED_ATTR always[] = {
@@ -92,8 +92,8 @@ static void name_attributes(struct softdat_ia *ia)
         { DAT_IB_ATTR_FETCH_AND_ADD, "TRUE" },
         { DAT_IB_ATTR_CMP_AND_SWAP, "TRUE" },
         { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
-        { "DAT_SOFTDAT", "TRUE" },                   /* this provider */
-        { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* RDMA writes land in address order */
+        { "DAT_SOFTDAT", "TRUE" },                   /* identifies this provider */
+        { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* of the bytes of RDMA writes */
     };
 
     memcpy(ia->named, always, sizeof(always));
@@ -122,27 +122,28 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     snprintf(ia->name, sizeof(ia->name), "%s", name);
     ia->cfg = *cfg;
     pthread_mutex_init(&ia->lock, NULL);
-    softdat_list_init(&ia->handles);
-    softdat_list_init(&ia->ended);
+    softdat_list_init(&ia->objects);
+    softdat_list_init(&ia->freed);
     softdat_list_init(&ia->conns);
     softdat_list_init(&ia->acks);
-    softdat_list_init(&ia->dead);
+    softdat_list_init(&ia->to_free);
     softdat_list_init(&ia->rings);
     softdat_list_init(&ia->streams);
-    softdat_list_init(&ia->slow);
-    softdat_list_init(&ia->doomed);
+    softdat_list_init(&ia->delayed);
+    softdat_list_init(&ia->to_break);
     ia->random = cfg->seed;
     name_attributes(ia);
     ia->next_deadline = UINT64_MAX;
-    if (getrandom(&ia->word, sizeof(ia->word), GRND_NONBLOCK) != sizeof(ia->word))
-        ia->word = softdat_now();
+    if (getrandom(&ia->probe_value, sizeof(ia->probe_value), GRND_NONBLOCK)
+        != sizeof(ia->probe_value))
+        ia->probe_value = softdat_now();
     return ia;
 }
 
 static void ia_free(struct softdat_ia *ia)
 {
-    while (ia->n_ended > 0)
-        forget_oldest(ia);
+    while (ia->n_freed > 0)
+        free_oldest(ia);
     pthread_mutex_destroy(&ia->lock);
     softdat_free(ia->mem);
     softdat_free(ia->scratch);
@@ -162,7 +163,7 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
     if (qlen < 0 || !evd_p || !ia_p)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (*evd_p != DAT_HANDLE_NULL)   /* a queue has one lock, its adapter's */
+    if (*evd_p != DAT_HANDLE_NULL)   /* an EVD is protected by its own adapter's lock */
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC);
     if (softdat_config_parse(name, text, &cfg))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
@@ -176,25 +177,25 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
         ia_free(ia);
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     }
-    softdat_fork_enter(ia);
+    softdat_fork_register(ia);
     *evd_p = ia->async_evd;
     *ia_p = ia;
     return DAT_SUCCESS;
 }
 
-/* Frees all objects of one kind: users before what they use. */
+/* Frees all objects of one type. The types are freed in an order that frees users first. */
 static void free_kind(struct softdat_ia *ia, DAT_HANDLE_TYPE type,
                       DAT_RETURN (*release)(DAT_HANDLE))
 {
-    struct softdat_list *l = ia->handles.next;
+    struct softdat_list *l = ia->objects.next;
 
-    while (l != &ia->handles) {
+    while (l != &ia->objects) {
         struct softdat_handle *h = SOFTDAT_OF(l, struct softdat_handle, link);
 
         l = l->next;
         if (h->type == type && (void *)h != (void *)ia->async_evd
             && DAT_GET_TYPE(release(h)) == DAT_SUCCESS)
-            l = ia->handles.next;    /* others may have gone with it */
+            l = ia->objects.next;    /* other objects may have been freed with it */
     }
 }
 
@@ -209,7 +210,7 @@ static bool in_use(struct softdat_ia *ia)
     bool found = false;
 
     softdat_lock(ia);
-    for (l = ia->handles.next; l != &ia->handles && !found; l = l->next)
+    for (l = ia->objects.next; l != &ia->objects && !found; l = l->next)
         found = (void *)SOFTDAT_OF(l, struct softdat_handle, link) != (void *)ia->async_evd;
     softdat_unlock(ia);
     return found;
@@ -229,7 +230,7 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
     free_kind(ia, DAT_HANDLE_TYPE_RSP, softdat_rsp_free);
     free_kind(ia, DAT_HANDLE_TYPE_PSP, softdat_psp_free);
     free_kind(ia, DAT_HANDLE_TYPE_EP, softdat_ep_free);
-    softdat_fork_leave(ia);
+    softdat_fork_unregister(ia);
     softdat_net_stop(ia);
     free_kind(ia, DAT_HANDLE_TYPE_SRQ, softdat_srq_free);
     free_kind(ia, DAT_HANDLE_TYPE_RMR, softdat_rmr_free);
@@ -244,7 +245,7 @@ DAT_RETURN softdat_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
 
 /* -- attributes ------------------------------------------------------------------------------- */
 
-static void fill_ia(struct softdat_ia *ia, DAT_IA_ATTR *a)
+static void fill_ia_attr(struct softdat_ia *ia, DAT_IA_ATTR *a)
 {
     const struct softdat_config *cfg = &ia->cfg;
 
@@ -282,7 +283,7 @@ static void fill_ia(struct softdat_ia *ia, DAT_IA_ATTR *a)
     a->vendor_attr = ia->named;
 }
 
-static void fill_provider(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
+static void fill_provider_attr(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
 {
     DAT_PROVIDER_ATTR fresh = {
         .provider_version_major = 1,
@@ -334,8 +335,8 @@ DAT_RETURN softdat_ia_query(DAT_IA_HANDLE handle, DAT_EVD_HANDLE *evd_p, DAT_IA_
     if (evd_p)
         *evd_p = ia->async_evd;
     if (ia_mask)
-        fill_ia(ia, ia_attr);
+        fill_ia_attr(ia, ia_attr);
     if (prov_mask)
-        fill_provider(ia, prov_attr);
+        fill_provider_attr(ia, prov_attr);
     return DAT_SUCCESS;
 }

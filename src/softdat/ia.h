@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SOFTDAT_IA_H
 #define SOFTDAT_IA_H
-/* Adapters: what a line of dat.conf sets, ports and paths, sockets and the helper thread. */
+/* Adapters: parameters, ports and paths, sockets, the helper thread. */
 #include "conn.h"
 #include "event.h"
 #include "mem.h"
@@ -9,10 +9,10 @@
 #include <dat2/dat_registry.h>
 #include <pthread.h>
 
-/* How two processes of one host are connected: the best that both sides allow. */
+/* The link between two processes of one host: the best that both sides permit. */
 enum softdat_local { SOFTDAT_LOCAL_TCP, SOFTDAT_LOCAL_SOCKET, SOFTDAT_LOCAL_SHARED };
 
-/* What can be counted of an adapter; control.c has the names. */
+/* Counters of an adapter; control.c has their names. */
 enum softdat_counter {
     SOFTDAT_N_SENDS, SOFTDAT_N_WRITES, SOFTDAT_N_READS, SOFTDAT_N_ATOMICS, SOFTDAT_N_BINDS,
     SOFTDAT_N_BYTES_OUT, SOFTDAT_N_BYTES_READ, SOFTDAT_N_RECVS, SOFTDAT_N_BYTES_IN,
@@ -23,170 +23,201 @@ enum softdat_counter {
 struct softdat_port {
     struct sockaddr_in addr;
     struct in_addr mask;
-    unsigned ifindex;            /* 0: of no interface */
+    unsigned ifindex;            /* 0: the address belongs to no interface */
     bool cut;                    /* by daplsoft */
-    bool carrier;                /* the interface is up and has one */
+    bool carrier;                /* the interface is up and has a carrier */
 };
 
-/* Faults that strike one in so many. */
+/* Faults that are injected at random, one in so many cases. */
 enum softdat_fault {
-    SOFTDAT_FAULT_BREAK,         /* requests: their connection breaks */
-    SOFTDAT_FAULT_LOSE,          /* completions: the request was executed, the connection breaks
-                                    before its poster hears of it */
-    SOFTDAT_FAULT_LMR,           /* registrations */
+    SOFTDAT_FAULT_BREAK,         /* a request breaks its connection */
+    SOFTDAT_FAULT_LOSE,          /* a completion is lost: the request is executed, then the
+                                    connection breaks before the request completes */
+    SOFTDAT_FAULT_LMR,           /* a registration fails */
     SOFTDAT_FAULTS
 };
 
-/* What a line of dat.conf sets (config.c). Numbers have one type, so that one row sets any. */
+/* The IA parameters of a dat.conf line (config.c). All numbers are uint64_t, so that one row type
+ * of config.c sets any of them. */
 struct softdat_config {
     struct softdat_port port[SOFTDAT_MAX_PORTS];
     uint32_t n_ports;
     uint64_t local;              /* enum softdat_local */
-    uint64_t direct_bytes;       /* RDMA of so many bytes goes straight; 0: never */
-    uint64_t direct_polled;      /* also while the target polls */
+    uint64_t direct_bytes;       /* RDMA of at least so many bytes is copied directly; 0: none */
+    uint64_t direct_polled;      /* 1: also while the target polls */
     uint64_t max_priv, max_dtos, max_iov, max_rdma_iov, max_reads, max_message, max_lmrs;
-    uint64_t max_lmr_size;
+    uint64_t max_lmr_size;       /* bytes */
     uint64_t rate;               /* bytes per second and connection; 0: no limit */
     uint64_t latency_us, jitter_us;
-    uint64_t retry_ms;           /* how long a path may be down */
+    uint64_t retry_ms;           /* time after which connections over a down path break */
     uint64_t seed, max_faults;
-    uint64_t one_in[SOFTDAT_FAULTS];     /* 0: never */
-    uint64_t fatal_after;        /* requests until the adapter fails; 0: never */
+    uint64_t one_in[SOFTDAT_FAULTS];     /* 0: not injected */
+    uint64_t fatal_after;        /* requests until the adapter fails; 0: it does not */
 };
 
-/* What the adapter's helper thread does (net.c). */
-enum softdat_helper_state { SOFTDAT_WATCHES, SOFTDAT_SERVES, SOFTDAT_STANDS_BY };
+/* States of the helper thread (net.c). */
+enum softdat_helper_state {
+    SOFTDAT_HELPER_MONITORING,   /* the application makes progress: checks that it goes on */
+    SOFTDAT_HELPER_SERVING,      /* the application computes: makes progress in its place */
+    SOFTDAT_HELPER_STANDBY,      /* a thread of the application waits and makes progress */
+};
 
 struct softdat_ia {
     struct softdat_handle h;
     char name[DAT_NAME_MAX_LENGTH];
     struct softdat_config cfg;
     pthread_mutex_t lock;
-    struct softdat_list forks;   /* on the process's list (fork.c) */
-    struct softdat_list handles; /* everything on this adapter, for closing it */
-    struct softdat_list ended;   /* handles that have been freed, oldest first */
-    uint32_t n_ended;
-    struct softdat_list conns, acks, dead, rings, streams, slow, doomed;
+    struct softdat_list fork_link; /* on the process's list of adapters (fork.c) */
+    struct softdat_list objects; /* objects of this adapter that have handles */
+    struct softdat_list freed;   /* freed objects, oldest first */
+    uint32_t n_freed;
+    struct softdat_list conns;   /* all connections */
+    struct softdat_list acks;    /* those with a pending acknowledgement */
+    struct softdat_list to_free; /* ended connections, freed at the end of the round */
+    struct softdat_list rings;   /* connections whose frames travel through rings */
+    struct softdat_list streams; /* open connections whose frames travel on sockets */
+    struct softdat_list delayed; /* connections that continue at a given time */
+    struct softdat_list to_break; /* connections that break at the end of the round */
     int n_streams;
-    int n_sockets;               /* connections that are neither ringed nor streams: being made */
+    int n_sockets;               /* connections on neither list: not open yet */
     struct softdat_evd *async_evd;
     struct softdat_mem_slot *mem;
     uint32_t n_mem, free_mem, n_lmrs;
-    uint32_t frees;              /* how many regions have ended, ever */
-    uint8_t *scratch;            /* where sockets are read into */
-    uint64_t word;               /* random: who reads it can read our memory (direct.c) */
+    uint32_t regions_freed;      /* number of regions freed, in total */
+    uint8_t *scratch;            /* buffer for reads from sockets */
+    uint64_t probe_value;        /* random; a peer that reads it can read this process's memory */
     int n_agents_due;
     uint64_t count[SOFTDAT_COUNTERS];
-    uint64_t random, requests;   /* of the laboratory */
-    bool complained;             /* about a limit of the process */
-    int n_strangers;             /* INCOMING connections */
-    uint64_t listen_at;          /* ns: no call is taken until then; 0: they are */
-    bool fatal, failed;          /* it shall fail at the end of this round; it has failed */
-    DAT_NAMED_ATTR named[8];     /* what dat_ia_query tells of this provider */
+    uint64_t random, requests;   /* of fault injection: generator state, requests posted */
+    bool warned;                 /* softdat_warn_once() has printed its line */
+    int n_unidentified;          /* connections in SOFTDAT_ACCEPTED */
+    uint64_t listen_resume_at;   /* ns: accepting is paused until then; 0: not paused */
+    bool fatal;                  /* the adapter is to fail at the end of this round */
+    bool failed;                 /* it has failed */
+    DAT_NAMED_ATTR named[8];     /* named attributes for dat_ia_query */
     DAT_COUNT n_named;
-    char port_text[16];
+    char port_text[16];          /* address of the second port */
 
-    struct softdat_sock netlink, control;
-    struct softdat_sock asker[SOFTDAT_ASKERS];   /* connections of daplsoft */
-    unsigned next_asker;
+    struct softdat_sock netlink; /* carrier changes (path.c) */
+    struct softdat_sock control; /* listens for daplsoft (control.c) */
+    struct softdat_sock control_conn[SOFTDAT_MAX_CONTROL];
+    unsigned next_control_conn;
     int epfd;
-    int wake_fd;                 /* eventfd of the helper */
+    int wake_fd;                 /* eventfd that wakes the helper thread */
     pthread_t helper;
     enum softdat_helper_state helper_state;
-    bool unfinished;             /* a ring has something for which no bell will come */
+    bool work_pending;           /* a ring has work that no doorbell announces */
     bool helper_runs;
-    _Atomic bool stopping;
-    _Atomic uint32_t calls;      /* how often the application has polled or waited */
-    int waiters;                 /* threads that sleep in a wait: they make progress themselves */
-    bool bells_wanted;           /* what comes through a ring rings a bell */
-    uint64_t next_deadline;      /* of all connections */
-    uint64_t looked_at_sockets;  /* when, ns */
-    uint64_t idle_since;         /* ns; 0: something has come in the last round */
+    _Atomic bool stopping;       /* tells the helper thread to end */
+    _Atomic uint32_t calls;      /* number of polls and waits by the application */
+    int waiters;                 /* threads of the application that sleep in a wait */
+    bool doorbells_armed;        /* peers send a doorbell when they write a ring */
+    uint64_t next_deadline;      /* earliest of all connections, ns; UINT64_MAX: none */
+    uint64_t last_epoll;         /* ns */
+    uint64_t idle_since;         /* ns: no input since then; 0: input in the last round */
     uint32_t rounds;
 };
 
+/* The functions below are called with the adapter's lock unless they say otherwise. */
+
 /* provider.c */
-/* The IA parameters of the dat.conf line of this name and its provider; NULL: no such line. */
+/* Returns the IA parameters of the dat.conf line `name`, owned by the provider, and sets
+ * *provider_p; NULL: no such line. Needs no lock. */
 const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p);
 
 /* config.c */
-/* 0, or -1 after one line on stderr about what is wrong. */
+/* Parses the IA parameters into *cfg. Returns 0, or -1 after one line on stderr that names the IA,
+ * the parameter and the allowed values. Needs no lock. */
 int softdat_config_parse(const char *ia_name, const char *params, struct softdat_config *cfg);
 
-/* ia.c */
+/* ia.c: the calls of DAT 2.0 */
 DAT_RETURN softdat_ia_open(const DAT_NAME_PTR, DAT_COUNT, DAT_EVD_HANDLE *, DAT_IA_HANDLE *);
 DAT_RETURN softdat_ia_query(DAT_IA_HANDLE, DAT_EVD_HANDLE *, DAT_IA_ATTR_MASK, DAT_IA_ATTR *,
                             DAT_PROVIDER_ATTR_MASK, DAT_PROVIDER_ATTR *);
 DAT_RETURN softdat_ia_close(DAT_IA_HANDLE, DAT_CLOSE_FLAGS);
 
 /* net.c */
+/* Returns CLOCK_MONOTONIC in ns. Needs no lock. */
 uint64_t softdat_now(void);
+/* Opens the descriptors of an adapter and starts its helper thread; without the lock. Returns 0,
+ * or -1 with errno. */
 int softdat_net_start(struct softdat_ia *ia);
+/* Stops the helper thread and frees all connections; without the lock. */
 void softdat_net_stop(struct softdat_ia *ia);
+/* Adds s->fd to the epoll set. Returns 0, or -1 with errno. */
 int softdat_sock_add(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
-void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
+/* Changes the EPOLL bits that are requested for s. */
+void softdat_sock_set_events(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events);
+/* Closes s->fd, if it is open, and sets it to -1. */
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
-/* A muted socket is not looked at. */
-void softdat_sock_mute(struct softdat_ia *ia, struct softdat_sock *s, bool mute);
-/* One round over the sockets (lock held). Returns how many were ready. */
+/* Takes s out of the epoll set, or puts it back. */
+void softdat_sock_suspend(struct softdat_ia *ia, struct softdat_sock *s, bool suspend);
+/* Makes one round of progress: polls rings, streams and, when due, epoll. Returns the number of
+ * sources that had input. */
 int softdat_progress(struct softdat_ia *ia);
-/* The same by a thread that sleeps between its rounds: as long as bells are wanted, only what the
- * descriptors have is looked at, and its cost does not depend on the number of connections. */
-int softdat_look(struct softdat_ia *ia);
-/* The helper shall watch whether the application calls in. */
+/* The same for a thread that sleeps between rounds. While the doorbells are armed every event has
+ * a descriptor, so only epoll is polled and the cost does not grow with the connections. */
+int softdat_progress_blocking(struct softdat_ia *ia);
+/* Wakes the helper thread and makes it monitor the application's calls. */
 void softdat_helper_wake(struct softdat_ia *ia);
-/* There is something to do in a ring for which no bell will come. */
-void softdat_hurry(struct softdat_ia *ia);
-/* Sleeps until there may be something to do, efd is written, or ns have passed. Called with the
- * lock, which is given back meanwhile. */
+/* Requests a round of progress for work in a ring that no doorbell announces. */
+void softdat_request_progress(struct softdat_ia *ia);
+/* Flushes acknowledgements, then sleeps until a descriptor is ready, efd (-1: none) is readable, a
+ * deadline expires, or ns have passed (UINT64_MAX: no limit). Releases the lock meanwhile. */
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns);
 
 /* listen.c */
-/* The time has come to take calls again. */
-void softdat_listen_again(struct softdat_ia *ia);
+/* Ends a pause of accepting. */
+void softdat_listen_resume(struct softdat_ia *ia);
 
 /* fork.c */
-/* From now on, and no longer, a child of this process leaves the adapter to its parent. */
-void softdat_fork_enter(struct softdat_ia *ia);
-void softdat_fork_leave(struct softdat_ia *ia);
+/* Registers an adapter for fork(): a child of the process closes its copies of the adapter's
+ * descriptors and finds its handles invalid. Without the lock. */
+void softdat_fork_register(struct softdat_ia *ia);
+/* Undoes that. */
+void softdat_fork_unregister(struct softdat_ia *ia);
 
 /* path.c */
+/* Starts to follow the carrier of the adapter's interfaces. */
 void softdat_path_start(struct softdat_ia *ia);
 void softdat_path_stop(struct softdat_ia *ia);
-/* The port from which to call that address; -1: none is up. */
+/* Returns the index of the port from which to connect to that address; -1: no port is up. */
 int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to);
-/* Cuts or heals a port, counted from 0; false: there is none. */
+/* Cuts or heals the port with that index. False: there is no such port. */
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut);
-/* Takes calls on all ports that are not cut, or none. */
+/* Resumes accepting on all ports that are not cut (on), or pauses it on all ports. */
 void softdat_path_listen(struct softdat_ia *ia, bool on);
-/* The connection has been opened, or its port has changed: when is it to be looked at? */
-void softdat_path_watch(struct softdat_conn *c);
-/* It stands, between hosts: the kernel watches over its path while nothing is under way. */
+/* Sets the deadline of an open connection according to the state of its path and its requests. */
+void softdat_path_set_deadline(struct softdat_conn *c);
+/* Turns on TCP keep-alive for a connection between hosts. */
 void softdat_path_keep_alive(const struct softdat_conn *c);
-/* That time has come. */
+/* Handles that deadline: breaks c if its path is down or the remote kernel does not respond. */
 void softdat_path_expired(struct softdat_conn *c);
 
 /* fault.c */
-/* As softdat_slow_due and softdat_slow_allow (quick.h) on a slow wire. */
-uint64_t softdat_slow_draw_due(struct softdat_ia *ia);
-size_t softdat_slow_limit(struct softdat_conn *c);
-/* It goes on at that time, ns. */
-void softdat_slow_until(struct softdat_conn *c, uint64_t when);
-void softdat_slow_resume(struct softdat_ia *ia);
-/* When that is due next, UINT64_MAX: never. */
-uint64_t softdat_slow_next(const struct softdat_ia *ia);
-/* As softdat_fault_strikes (quick.h) when such faults are wanted. */
+/* Slow paths of softdat_delay_due() and softdat_rate_allow() (quick.h). */
+uint64_t softdat_delay_draw_due(struct softdat_ia *ia);
+size_t softdat_rate_limit(struct softdat_conn *c);
+/* Delays c until time `when`, ns. */
+void softdat_delay_until(struct softdat_conn *c, uint64_t when);
+/* Continues the connections whose time has come. */
+void softdat_delay_resume(struct softdat_ia *ia);
+/* Returns the earliest such time, ns; UINT64_MAX: no connection is delayed. */
+uint64_t softdat_delay_next(const struct softdat_ia *ia);
+/* Slow path of softdat_fault_injected() (quick.h). */
 bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what);
-/* A request starts: may anything happen to it? */
-void softdat_fault_request(struct softdat_conn *c);
-/* It will break at the end of this round; meanwhile it writes nothing and completes nothing. */
-void softdat_fault_doom(struct softdat_conn *c);
-/* The same, and this request of its endpoint completes with the status. */
-void softdat_fault_blame(struct softdat_conn *c, struct softdat_dto *d,
-                         DAT_DTO_COMPLETION_STATUS status);
+/* Called for each request posted on c: may schedule a break of c or the failure of the adapter. */
+void softdat_fault_on_request(struct softdat_conn *c);
+/* Schedules c to break at the end of this round; until then it transmits and completes nothing. */
+void softdat_fault_break_later(struct softdat_conn *c);
+/* The same; request d of its EP completes with status. */
+void softdat_fault_fail_request(struct softdat_conn *c, struct softdat_dto *d,
+                                DAT_DTO_COMPLETION_STATUS status);
+/* Carries out what is scheduled, at the end of a round. */
 void softdat_fault_execute(struct softdat_ia *ia);
 
 /* control.c */
+/* Opens the socket on which the adapter serves daplsoft. On failure the adapter works without. */
 void softdat_control_start(struct softdat_ia *ia);
 void softdat_control_stop(struct softdat_ia *ia);
 

@@ -2,8 +2,8 @@
 #ifndef SOFTDAT_LINK_H
 #define SOFTDAT_LINK_H
 /*
- * What carries the bytes of a connection, below it: a socket, or rings in a segment of shared
- * memory beside one, and memory that is reached directly.
+ * The links below a connection: a socket; or rings in a segment of shared memory, beside a socket;
+ * and direct copies between address spaces. "Mine" is written by this side, "theirs" by the peer.
  */
 #include "handle.h"
 
@@ -14,33 +14,34 @@
 struct softdat_dto;
 struct softdat_piece;
 
-/* Something in the epoll set. */
+/* A descriptor in the adapter's epoll set. */
 struct softdat_sock {
-    int fd;
-    uint32_t events;             /* what epoll watches for */
-    bool muted;
+    int fd;                      /* -1: closed */
+    uint32_t events;             /* the requested EPOLL bits */
+    bool suspended;              /* out of the set until it is resumed */
     void (*ready)(struct softdat_ia *ia, struct softdat_sock *sock, uint32_t events);
 };
 
-enum { SOFTDAT_CELL = 104 };     /* bytes of a frame that fits beside the counters */
+enum { SOFTDAT_INLINE = 104 };   /* bytes of a frame that fits beside the counters */
 
-/* What one side of a shared segment writes and the other reads (shared.c). */
+/* The part of a segment that one side writes and the other reads (shared.c). The counters are
+ * totals of the connection, modulo 2^32. */
 struct softdat_half {
-    _Alignas(128) _Atomic uint32_t tail;     /* bytes that this side has written, ever */
-    _Atomic uint32_t head;       /* bytes that it has read of the other's, ever */
-    _Atomic uint32_t executed;   /* SENDs and WRITEs of the other that it has executed, ever */
-    _Atomic uint32_t asleep;     /* odd while it wants a bell */
-    _Atomic uint32_t cell_at, cell_len;      /* these bytes of the stream are in the cell */
-    uint8_t cell[SOFTDAT_CELL];
+    _Alignas(128) _Atomic uint32_t tail;     /* bytes that this side has written */
+    _Atomic uint32_t head;       /* bytes of the other side's ring that it has read */
+    _Atomic uint32_t executed;   /* SENDs and WRITEs of the other side that it has executed */
+    _Atomic uint32_t armed;      /* odd: it sleeps until a doorbell */
+    _Atomic uint32_t inline_at, inline_len;  /* position and length of the in-line frame; 0: none */
+    uint8_t inline_data[SOFTDAT_INLINE];
 };
 
-_Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which come as a pair");
+_Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which are fetched as a pair");
 
-/* Whether one side can move bytes to and from the other's address space (direct.c). */
-struct softdat_reach {
-    uint64_t word_at, word;      /* what the other side may try to read; 0: not offered */
-    _Atomic uint32_t reaches;    /* it has read the other's word */
-    _Atomic uint32_t consent;    /* to transfers that the other side carries (direct.c) */
+/* Whether one side can copy to and from the other's address space (direct.c). */
+struct softdat_vm_access {
+    uint64_t probe_addr, probe_value;   /* a word that the other side may read; 0: not offered */
+    _Atomic uint32_t access_verified;   /* this side has read the other side's word */
+    _Atomic uint32_t consent;    /* to copies that the other side makes for this side's requests */
 };
 
 enum {
@@ -48,73 +49,88 @@ enum {
     SOFTDAT_SEGMENT_MAGIC = 0x5dda7005,
 };
 
-/* What two processes share. */
+/* The memory that the two processes of a connection share. Index 0: active side, 1: passive. */
 struct softdat_segment {
     uint32_t magic, ring;
-    struct softdat_reach reach[2];
-    struct softdat_half half[2]; /* of the caller, of the called */
+    struct softdat_vm_access access[2];
+    struct softdat_half half[2];
     _Alignas(128) uint8_t bytes[2][SOFTDAT_RING];
 };
 
 struct softdat_shared {
-    struct softdat_segment *seg; /* NULL: none */
+    struct softdat_segment *seg; /* NULL: no shared memory */
     struct softdat_half *mine, *theirs;
-    struct softdat_reach *my_reach, *their_reach;
-    pid_t pid;                   /* of the other side, as we see it */
-    bool reaches;                /* we have told that we reach its memory */
+    struct softdat_vm_access *my_access, *their_access;
+    pid_t pid;                   /* of the peer, in this process's pid namespace */
+    bool access_verified;        /* as in my_access */
     uint8_t *out, *in;           /* the rings */
-    uint32_t tail, head;         /* mine, not all of it published */
-    uint32_t told;               /* head, as published */
-    uint32_t their_tail, their_head;  /* as last seen */
-    uint32_t heard;              /* executed by them, as last seen */
-    uint32_t rung;               /* their sleep for which the bell has been rung */
-    uint32_t cell_at;            /* where the last cell of ours lies in the stream */
-    bool cell_live;              /* it has not been withdrawn */
+    uint32_t tail, head;         /* of mine; possibly not published yet */
+    uint32_t head_published;     /* head as last published */
+    uint32_t their_tail, their_head;  /* as last loaded */
+    uint32_t executed_seen;      /* theirs->executed as last handled */
+    uint32_t doorbell_sent;      /* value of theirs->armed for which a doorbell was sent */
+    uint32_t inline_at;          /* position of the last in-line frame */
+    bool inline_live;            /* that frame's position is still published */
 };
 
 /* shared.c */
-/* The caller's side makes the segment. A file descriptor for the other side, or -1: none. */
-int softdat_shared_make(struct softdat_conn *c);
-/* The called side takes it (and the descriptor, in any case). */
-bool softdat_shared_take(struct softdat_conn *c, int fd);
-/* Both sides have it: from now on frames go through it. */
+/* Creates a segment for the active side of c. Returns a descriptor for the passive side, owned by
+ * the caller, or -1 if shared memory is configured off or not available. */
+int softdat_shared_create(struct softdat_conn *c);
+/* Maps the segment behind fd for the passive side and closes fd in any case. False: fd is not a
+ * segment of this protocol, or shared memory is configured off. */
+bool softdat_shared_attach(struct softdat_conn *c, int fd);
+/* Moves c's frames from the socket to the rings; both sides have the segment. */
 void softdat_shared_start(struct softdat_conn *c);
 void softdat_shared_free(struct softdat_conn *c);
-/* Writes what there is room for; the number of bytes. */
+/* Writes up to n iovec entries, as far as the ring has room, and sends a doorbell if the peer
+ * sleeps. Returns the number of bytes written. */
 size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int n);
+/* Points *p to the next contiguous bytes. Returns their number, 0: none, -1: the peer's counters
+ * are invalid. */
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p);
-void softdat_shared_took(struct softdat_conn *c, size_t n);
-/* Tells the other side what has been read and executed. */
-void softdat_shared_tell(struct softdat_conn *c);
+/* Consumes n bytes, at most as many as peek returned. */
+void softdat_shared_consume(struct softdat_conn *c, size_t n);
+/* Publishes how many bytes have been read and how many requests executed. */
+void softdat_shared_ack(struct softdat_conn *c);
+/* True if the ring to the peer has room. */
 bool softdat_shared_has_room(struct softdat_conn *c);
 
-/* From now on bells are wanted. False: there is something to do already. */
-bool softdat_shared_doze(struct softdat_ia *ia);
-/* Bells are not wanted any more. Were they? */
-bool softdat_shared_wake(struct softdat_ia *ia);
-/* A bell has rung while they are wanted: looks at the ring, and wants the next one. */
-void softdat_shared_rung(struct softdat_conn *c);
+/* Arms the doorbells of all rings before the adapter sleeps. False: a ring has pending work, so the
+ * adapter must not sleep. */
+bool softdat_shared_arm(struct softdat_ia *ia);
+/* Disarms them. Returns whether they were armed. */
+bool softdat_shared_disarm(struct softdat_ia *ia);
+/* Handles a doorbell of c that arrived while armed: reads the ring and arms again. May free c. */
+void softdat_shared_doorbell(struct softdat_conn *c);
 
 /* direct.c */
-/* Lets the other side try whether it reaches us; tries whether we reach it. */
+/* Publishes the probe word of this side, if direct copies are configured. */
 void softdat_direct_offer(struct softdat_conn *c);
-void softdat_direct_try(struct softdat_conn *c);
-/* Shall this transfer be made so? */
-bool softdat_direct_possible(const struct softdat_conn *c, uint64_t len);
-/* The DTO's memory as the payload of PULL or PUSH; its length in bytes. */
+/* Reads the peer's probe word and publishes whether that worked. */
+void softdat_direct_probe(struct softdat_conn *c);
+/* True if a transfer of len bytes is to be copied directly by the target. */
+bool softdat_direct_usable(const struct softdat_conn *c, uint64_t len);
+/* Lists d's local memory in out, at most SOFTDAT_MAX_IOV entries, as the payload of PULL or PUSH.
+ * Returns the length of the list in bytes. */
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);
-/* The target's part, all checks done. The last tail_len bytes of a PULL go to `tail`. */
-enum softdat_carried {
-    SOFTDAT_CARRIED,
-    SOFTDAT_UNREACHABLE,         /* the requester's memory is not there */
-    SOFTDAT_WITHDRAWN,           /* the requester has withdrawn its consent */
+
+/* Result of a copy. */
+enum softdat_direct_result {
+    SOFTDAT_DIRECT_DONE,
+    SOFTDAT_DIRECT_UNREACHABLE,  /* the requester's memory is not mapped */
+    SOFTDAT_DIRECT_WITHDRAWN,    /* the requester has withdrawn its consent */
 };
-enum softdat_carried softdat_direct_pull(struct softdat_conn *c, uint8_t *tail, size_t tail_len);
-enum softdat_carried softdat_direct_push(struct softdat_conn *c);
-/* The requester's part: withdraws its consent to all that is under way. When it returns, nobody
- * reads or writes this process's memory for this connection any more. */
+/* Target: copy for the PULL or PUSH frame of c->hdr, whose key, bounds and rights have been
+ * checked. The last tail_len bytes of a PULL go to `tail` instead of the target. */
+enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *tail,
+                                               size_t tail_len);
+enum softdat_direct_result softdat_direct_push(struct softdat_conn *c);
+/* Requester: withdraws its consent to all requests of c in flight. On return the target neither
+ * reads nor writes this process's memory for c any more. */
 void softdat_direct_withdraw(struct softdat_conn *c);
-/* A registration ends: withdraws the consent of connections with transfers in it; they break. */
-void softdat_direct_region_gone(struct softdat_ia *ia, uint32_t key);
+/* Requester: does that for each connection with a request in flight that uses the freed
+ * registration, and breaks these connections. */
+void softdat_direct_region_freed(struct softdat_ia *ia, uint32_t key);
 
 #endif

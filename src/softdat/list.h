@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SOFTDAT_LIST_H
 #define SOFTDAT_LIST_H
-/* An intrusive ring: a head and items that have a struct softdat_list in them. */
+/* An intrusive doubly linked list: the head and each item contain a struct softdat_list. */
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The item of this type whose member `member` is at ptr. */
 #define SOFTDAT_OF(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 
 struct softdat_list {
@@ -29,6 +30,7 @@ static inline void softdat_list_append(struct softdat_list *head, struct softdat
     head->prev = item;
 }
 
+/* Removes an item; does nothing if the item is on no list. */
 static inline void softdat_list_remove(struct softdat_list *item)
 {
     item->prev->next = item->next;

@@ -8,21 +8,21 @@
 #include <unistd.h>
 
 enum {
-    ACCEPT_BURST = 64,
-    STRANGERS = 64,              /* callers that have not said CONNECT yet */
+    ACCEPT_BURST = 64,           /* connections accepted in one round */
+    MAX_UNIDENTIFIED = 64,       /* accepted connections that have not sent CONNECT */
     FIRST_ANY = 1024, LAST_ANY = 64535,
 };
 
-static const uint64_t stranger_ns = UINT64_C(5) * 1000000000;    /* to say CONNECT */
-static const uint64_t shy_ns = UINT64_C(100) * 1000000;   /* ... when others wait for the place */
+static const uint64_t connect_timeout_ns = UINT64_C(5) * 1000000000; /* from accept() to CONNECT */
+static const uint64_t min_age_ns = UINT64_C(100) * 1000000;  /* before it is dropped */
 
-static void take_call(struct softdat_ia *ia, const struct softdat_listener *at, int fd)
+static void accept_socket(struct softdat_ia *ia, const struct softdat_listener *at, int fd)
 {
     struct softdat_conn *c;
     socklen_t len = sizeof(c->peer);
 
     if (ia->failed || (at->local && !softdat_same_user(fd))
-        || !(c = softdat_conn_make(ia, fd, SOFTDAT_INCOMING))) {
+        || !(c = softdat_conn_make(ia, fd, SOFTDAT_ACCEPTED))) {
         close(fd);
         return;
     }
@@ -33,59 +33,60 @@ static void take_call(struct softdat_ia *ia, const struct softdat_listener *at, 
         softdat_set_nodelay(fd);
         getpeername(fd, (struct sockaddr *)&c->peer, &len);
     }
-    softdat_conn_deadline(c, stranger_ns);
-    softdat_rx_ready(c);         /* its CONNECT may be there already */
+    softdat_conn_deadline(c, connect_timeout_ns);
+    softdat_rx_ready(c);         /* CONNECT may have arrived */
 }
 
-/* Calls are not taken for so long. What is waiting stays in the backlog. */
+/* Pauses accepting for ns; incoming connections stay in the backlog. */
 static void pause_listening(struct softdat_ia *ia, uint64_t ns)
 {
-    ia->listen_at = softdat_now() + ns;
+    ia->listen_resume_at = softdat_now() + ns;
     softdat_path_listen(ia, false);
 }
 
-void softdat_listen_again(struct softdat_ia *ia)
+void softdat_listen_resume(struct softdat_ia *ia)
 {
-    ia->listen_at = 0;
+    ia->listen_resume_at = 0;
     softdat_path_listen(ia, true);
 }
 
-static struct softdat_conn *oldest_stranger(struct softdat_ia *ia)
+static struct softdat_conn *oldest_unidentified(struct softdat_ia *ia)
 {
     struct softdat_list *l;
 
     for (l = ia->conns.next; l != &ia->conns; l = l->next)
-        if (SOFTDAT_OF(l, struct softdat_conn, link)->phase == SOFTDAT_INCOMING)
+        if (SOFTDAT_OF(l, struct softdat_conn, link)->phase == SOFTDAT_ACCEPTED)
             return SOFTDAT_OF(l, struct softdat_conn, link);
     return NULL;
 }
 
-/* Is there room for a caller that has not said CONNECT yet? The oldest one has to make it, when it
- * has been silent for longer than a rightful caller is; else there is none for the moment. */
-static bool room_for_stranger(struct softdat_ia *ia)
+/* True if one more unidentified connection may be accepted. At the maximum the oldest is dropped if
+ * it is older than a peer of this protocol needs for its CONNECT; else accepting is paused. */
+static bool admit_unidentified(struct softdat_ia *ia)
 {
-    struct softdat_conn *c = ia->n_strangers < STRANGERS ? NULL : oldest_stranger(ia);
+    struct softdat_conn *c = ia->n_unidentified < MAX_UNIDENTIFIED ? NULL : oldest_unidentified(ia);
     uint64_t age;
 
     if (!c)
         return true;
-    age = softdat_now() - (c->deadline - stranger_ns);
-    if (age < shy_ns) {
-        pause_listening(ia, shy_ns - age);
+    age = softdat_now() - (c->deadline - connect_timeout_ns);
+    if (age < min_age_ns) {
+        pause_listening(ia, min_age_ns - age);
         return false;
     }
     softdat_conn_free(c);
     return true;
 }
 
-/* No call can be taken. Out of descriptors: not now, and not by trying again and again. */
-static bool try_again(struct softdat_ia *ia, int error)
+/* Handles an error of accept(). True: accept again at once. When descriptors or memory are short,
+ * accepting is paused, so that the adapter does not spin. */
+static bool retry_accept(struct softdat_ia *ia, int error)
 {
-    if (error == EMFILE && softdat_more_descriptors())
+    if (error == EMFILE && softdat_raise_fd_limit())
         return true;
     if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
-        softdat_complain(ia, "take calls", error);
-        pause_listening(ia, shy_ns);
+        softdat_warn_once(ia, "accept connections", error);
+        pause_listening(ia, min_age_ns);
     }
     return false;
 }
@@ -95,17 +96,17 @@ static void listen_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t
     const struct softdat_listener *at = SOFTDAT_OF(s, struct softdat_listener, sock);
 
     (void)events;
-    for (int i = 0; i < ACCEPT_BURST && s->fd >= 0 && room_for_stranger(ia); i++) {
+    for (int i = 0; i < ACCEPT_BURST && s->fd >= 0 && admit_unidentified(ia); i++) {
         int got = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (got >= 0)
-            take_call(ia, at, got);
-        else if (!try_again(ia, errno))
+            accept_socket(ia, at, got);
+        else if (!retry_accept(ia, errno))
             return;
     }
 }
 
-void softdat_sp_deaf(struct softdat_ia *ia, struct softdat_sp *sp)
+void softdat_sp_close_listeners(struct softdat_ia *ia, struct softdat_sp *sp)
 {
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
         softdat_sock_close(ia, &sp->listener[i].tcp.sock);
@@ -117,17 +118,17 @@ static void sp_close(struct softdat_ia *ia, struct softdat_sp *sp)
 {
     struct softdat_list *l = ia->conns.next;
 
-    softdat_sp_deaf(ia, sp);
+    softdat_sp_close_listeners(ia, sp);
     while (l != &ia->conns) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 
         l = l->next;
-        if (c->phase == SOFTDAT_INCOMING && c->sp == sp)
+        if (c->phase == SOFTDAT_ACCEPTED && c->sp == sp)
             softdat_conn_free(c);
         else if (c->sp == sp)
             c->sp = NULL;
     }
-    for (l = ia->handles.next; l != &ia->handles; l = l->next) {
+    for (l = ia->objects.next; l != &ia->objects; l = l->next) {
         struct softdat_cr *cr = (struct softdat_cr *)SOFTDAT_OF(l, struct softdat_handle, link);
 
         if (cr->h.type == DAT_HANDLE_TYPE_CR && cr->sp == sp)
@@ -141,7 +142,7 @@ static bool listen_on(struct softdat_ia *ia, struct softdat_listener *at, int fd
     return fd >= 0 && softdat_sock_add(ia, &at->sock, EPOLLIN) == 0;
 }
 
-/* On every port, by TCP and by a unix socket. */
+/* Listens on every port, by TCP and by a unix socket. False, with errno: a socket failed. */
 static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
 {
     uint32_t qual = (uint32_t)sp->qual;
@@ -157,16 +158,16 @@ static bool sp_listen(struct softdat_ia *ia, struct softdat_sp *sp)
         ok = listen_on(ia, &sp->listener[i].local, ok ? softdat_listen_local(sin, qual) : -1) && ok;
         if (!ok && !error)
             error = errno;
-        if (ok && (ia->cfg.port[i].cut || ia->listen_at)) {
-            softdat_sock_mute(ia, &sp->listener[i].tcp.sock, true);
-            softdat_sock_mute(ia, &sp->listener[i].local.sock, true);
+        if (ok && (ia->cfg.port[i].cut || ia->listen_resume_at)) {
+            softdat_sock_suspend(ia, &sp->listener[i].tcp.sock, true);
+            softdat_sock_suspend(ia, &sp->listener[i].local.sock, true);
         }
     }
     errno = error;
     return ok;
 }
 
-/* The cause stays in errno, for the program to tell its user. */
+/* Maps an errno value to a DAT_RETURN. errno keeps the cause for the consumer's error message. */
 static DAT_RETURN listen_error(int error)
 {
     errno = error;
@@ -191,7 +192,7 @@ static DAT_RETURN sp_create(struct softdat_ia *ia, DAT_HANDLE_TYPE type, DAT_CON
     if (!sp_listen(ia, sp)) {
         int error = errno;
 
-        softdat_sp_deaf(ia, sp);
+        softdat_sp_close_listeners(ia, sp);
         softdat_free(sp);
         return listen_error(error);
     }

@@ -60,7 +60,8 @@ DAT_RETURN softdat_pz_free(DAT_PZ_HANDLE handle)
 
 /* -- registered memory ------------------------------------------------------------------------ */
 
-static bool grow(struct softdat_ia *ia)
+/* Doubles the table of regions. False: out of memory, or the maximum is reached. */
+static bool grow_table(struct softdat_ia *ia)
 {
     uint32_t n = ia->n_mem ? ia->n_mem * 2 : 256;
     struct softdat_mem_slot *mem;
@@ -75,7 +76,7 @@ static bool grow(struct softdat_ia *ia)
         mem[i] = ia->mem[i];
     softdat_free(ia->mem);
     ia->mem = mem;
-    /* Generations start anywhere, so that keys are not guessed from other processes' keys. */
+    /* Generations start at random, so that a peer cannot derive keys from another process's. */
     if (getrandom(&gen, sizeof(gen), GRND_NONBLOCK) != sizeof(gen))
         gen = 1;
     for (uint32_t i = n; i-- > ia->n_mem;) {
@@ -86,21 +87,22 @@ static bool grow(struct softdat_ia *ia)
     return true;
 }
 
-bool softdat_segs_look(struct softdat_ia *ia, struct softdat_dto *d)
+bool softdat_segs_recheck(struct softdat_ia *ia, struct softdat_dto *d)
 {
     for (int i = 0; i < d->n_seg; i++)
         if (!softdat_region_find(ia, d->seg[i].key))
             return false;
-    d->frees = ia->frees;
+    d->regions_freed = ia->regions_freed;
     return true;
 }
 
-static bool enter(struct softdat_ia *ia, struct softdat_region *region)
+/* Puts a region into the table and gives it a key. False: the table is full or out of memory. */
+static bool region_add(struct softdat_ia *ia, struct softdat_region *region)
 {
     struct softdat_mem_slot *s;
     uint32_t i;
 
-    if (!ia->free_mem && !grow(ia))
+    if (!ia->free_mem && !grow_table(ia))
         return false;
     i = ia->free_mem - 1;
     s = &ia->mem[i];
@@ -110,7 +112,8 @@ static bool enter(struct softdat_ia *ia, struct softdat_region *region)
     return true;
 }
 
-static void leave(struct softdat_ia *ia, struct softdat_region *region)
+/* Invalidates the key of a region and breaks connections whose requests in flight use it. */
+static void region_remove(struct softdat_ia *ia, struct softdat_region *region)
 {
     uint32_t key = region->key, i = key & (SOFTDAT_INDEX_MAX - 1);
     struct softdat_mem_slot *s = &ia->mem[i];
@@ -119,16 +122,16 @@ static void leave(struct softdat_ia *ia, struct softdat_region *region)
         return;
     region->key = 0;
     s->region = NULL;
-    ia->frees++;
-    softdat_direct_region_gone(ia, key);
+    ia->regions_freed++;
+    softdat_direct_region_freed(ia, key);
     s->gen = s->gen % GEN_MASK + 1;
     s->next_free = ia->free_mem;
     ia->free_mem = i + 1;
 }
 
-/* What a region description of each type stands for. */
-static DAT_RETURN describe(DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
-                           struct softdat_region *r)
+/* Sets address and length of *r from a region description of that type. */
+static DAT_RETURN resolve_region(DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
+                                 struct softdat_region *r)
 {
     struct softdat_lmr *of;
 
@@ -148,13 +151,13 @@ static DAT_RETURN describe(DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
     return DAT_SUCCESS;
 }
 
-static DAT_RETURN lmr_enter(struct softdat_ia *ia, struct softdat_lmr *lmr)
+static DAT_RETURN lmr_register(struct softdat_ia *ia, struct softdat_lmr *lmr)
 {
     bool ok;
 
     softdat_lock(ia);
-    ok = ia->n_lmrs < ia->cfg.max_lmrs && !softdat_fault_strikes(ia, SOFTDAT_FAULT_LMR)
-         && enter(ia, &lmr->region);
+    ok = ia->n_lmrs < ia->cfg.max_lmrs && !softdat_fault_injected(ia, SOFTDAT_FAULT_LMR)
+         && region_add(ia, &lmr->region);
     if (ok) {
         ia->n_lmrs++;
         ia->count[SOFTDAT_N_LMRS]++;
@@ -181,7 +184,7 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     if (!pz)
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
-    ret = describe(type, region, &r);
+    ret = resolve_region(type, region, &r);
     if (ret != DAT_SUCCESS)
         return ret;
     if (r.len == 0 || r.len > ia->cfg.max_lmr_size || !lmr_p)
@@ -194,7 +197,7 @@ DAT_RETURN softdat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
     r.va = va == DAT_VA_TYPE_ZB ? 0 : (uint64_t)(uintptr_t)r.at;
     lmr->region = r;
     lmr->va_type = va;
-    ret = lmr_enter(ia, lmr);
+    ret = lmr_register(ia, lmr);
     if (ret != DAT_SUCCESS) {
         softdat_free(lmr);
         return ret;
@@ -243,7 +246,7 @@ DAT_RETURN softdat_lmr_free(DAT_LMR_HANDLE handle)
         softdat_unlock(ia);
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
     }
-    leave(ia, &lmr->region);
+    region_remove(ia, &lmr->region);
     ia->n_lmrs--;
     lmr->region.pz->users--;
     softdat_handle_end(&lmr->h);
@@ -251,7 +254,7 @@ DAT_RETURN softdat_lmr_free(DAT_LMR_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-/* Memory is coherent: there is nothing to synchronise. */
+/* Memory is coherent, so there is nothing to synchronise (DAT 2.0, dat_lmr_sync_rdma_read). */
 DAT_RETURN softdat_lmr_sync(DAT_IA_HANDLE handle, const DAT_LMR_TRIPLET *seg, DAT_VLEN n)
 {
     (void)seg, (void)n;
@@ -292,7 +295,7 @@ DAT_RETURN softdat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_p)
 
 static void unbind(struct softdat_rmr *rmr)
 {
-    leave(rmr->h.ia, &rmr->region);
+    region_remove(rmr->h.ia, &rmr->region);
     if (rmr->lmr)
         rmr->lmr->users--;
     rmr->lmr = NULL;
@@ -335,12 +338,11 @@ DAT_RETURN softdat_rmr_query(DAT_RMR_HANDLE handle, DAT_RMR_PARAM_MASK mask, DAT
     return DAT_SUCCESS;
 }
 
-/* The bind's turn has come: the old context ends, the new one begins. */
 void softdat_bind_apply(struct softdat_bind *bind)
 {
     struct softdat_rmr *rmr = bind->rmr;
 
-    if (!rmr_of(rmr)) {          /* it has been freed meanwhile */
+    if (!rmr_of(rmr)) {          /* the RMR has been freed */
         softdat_bind_cancel(bind);
         return;
     }
@@ -355,14 +357,15 @@ void softdat_bind_cancel(struct softdat_bind *bind)
 {
     if (!bind->lmr)
         return;
-    leave(bind->lmr->h.ia, &bind->region);
+    region_remove(bind->lmr->h.ia, &bind->region);
     bind->lmr->users--;
     bind->lmr = NULL;
 }
 
-/* What the new context will open. It is given out now; its slot is empty until the bind's turn. */
-static DAT_RETURN prepare(struct softdat_bind *bind, const DAT_LMR_TRIPLET *seg,
-                          DAT_MEM_PRIV_FLAGS priv, DAT_VA_TYPE va)
+/* Allocates the new key of a bind and describes its region. The key's slot stays empty, and the key
+ * invalid, until the bind is applied. */
+static DAT_RETURN prepare_bind(struct softdat_bind *bind, const DAT_LMR_TRIPLET *seg,
+                               DAT_MEM_PRIV_FLAGS priv, DAT_VA_TYPE va)
 {
     const struct softdat_region *of = &bind->lmr->region;
     struct softdat_region *r = &bind->region;
@@ -377,7 +380,7 @@ static DAT_RETURN prepare(struct softdat_bind *bind, const DAT_LMR_TRIPLET *seg,
         return DAT_ERROR(DAT_PROTECTION_VIOLATION, DAT_NO_SUBTYPE);
     if (priv & DAT_MEM_PRIV_REMOTE_WRITE_FLAG && !(of->priv & DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
         return DAT_ERROR(DAT_PRIVILEGES_VIOLATION, DAT_NO_SUBTYPE);
-    if (!enter(ia, r))
+    if (!region_add(ia, r))
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     ia->mem[r->key & (SOFTDAT_INDEX_MAX - 1)].region = NULL;
     bind->lmr->users++;
@@ -406,7 +409,7 @@ DAT_RETURN softdat_rmr_bind(DAT_RMR_HANDLE handle, DAT_LMR_HANDLE lmr_handle,
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_LMR);
     softdat_lock(ep->h.ia);
     if (bind.lmr)
-        ret = prepare(&bind, seg, priv, va);
+        ret = prepare_bind(&bind, seg, priv, va);
     if (ret == DAT_SUCCESS) {
         ret = softdat_ep_post_bind(ep, &bind, cookie, flags);
         if (ret != DAT_SUCCESS)

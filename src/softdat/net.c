@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 enum {
-    BURST = 64,                          /* sockets served in one round */
-    HELPER_NAP_NS = 1000 * 1000,         /* the helper looks whether it is needed every so often */
-    SOCKETS_EVERY_NS = 20 * 1000,        /* when what is open is polled in other ways */
-    CLOCK_EVERY = 16,                    /* rounds between two looks at the time, then */
-    FEW_STREAMS = 4,                     /* open connections that are read without epoll */
+    EPOLL_BATCH = 64,                    /* descriptors served in one round */
+    HELPER_PERIOD_NS = 1000 * 1000,      /* between two checks for calls of the application */
+    EPOLL_PERIOD_NS = 20 * 1000,         /* between two epolls if all open connections are polled */
+    CLOCK_ROUNDS = 16,                   /* rounds between two reads of the clock, then */
+    MAX_POLLED_STREAMS = 4,              /* open connections that are read without epoll */
 };
 
 uint64_t softdat_now(void)
@@ -35,32 +35,32 @@ int softdat_sock_add(struct softdat_ia *ia, struct softdat_sock *s, uint32_t eve
     return epoll_ctl(ia->epfd, EPOLL_CTL_ADD, s->fd, &e);
 }
 
-void softdat_sock_watch(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
+void softdat_sock_set_events(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
     struct epoll_event e = { .events = events, .data.ptr = s };
 
     if (s->fd < 0 || s->events == events)
         return;
     s->events = events;
-    if (!s->muted)
+    if (!s->suspended)
         epoll_ctl(ia->epfd, EPOLL_CTL_MOD, s->fd, &e);
 }
 
-void softdat_sock_mute(struct softdat_ia *ia, struct softdat_sock *s, bool mute)
+void softdat_sock_suspend(struct softdat_ia *ia, struct softdat_sock *s, bool suspend)
 {
     struct epoll_event e = { .events = s->events, .data.ptr = s };
 
-    if (s->fd < 0 || s->muted == mute)
+    if (s->fd < 0 || s->suspended == suspend)
         return;
-    s->muted = mute;
-    epoll_ctl(ia->epfd, mute ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, s->fd, &e);
+    s->suspended = suspend;
+    epoll_ctl(ia->epfd, suspend ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, s->fd, &e);
 }
 
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
 {
     if (s->fd < 0)
         return;
-    if (!s->muted)
+    if (!s->suspended)
         epoll_ctl(ia->epfd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     s->fd = -1;
@@ -80,7 +80,7 @@ static void expire(struct softdat_ia *ia)
         if (c->deadline && c->deadline <= now)
             softdat_conn_expire(c);
     }
-    ia->next_deadline = UINT64_MAX;      /* what has expired may have a new deadline */
+    ia->next_deadline = UINT64_MAX;      /* an expired connection may have a new deadline */
     for (l = ia->conns.next; l != &ia->conns; l = l->next) {
         uint64_t deadline = SOFTDAT_OF(l, struct softdat_conn, link)->deadline;
 
@@ -89,11 +89,11 @@ static void expire(struct softdat_ia *ia)
     }
 }
 
-/* Connections end while their sockets may still be among the events of this round. */
-static void bury(struct softdat_ia *ia)
+/* Frees the connections that have ended in this round. */
+static void free_closed(struct softdat_ia *ia)
 {
-    while (!softdat_list_empty(&ia->dead)) {
-        struct softdat_conn *c = SOFTDAT_OF(ia->dead.next, struct softdat_conn, link);
+    while (!softdat_list_empty(&ia->to_free)) {
+        struct softdat_conn *c = SOFTDAT_OF(ia->to_free.next, struct softdat_conn, link);
 
         softdat_list_remove(&c->link);
         softdat_shared_free(c);
@@ -103,13 +103,13 @@ static void bury(struct softdat_ia *ia)
 
 static int poll_sockets(struct softdat_ia *ia)
 {
-    struct epoll_event e[BURST];
-    int n = epoll_wait(ia->epfd, e, BURST, 0);
+    struct epoll_event e[EPOLL_BATCH];
+    int n = epoll_wait(ia->epfd, e, EPOLL_BATCH, 0);
 
     for (int i = 0; i < n; i++) {
         struct softdat_sock *s = e[i].data.ptr;
 
-        if (s->fd >= 0 && !s->muted)
+        if (s->fd >= 0 && !s->suspended)
             s->ready(ia, s, e[i].events);
     }
     if (ia->next_deadline != UINT64_MAX && softdat_now() >= ia->next_deadline)
@@ -126,85 +126,86 @@ static int poll_rings(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
-        if ((softdat_shared_news(c) || c->blocked) && !softdat_path_cut(c))
+        if ((softdat_shared_pending(c) || c->blocked) && !softdat_path_cut(c))
             n += softdat_rx_ring(c);
     }
     return n;
 }
 
-/* A read that finds nothing is cheaper than to ask epoll first, while there are few to ask. */
+/* Reads the streams without epoll: for few streams an empty read is cheaper than epoll_wait(). */
 static int poll_streams(struct softdat_ia *ia)
 {
     struct softdat_list *l = ia->streams.next;
     int n = 0;
 
-    while (l != &ia->streams && ia->n_streams <= FEW_STREAMS) {
+    while (l != &ia->streams && ia->n_streams <= MAX_POLLED_STREAMS) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
-        if (!c->sock.muted && !c->stalled)
+        if (!c->sock.suspended && !c->stalled)
             n += softdat_rx_ready(c);
         if (c->cur_n > 0)
-            softdat_tx_pump(c);
+            softdat_tx_progress(c);
     }
     return n;
 }
 
-/* A look at the sockets costs a system call: when all that is open is polled without it, and none
- * is being made, it is made now and then. */
-static bool sockets_due(struct softdat_ia *ia)
+/* True if this round is to poll epoll, which costs a system call. If every connection is open and
+ * polled otherwise, only EPOLL_PERIOD_NS after the last time. */
+static bool epoll_due(struct softdat_ia *ia)
 {
     uint64_t now;
 
-    if (ia->n_sockets > 0 || ia->n_streams > FEW_STREAMS
+    if (ia->n_sockets > 0 || ia->n_streams > MAX_POLLED_STREAMS
         || (softdat_list_empty(&ia->rings) && softdat_list_empty(&ia->streams)))
         return true;
-    if (++ia->rounds % CLOCK_EVERY)
+    if (++ia->rounds % CLOCK_ROUNDS)
         return false;
     now = softdat_now();
-    if (now - ia->looked_at_sockets < SOCKETS_EVERY_NS)
+    if (now - ia->last_epoll < EPOLL_PERIOD_NS)
         return false;
-    ia->looked_at_sockets = now;
+    ia->last_epoll = now;
     return true;
 }
 
-/* What is done at the end of every round. */
+/* Ends a round: delayed connections, injected faults, ended connections, paused accepting. */
 static void end_round(struct softdat_ia *ia)
 {
-    if (!softdat_list_empty(&ia->slow))
-        softdat_slow_resume(ia);
-    if (ia->fatal || !softdat_list_empty(&ia->doomed))
+    if (!softdat_list_empty(&ia->delayed))
+        softdat_delay_resume(ia);
+    if (ia->fatal || !softdat_list_empty(&ia->to_break))
         softdat_fault_execute(ia);
-    if (!softdat_list_empty(&ia->dead))
-        bury(ia);
-    if (ia->listen_at && softdat_now() >= ia->listen_at)
-        softdat_listen_again(ia);
+    if (!softdat_list_empty(&ia->to_free))
+        free_closed(ia);
+    if (ia->listen_resume_at && softdat_now() >= ia->listen_resume_at)
+        softdat_listen_resume(ia);
 }
 
 int softdat_progress(struct softdat_ia *ia)
 {
     int n;
 
-    /* This thread is awake, so bells are not wanted, and the helper watches whether it stays so. */
-    if (softdat_shared_wake(ia))
+    /* This thread polls, so peers need send no doorbells; the helper thread checks that it goes
+     * on. */
+    if (softdat_shared_disarm(ia))
         softdat_helper_wake(ia);
-    ia->unfinished = false;
+    ia->work_pending = false;
     n = poll_rings(ia) + poll_streams(ia);
-    if (sockets_due(ia))
+    if (epoll_due(ia))
         n += poll_sockets(ia);
     if (n > 0)
         ia->idle_since = 0;
     else if (!softdat_list_empty(&ia->acks))
-        softdat_tx_idle_acks(ia);
+        softdat_tx_acks_when_idle(ia);
     end_round(ia);
     return n;
 }
 
-int softdat_look(struct softdat_ia *ia)
+int softdat_progress_blocking(struct softdat_ia *ia)
 {
     int n;
 
-    if (!ia->bells_wanted || ia->unfinished)
+    if (!ia->doorbells_armed || ia->work_pending)
         return softdat_progress(ia);
     n = poll_sockets(ia);
     end_round(ia);
@@ -213,20 +214,20 @@ int softdat_look(struct softdat_ia *ia)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-/* When there is something to do that no descriptor announces. */
+/* Returns the time, ns, of the next work that no descriptor announces; UINT64_MAX: none. */
 static uint64_t next_due(struct softdat_ia *ia)
 {
-    uint64_t due = softdat_slow_next(ia);
+    uint64_t due = softdat_delay_next(ia);
 
-    if (ia->fatal || !softdat_list_empty(&ia->doomed))
+    if (ia->fatal || !softdat_list_empty(&ia->to_break))
         return 0;
-    if (ia->listen_at && ia->listen_at < due)
-        due = ia->listen_at;
+    if (ia->listen_resume_at && ia->listen_resume_at < due)
+        due = ia->listen_resume_at;
     return ia->next_deadline < due ? ia->next_deadline : due;
 }
 
-/* Waits for the descriptors, at most ns and not beyond what is due, without the lock. */
-static void wait_for(struct softdat_ia *ia, struct pollfd *fd, nfds_t n, uint64_t ns)
+/* Blocks without the lock until a descriptor is ready, the next due time, or for ns. */
+static void block_on(struct softdat_ia *ia, struct pollfd *fd, nfds_t n, uint64_t ns)
 {
     uint64_t due = next_due(ia), now = due == UINT64_MAX ? 0 : softdat_now();
     struct timespec t;
@@ -244,29 +245,29 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
 {
     struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
 
-    softdat_tx_acks(ia);
-    if (softdat_shared_doze(ia))
-        wait_for(ia, fd, efd >= 0 ? 2 : 1, ns);
+    softdat_tx_flush_acks(ia);
+    if (softdat_shared_arm(ia))
+        block_on(ia, fd, efd >= 0 ? 2 : 1, ns);
 }
 
-/* -- the helper ------------------------------------------------------------------------------- */
+/* -- the helper thread ------------------------------------------------------------------------ */
 
 /*
- * Makes progress while the application computes: requests to connect, RDMA whose target we are,
- * receives. It
+ * Makes progress while the application computes: connection requests, RDMA to and from this
+ * process's memory, receives. Its states:
  *
- *      watches     while the application calls in: it looks every nap whether that goes on
- *      serves      when the application has not called during a nap: it sleeps until a descriptor,
- *                  a bell or a deadline has something for it. An idle adapter never wakes it.
- *      stands by   while a thread of the application sleeps in a wait and does the same
+ *      MONITORING  the application polls: checks every HELPER_PERIOD_NS whether it goes on
+ *      SERVING     the application has made no call for one period: sleeps until a descriptor, a
+ *                  doorbell or a deadline, then makes progress. An idle adapter never wakes it.
+ *      STANDBY     a thread of the application sleeps in a wait and makes progress itself
  *
- * A call that polls, and the end of a wait, make it watch again. Stated bound: work begins at most
- * two naps after the application's last call, and at once from then on.
+ * A call that polls and the end of a wait return it to MONITORING. So work is served at most two
+ * periods after the application's last call, and at once from then on.
  */
-static void nap(struct softdat_ia *ia)
+static void wait_period(struct softdat_ia *ia)
 {
     struct pollfd fd = { .fd = ia->wake_fd, .events = POLLIN };
-    struct timespec t = { 0, HELPER_NAP_NS };
+    struct timespec t = { 0, HELPER_PERIOD_NS };
 
     ppoll(&fd, 1, &t, NULL);
 }
@@ -275,52 +276,52 @@ void softdat_helper_wake(struct softdat_ia *ia)
 {
     uint64_t one = 1;
 
-    if (ia->helper_state == SOFTDAT_WATCHES)
+    if (ia->helper_state == SOFTDAT_HELPER_MONITORING)
         return;
-    ia->helper_state = SOFTDAT_WATCHES;
+    ia->helper_state = SOFTDAT_HELPER_MONITORING;
     if (write(ia->wake_fd, &one, sizeof(one)) < 0)
-        return;                  /* the counter is full: it wakes anyway */
+        return;                  /* the counter is full: the thread wakes anyway */
 }
 
-void softdat_hurry(struct softdat_ia *ia)
+void softdat_request_progress(struct softdat_ia *ia)
 {
-    ia->unfinished = true;
+    ia->work_pending = true;
     softdat_helper_wake(ia);
 }
 
-static void stand_by(struct softdat_ia *ia)
+static void standby(struct softdat_ia *ia)
 {
     struct pollfd fd = { .fd = ia->wake_fd, .events = POLLIN };
 
-    ia->helper_state = SOFTDAT_STANDS_BY;
-    wait_for(ia, &fd, 1, UINT64_MAX);
+    ia->helper_state = SOFTDAT_HELPER_STANDBY;
+    block_on(ia, &fd, 1, UINT64_MAX);
 }
 
 static void serve(struct softdat_ia *ia)
 {
-    if (softdat_look(ia) > 0)
+    if (softdat_progress_blocking(ia) > 0)
         return;
-    ia->helper_state = SOFTDAT_SERVES;
+    ia->helper_state = SOFTDAT_HELPER_SERVING;
     softdat_sleep(ia, ia->wake_fd, UINT64_MAX);
 }
 
-/* One turn without calls of the application. */
-static void helper_turn(struct softdat_ia *ia)
+/* One round after a period without a call of the application. */
+static void helper_round(struct softdat_ia *ia)
 {
     uint64_t n;
 
     softdat_lock(ia);
-    if (ia->waiters > 0 && ia->bells_wanted && next_due(ia) > softdat_now())
-        stand_by(ia);
+    if (ia->waiters > 0 && ia->doorbells_armed && next_due(ia) > softdat_now())
+        standby(ia);
     else
         serve(ia);
-    ia->helper_state = SOFTDAT_WATCHES;
+    ia->helper_state = SOFTDAT_HELPER_MONITORING;
     softdat_unlock(ia);
     if (read(ia->wake_fd, &n, sizeof(n)) < 0)
-        return;                  /* nobody has woken it */
+        return;                  /* it was not woken by this descriptor */
 }
 
-static void *help(void *arg)
+static void *helper_main(void *arg)
 {
     struct softdat_ia *ia = arg;
     uint32_t seen = 0;
@@ -329,16 +330,16 @@ static void *help(void *arg)
         uint32_t calls = atomic_load(&ia->calls);
 
         if (calls != seen)
-            nap(ia);
+            wait_period(ia);
         else
-            helper_turn(ia);
+            helper_round(ia);
         seen = calls;
     }
     return NULL;
 }
 
-/* No signal of the program is for this thread: a thread of the program that has blocked one waits
- * for it, or would be surprised by its handler. 0 or an errno value. */
+/* Starts the helper thread with all signals blocked: a signal that the program handles, or waits
+ * for in one of its own threads, must not be delivered here. Returns 0 or an errno value. */
 static int start_helper(struct softdat_ia *ia)
 {
     sigset_t all, before;
@@ -346,7 +347,7 @@ static int start_helper(struct softdat_ia *ia)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&ia->helper, NULL, help, ia);
+    rc = pthread_create(&ia->helper, NULL, helper_main, ia);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -387,7 +388,7 @@ void softdat_net_stop(struct softdat_ia *ia)
     softdat_lock(ia);
     while (!softdat_list_empty(&ia->conns))
         softdat_conn_free(SOFTDAT_OF(ia->conns.next, struct softdat_conn, link));
-    bury(ia);
+    free_closed(ia);
     softdat_path_stop(ia);
     softdat_control_stop(ia);
     softdat_unlock(ia);

@@ -14,25 +14,26 @@
 /*
  * The adapter's ports, and whether the paths through them are up.
  *
- * A port is down while it is cut (daplsoft cut) or while its interface has no carrier. A cut stops
- * everything on the port's connections, in both directions, and loses nothing; the kernel does the
- * same to a TCP connection when the carrier goes. A path that comes back within `retry` goes on as
- * if nothing had been; else its connections break, as an adapter's do whose retries are used up.
+ * A port is down while it is cut (daplsoft cut) or its interface has no carrier. A cut suspends the
+ * port's connections in both directions without loss, as the kernel suspends a TCP connection when
+ * the carrier is lost. If the path is up again within `retry` its connections continue; otherwise
+ * they break, as on an adapter whose retry count is exhausted.
  *
- * The far end's path may fail as well. That is not to be confused with a peer that has stopped or
- * computes: the verdict is about the far kernel, which acknowledges TCP segments in any case. While
- * nothing is to be acknowledged the kernel's own keep-alive finds a far kernel that is silent.
+ * The path may also fail at the remote end. A peer process that is stopped or computes must not be
+ * taken for that, so the test is whether the remote kernel acknowledges TCP segments, which does
+ * not depend on the process. While nothing is unacknowledged, TCP keep-alive does the same test.
  */
 
-/* -- choosing --------------------------------------------------------------------------------- */
+/* -- the choice of a port --------------------------------------------------------------------- */
 
 static bool same_net(const struct softdat_port *p, struct in_addr to)
 {
     return (p->addr.sin_addr.s_addr & p->mask.s_addr) == (to.s_addr & p->mask.s_addr);
 }
 
-/* How well a port suits, 0: not at all. Without a carrier it still reaches its own host. */
-static int suits(const struct softdat_port *p, struct in_addr to)
+/* Ranks a port for a connection to that address; 0: not usable. Without a carrier it still reaches
+ * its own host. */
+static int port_rank(const struct softdat_port *p, struct in_addr to)
 {
     if (p->cut)
         return 0;
@@ -44,7 +45,7 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
     int best = 0, port = -1;
 
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
-        int s = suits(&ia->cfg.port[i], to);
+        int s = port_rank(&ia->cfg.port[i], to);
 
         if (s > best) {
             best = s;
@@ -56,7 +57,7 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
 
 /* -- up and down ------------------------------------------------------------------------------ */
 
-static bool down(const struct softdat_conn *c)
+static bool path_down(const struct softdat_conn *c)
 {
     const struct softdat_port *p = &c->ia->cfg.port[c->port];
 
@@ -68,27 +69,27 @@ static uint64_t retry_ns(const struct softdat_ia *ia)
     return ia->cfg.retry_ms * 1000000;
 }
 
-/* Has this side written, or is it to write, what the far kernel has to acknowledge? */
+/* True if frames are queued or requests in flight, so that the remote kernel must acknowledge. */
 static bool outstanding(const struct softdat_conn *c)
 {
     return !softdat_tx_idle(c) || (c->ep && c->ep->req.sent > 0);
 }
 
-/* A connection whose port is down is looked at when `retry` is over; one between hosts every
- * quarter of that as long as something is outstanding. For the others the kernel keeps watch. */
-void softdat_path_watch(struct softdat_conn *c)
+/* If the port is down the deadline is `retry` from now; between hosts, with anything outstanding, a
+ * quarter of that. An idle connection between hosts is left to TCP keep-alive. */
+void softdat_path_set_deadline(struct softdat_conn *c)
 {
     if (c->phase != SOFTDAT_OPEN)
-        return;                  /* it has a deadline of its own */
+        return;                  /* its phase has a deadline of its own */
     c->deadline = 0;
-    if (down(c))
+    if (path_down(c))
         softdat_conn_deadline(c, retry_ns(c->ia));
     else if (!c->local && outstanding(c))
         softdat_conn_deadline(c, retry_ns(c->ia) / 4 + 1);
 }
 
-/* The far kernel is asked whether it is there while nothing is under way: it answers in the stead
- * of a process that is stopped. Whole seconds, so `retry` is rounded up. */
+/* The remote kernel answers keep-alive probes even while its process is stopped. TCP takes whole
+ * seconds, so `retry` is rounded up. */
 void softdat_path_keep_alive(const struct softdat_conn *c)
 {
     int s = (int)((c->ia->cfg.retry_ms + 999) / 1000), one = 1;
@@ -101,25 +102,25 @@ void softdat_path_keep_alive(const struct softdat_conn *c)
     setsockopt(c->sock.fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
-static void mute_listeners(struct softdat_ia *ia, int port, bool mute)
+static void suspend_listeners(struct softdat_ia *ia, int port, bool suspend)
 {
     struct softdat_list *l;
 
-    for (l = ia->handles.next; l != &ia->handles; l = l->next) {
+    for (l = ia->objects.next; l != &ia->objects; l = l->next) {
         struct softdat_handle *h = SOFTDAT_OF(l, struct softdat_handle, link);
         struct softdat_sp *sp = (struct softdat_sp *)h;
 
         if (h->type != DAT_HANDLE_TYPE_PSP && h->type != DAT_HANDLE_TYPE_RSP)
             continue;
-        softdat_sock_mute(ia, &sp->listener[port].tcp.sock, mute);
-        softdat_sock_mute(ia, &sp->listener[port].local.sock, mute);
+        softdat_sock_suspend(ia, &sp->listener[port].tcp.sock, suspend);
+        softdat_sock_suspend(ia, &sp->listener[port].local.sock, suspend);
     }
 }
 
 void softdat_path_listen(struct softdat_ia *ia, bool on)
 {
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++)
-        mute_listeners(ia, (int)i, !on || ia->cfg.port[i].cut);
+        suspend_listeners(ia, (int)i, !on || ia->cfg.port[i].cut);
 }
 
 static void port_changed(struct softdat_ia *ia, int port)
@@ -127,20 +128,20 @@ static void port_changed(struct softdat_ia *ia, int port)
     struct softdat_list *l = ia->conns.next;
     bool cut = ia->cfg.port[port].cut;
 
-    mute_listeners(ia, port, cut || ia->listen_at);
+    suspend_listeners(ia, port, cut || ia->listen_resume_at);
     while (l != &ia->conns) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 
         l = l->next;
-        if (c->port != port || (c->local && c->phase == SOFTDAT_CALLING))
-            continue;            /* the latter is not connected yet (connect.c) */
-        softdat_sock_mute(ia, &c->sock, cut);
-        softdat_path_watch(c);
+        if (c->port != port || (c->local && c->phase == SOFTDAT_CONNECTING))
+            continue;            /* a local connect is suspended by connect.c */
+        softdat_sock_suspend(ia, &c->sock, cut);
+        softdat_path_set_deadline(c);
         if (!cut)
-            softdat_tx_pump(c);
+            softdat_tx_progress(c);
     }
     if (!cut)
-        softdat_hurry(ia);       /* no bell comes for what lies in the rings already */
+        softdat_request_progress(ia); /* no doorbell announces what the rings contain already */
 }
 
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
@@ -157,15 +158,15 @@ bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
     return true;
 }
 
-/* -- the verdict ------------------------------------------------------------------------------ */
+/* -- an unresponsive remote kernel ------------------------------------------------------------ */
 
 /*
- * Has the far kernel not answered for `retry` although something is on its way to it? Silence
- * begins when something is found to be unacknowledged, and begins again with each segment of the
- * far kernel that has come since: how long ago the last one came says nothing by itself, for before
- * this there may have been nothing to acknowledge.
+ * True if the remote kernel has acknowledged nothing for `retry` although segments are in flight.
+ * The time runs from the moment at which unacknowledged segments are found, and restarts with each
+ * acknowledgement. The age of the last acknowledgement alone would be wrong: before the first
+ * segment in flight there may have been nothing to acknowledge for long.
  */
-static bool far_silent(struct softdat_conn *c)
+static bool remote_unresponsive(struct softdat_conn *c)
 {
     struct tcp_info info;
     socklen_t len = sizeof(info);
@@ -175,24 +176,24 @@ static bool far_silent(struct softdat_conn *c)
     if (c->local || getsockopt(c->sock.fd, IPPROTO_TCP, TCP_INFO, &info, &len))
         return false;
     if (info.tcpi_unacked == 0 && info.tcpi_probes == 0)
-        c->silent_since = 0;
-    else if (c->silent_since == 0
-             || now - c->silent_since >= info.tcpi_last_ack_recv * UINT64_C(1000000))
-        c->silent_since = now;
-    return c->silent_since && now - c->silent_since >= retry_ns(c->ia);
+        c->unacked_since = 0;
+    else if (c->unacked_since == 0
+             || now - c->unacked_since >= info.tcpi_last_ack_recv * UINT64_C(1000000))
+        c->unacked_since = now;
+    return c->unacked_since && now - c->unacked_since >= retry_ns(c->ia);
 }
 
 void softdat_path_expired(struct softdat_conn *c)
 {
-    if (down(c) || far_silent(c))
+    if (path_down(c) || remote_unresponsive(c))
         softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     else
-        softdat_path_watch(c);
+        softdat_path_set_deadline(c);
 }
 
 /* -- carrier ---------------------------------------------------------------------------------- */
 
-static void link_news(struct softdat_ia *ia, const struct ifinfomsg *info)
+static void link_changed(struct softdat_ia *ia, const struct ifinfomsg *info)
 {
     bool carrier = (info->ifi_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
 
@@ -216,10 +217,10 @@ static void netlink_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_
     (void)events;
     for (; n > 0 && NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n))
         if (h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK)
-            link_news(ia, NLMSG_DATA(h));
+            link_changed(ia, NLMSG_DATA(h));
 }
 
-/* Without netlink (a sandbox may forbid it) only TCP tells of a lost carrier, later. */
+/* Without netlink, which a sandbox may forbid, a lost carrier is noticed later, by TCP. */
 void softdat_path_start(struct softdat_ia *ia)
 {
     struct sockaddr_nl nl = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };

@@ -11,14 +11,14 @@ static struct softdat_ep *ep_of(DAT_EP_HANDLE handle)
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-/* Checks the local segments and notes where they are. */
-static DAT_RETURN take_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
-                            struct softdat_dto *d, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
-                            DAT_MEM_PRIV_FLAGS priv)
+/* Checks the local segments against their registrations and stores their addresses in d. */
+static DAT_RETURN resolve_segs(struct softdat_ia *ia, const struct softdat_pz *pz,
+                               struct softdat_dto *d, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                               DAT_MEM_PRIV_FLAGS priv)
 {
     d->n_seg = 0;
     d->len = 0;
-    d->frees = ia->frees;
+    d->regions_freed = ia->regions_freed;
     for (DAT_COUNT i = 0; i < n; i++) {
         struct softdat_region *r = softdat_region_find(ia, seg[i].lmr_context);
         uint8_t *at;
@@ -43,16 +43,16 @@ static bool may_request(const struct softdat_ep *ep)
     return ep->state == DAT_EP_STATE_CONNECTED || ep->state == DAT_EP_STATE_DISCONNECTED;
 }
 
-/* What the requests differ in. Reading one's own registered memory needs no right: adapters
- * do not have such a check, and clients (dtest among them) do not ask for it. */
+/* The properties in which kinds of requests differ. Reading the local registered memory needs no
+ * right: adapters do not check one, and clients (dtest among them) do not request it. */
 struct kind {
     int op;                      /* DAT_DTOS or DAT_IB_DTOS */
     uint8_t ext;                 /* as softdat_dto.ext */
-    bool remote;                 /* names remote memory */
-    bool answered;               /* brings data back: needs RDMA reads */
-    DAT_MEM_PRIV_FLAGS priv;     /* that the local memory needs */
-    size_t iov_at, max_at;       /* offsets in DAT_EP_ATTR: segments, bytes */
-    uint64_t len;                /* what it must be; 0: any */
+    bool remote;                 /* has a remote address and key */
+    bool answered;               /* has a response with data: counts as an RDMA read */
+    DAT_MEM_PRIV_FLAGS priv;     /* rights that the local memory needs */
+    size_t iov_at, max_at;       /* offsets in DAT_EP_ATTR: maximum of segments, of bytes */
+    uint64_t len;                /* required length, bytes; 0: any */
 };
 
 #define LIMITS(iov, max) .iov_at = offsetof(DAT_EP_ATTR, iov), .max_at = offsetof(DAT_EP_ATTR, max)
@@ -84,13 +84,13 @@ static DAT_COUNT iov_limit(const struct softdat_ep *ep, const struct kind *k)
 {
     DAT_COUNT n = *(const DAT_COUNT *)(const void *)((const char *)&ep->attr + k->iov_at);
 
-    /* Clients of DAT 1.x leave the RDMA limits zero and mean those of requests. */
+    /* Clients of DAT 1.x leave the RDMA limits zero and expect those of requests. */
     if (n <= 0)
         n = ep->attr.max_request_iov;
     return n > 0 ? n : 1;
 }
 
-/* What is posted, besides the kind. */
+/* The arguments of a post call. */
 struct request {
     DAT_COUNT n;
     const DAT_LMR_TRIPLET *seg;
@@ -106,11 +106,11 @@ static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, const struct
 {
     DAT_SEG_LENGTH max = *(const DAT_SEG_LENGTH *)(const void *)((const char *)&ep->attr
                                                                  + k->max_at);
-    DAT_RETURN ret = take_segs(ep->h.ia, ep->pz, d, r->n, r->seg, k->priv);
+    DAT_RETURN ret = resolve_segs(ep->h.ia, ep->pz, d, r->n, r->seg, k->priv);
 
     if (ret != DAT_SUCCESS)
         return ret;
-    if (max == 0)                /* no limit of the EP's own */
+    if (max == 0)                /* the EP has no limit of its own */
         max = ep->h.ia->cfg.max_message;
     if (d->len > max || (r->remote && r->remote->segment_length < d->len)
         || (k->len && d->len != k->len))
@@ -128,7 +128,7 @@ static DAT_RETURN fill(struct softdat_ep *ep, const struct kind *k, const struct
     return DAT_SUCCESS;
 }
 
-/* The place of the next request; NULL with *ret_p. */
+/* Returns the next free entry of the request queue; NULL with an error in *ret_p. */
 static struct softdat_dto *next_request(struct softdat_ep *ep, DAT_RETURN *ret_p)
 {
     *ret_p = DAT_SUCCESS;
@@ -157,19 +157,19 @@ static void count_request(struct softdat_ia *ia, const struct softdat_dto *d)
     ia->count[row[d->op].bytes] += d->len;
 }
 
-static void start(struct softdat_ep *ep, struct softdat_dto *d)
+static void start_request(struct softdat_ep *ep, struct softdat_dto *d)
 {
     d->state = SOFTDAT_DTO_QUEUED;
     d->status = DAT_DTO_SUCCESS;
-    d->due = softdat_slow_due(ep->h.ia);
+    d->due = softdat_delay_due(ep->h.ia);
     ep->req.count++;
     count_request(ep->h.ia, d);
     if (ep->conn)
-        softdat_fault_request(ep->conn);
+        softdat_fault_on_request(ep->conn);
     if (ep->conn)
-        softdat_tx_pump(ep->conn);
+        softdat_tx_progress(ep->conn);
     else
-        softdat_ep_flush(ep);    /* disconnected: it comes back at once */
+        softdat_ep_flush(ep);    /* disconnected: it is flushed at once (DAT 2.0) */
 }
 
 static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const struct request *r)
@@ -189,7 +189,7 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const
     if (d)
         ret = fill(ep, k, r, d);
     if (ret == DAT_SUCCESS)
-        start(ep, d);
+        start_request(ep, d);
     softdat_unlock(ep->h.ia);
     return ret;
 }
@@ -236,14 +236,14 @@ DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind
     d->len = 0;
     d->direct = false;
     d->bind = *bind;
-    start(ep, d);
+    start_request(ep, d);
     return DAT_SUCCESS;
 }
 
 /* -- extended operations (dat_ib_extensions.h) ------------------------------------------------ */
 
-/* The arguments come in the order of the header's macros. */
-static void take_tail(struct request *r, va_list args)
+/* Reads the arguments that the macros of the header pass last, in their order. */
+static void read_common_args(struct request *r, va_list args)
 {
     r->seg = va_arg(args, const DAT_LMR_TRIPLET *);
     r->cookie = va_arg(args, DAT_DTO_COOKIE);
@@ -259,18 +259,18 @@ DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list ar
     case DAT_IB_FETCH_AND_ADD_OP:
         k = &kind_fetch_add;
         r.operand[0] = va_arg(args, DAT_UINT64);
-        take_tail(&r, args);
+        read_common_args(&r, args);
         break;
     case DAT_IB_CMP_AND_SWAP_OP:
         k = &kind_cmp_swap;
         r.operand[0] = va_arg(args, DAT_UINT64);
         r.operand[1] = va_arg(args, DAT_UINT64);
-        take_tail(&r, args);
+        read_common_args(&r, args);
         break;
     case DAT_IB_RDMA_WRITE_IMMED_OP:
         k = &kind_write_imm;
         r.n = va_arg(args, DAT_COUNT);
-        take_tail(&r, args);
+        read_common_args(&r, args);
         r.imm = va_arg(args, DAT_UINT32);
         break;
     default:
@@ -293,7 +293,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     if (rq->ring.count == rq->ring.size)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    ret = take_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    ret = resolve_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     if (ret != DAT_SUCCESS)
         return ret;
     d->cookie = cookie;
@@ -303,7 +303,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     d->status = DAT_DTO_SUCCESS;
     rq->ring.count++;
     if (!softdat_list_empty(&rq->waiting))
-        softdat_held_posted(rq);
+        softdat_held_deliver(rq);
     return DAT_SUCCESS;
 }
 

@@ -7,28 +7,28 @@
 #include <string.h>
 
 /*
- * What libdat2 does with us: it loads this library for a line of dat.conf, calls
- * dat_provider_init() with the line's IA parameters, and gets a provider registered under the
- * line's name. libdat2 passes no parameters when it opens the adapter, so the provider carries
- * them: one provider object per line.
+ * The entry points of libdat2, which loads this library for a line of dat.conf and calls
+ * dat_provider_init() with the line's IA parameters; that registers a provider under the line's
+ * name. libdat2 passes no parameters to dat_ia_open, so there is one provider object per line,
+ * which stores them.
  */
 struct line {
-    DAT_PROVIDER provider;       /* first: handles point here */
+    DAT_PROVIDER provider;       /* first member: handles point here */
     DAT_PROVIDER_INFO info;
     struct line *next;
 };
 
-/* The lines that are registered now. libdat2 serialises init and fini. */
+/* The registered lines. libdat2 serialises calls of init and fini. */
 static struct line *lines;
 
-/* -- calls that this provider does not have --------------------------------------------------- */
+/* -- calls that are not implemented ----------------------------------------------------------- */
 
 static DAT_RETURN not_implemented(void)
 {
     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 }
 
-/* The table wants each entry in its own type; none of these looks at its arguments. */
+/* Casts to the type of the table entry; the function reads no argument. */
 #define NONE(type) ((type)(void (*)(void))not_implemented)
 
 static const DAT_PROVIDER table = {
@@ -120,7 +120,7 @@ static const DAT_PROVIDER table = {
     .handle_extendedop_func = softdat_extended_op,
 };
 
-/* -- what libdat2 calls ----------------------------------------------------------------------- */
+/* -- init and fini ---------------------------------------------------------------------------- */
 
 __attribute__((visibility("default"))) void DAT_API
 dat_provider_init(const DAT_PROVIDER_INFO *info, const char *ia_params)
@@ -162,7 +162,6 @@ dat_provider_fini(const DAT_PROVIDER_INFO *info)
     }
 }
 
-/* The IA parameters of a name, NULL when no line has it; *provider_p gets its provider. */
 const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p)
 {
     for (struct line *line = lines; line; line = line->next)

@@ -2,19 +2,21 @@
 #ifndef SOFTDAT_QUICK_H
 #define SOFTDAT_QUICK_H
 /*
- * The short steps that every request and every frame takes, inline: a call of each would cost more
- * than what it does. What is rare is behind one comparison, in the file that it belongs to.
+ * The short steps of every request and every frame, inline because a function call would cost more
+ * than the step. Each rare case is one comparison here and a function in the file it belongs to.
  */
 #include "ep.h"
 #include "ia.h"
 
 /* -- the adapter (ia.c) ----------------------------------------------------------------------- */
 
+/* Locks the adapter. */
 static inline void softdat_lock(struct softdat_ia *ia)
 {
     pthread_mutex_lock(&ia->lock);
 }
 
+/* Unlocks it, after the agents of triggered CNOs have been called. */
 static inline void softdat_unlock(struct softdat_ia *ia)
 {
     if (ia->n_agents_due > 0)
@@ -24,6 +26,7 @@ static inline void softdat_unlock(struct softdat_ia *ia)
 
 /* -- registered memory (mem.c) ---------------------------------------------------------------- */
 
+/* Returns the region of a key (lmr_context or rmr_context); NULL: the key is not valid. */
 static inline struct softdat_region *softdat_region_find(const struct softdat_ia *ia, uint32_t key)
 {
     uint32_t i = key & (SOFTDAT_INDEX_MAX - 1);
@@ -32,7 +35,8 @@ static inline struct softdat_region *softdat_region_find(const struct softdat_ia
     return region && region->key == key ? region : NULL;
 }
 
-/* Where these bytes are, NULL when there is no such region, or it does not allow it. */
+/* Returns the local address of len bytes at DAT address addr of region r. NULL: r is NULL, of
+ * another protection zone, lacks one of the rights priv, or does not contain the bytes. */
 static inline uint8_t *softdat_region_at(const struct softdat_region *r,
                                          const struct softdat_pz *pz, uint64_t addr, uint64_t len,
                                          DAT_MEM_PRIV_FLAGS priv)
@@ -43,47 +47,48 @@ static inline uint8_t *softdat_region_at(const struct softdat_region *r,
     return r->at + (addr - r->va);
 }
 
-/* Are the registrations still there in which the segments of d lie? */
+/* True if the registrations of d's segments are still valid. */
 static inline bool softdat_segs_registered(struct softdat_ia *ia, struct softdat_dto *d)
 {
-    return d->frees == ia->frees || softdat_segs_look(ia, d);
+    return d->regions_freed == ia->regions_freed || softdat_segs_recheck(ia, d);
 }
 
-/* -- paths and the laboratory (path.c, fault.c) ----------------------------------------------- */
+/* -- paths, link emulation, fault injection (path.c, fault.c) --------------------------------- */
 
-/* Is nothing to be written to it or read from it? */
+/* True if c's port is cut: c must neither write nor read. */
 static inline bool softdat_path_cut(const struct softdat_conn *c)
 {
     return c->ia->cfg.port[c->port].cut;
 }
 
-/* When a frame that is posted now may leave, ns; 0: at once. */
-static inline uint64_t softdat_slow_due(struct softdat_ia *ia)
+/* Returns the earliest transmit time, ns, of a frame that is posted now; 0: at once. */
+static inline uint64_t softdat_delay_due(struct softdat_ia *ia)
 {
-    return ia->cfg.latency_us || ia->cfg.jitter_us ? softdat_slow_draw_due(ia) : 0;
+    return ia->cfg.latency_us || ia->cfg.jitter_us ? softdat_delay_draw_due(ia) : 0;
 }
 
-/* How many bytes of the current frame may be written now; 0: none, it will be resumed. */
-static inline size_t softdat_slow_allow(struct softdat_conn *c)
+/* Returns how many bytes of the current frame may be transmitted now. 0: c is delayed. */
+static inline size_t softdat_rate_allow(struct softdat_conn *c)
 {
-    return c->cur_due || c->ia->cfg.rate ? softdat_slow_limit(c) : SIZE_MAX;
+    return c->cur_due || c->ia->cfg.rate ? softdat_rate_limit(c) : SIZE_MAX;
 }
 
-static inline void softdat_slow_wrote(struct softdat_conn *c, size_t n)
+/* Charges n transmitted bytes to the rate limit. */
+static inline void softdat_rate_charge(struct softdat_conn *c, size_t n)
 {
     if (c->ia->cfg.rate)
-        c->wire_free += n * UINT64_C(1000000000) / c->ia->cfg.rate;
+        c->rate_free_at += n * UINT64_C(1000000000) / c->ia->cfg.rate;
 }
 
-/* Does such a fault strike now? */
-static inline bool softdat_fault_strikes(struct softdat_ia *ia, enum softdat_fault what)
+/* True if a fault of this kind is injected now. */
+static inline bool softdat_fault_injected(struct softdat_ia *ia, enum softdat_fault what)
 {
     return ia->cfg.one_in[what] && softdat_fault_draw(ia, what);
 }
 
-/* -- what arrives (sink.c, held.c) ------------------------------------------------------------ */
+/* -- received payload (sink.c, held.c) -------------------------------------------------------- */
 
-/* The sink of a frame with len bytes of payload; its pieces are added next. */
+/* Empties the sink for a frame with len bytes of payload; softdat_sink_add() follows. */
 static inline void softdat_sink_start(struct softdat_sink *s, size_t len)
 {
     s->n = s->at = 0;
@@ -91,13 +96,14 @@ static inline void softdat_sink_start(struct softdat_sink *s, size_t len)
     s->discard = false;
 }
 
+/* Appends len bytes at base to the sink. */
 static inline void softdat_sink_add(struct softdat_sink *s, void *base, size_t len)
 {
     if (len > 0)
         s->iov[s->n++] = (struct iovec){ base, len };
 }
 
-/* A sink of len bytes that are the DTO's. */
+/* Makes the first len bytes of d's segments the sink. */
 static inline void softdat_sink_into(struct softdat_sink *s, const struct softdat_dto *d,
                                      size_t len)
 {
@@ -110,15 +116,16 @@ static inline void softdat_sink_into(struct softdat_sink *s, const struct softda
     }
 }
 
-/* Does what arrives fit the receive d, and is the memory of that still registered? */
-static inline DAT_DTO_COMPLETION_STATUS softdat_held_judge(struct softdat_ia *ia,
+/* Checks a send of len bytes against its receive d: returns DAT_DTO_SUCCESS, or the status with
+ * which d completes because it is too short or its registration has been freed. */
+static inline DAT_DTO_COMPLETION_STATUS softdat_recv_check(struct softdat_ia *ia,
                                                            struct softdat_dto *d, size_t len)
 {
     return len > d->len ? DAT_DTO_ERR_LOCAL_LENGTH
            : !softdat_segs_registered(ia, d) ? DAT_DTO_ERR_LOCAL_PROTECTION : DAT_DTO_SUCCESS;
 }
 
-/* Would too much be held with the frame whose header has come, if it had no receive? */
+/* True if buffering the frame of c->hdr would exceed SOFTDAT_HELD_MAX. */
 static inline bool softdat_held_full(const struct softdat_conn *c)
 {
     return c->held_bytes + c->hdr.len > SOFTDAT_HELD_MAX;

@@ -129,14 +129,14 @@ DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, DAT
         .max_recv_iov = (DAT_COUNT)srq->rq.max_iov,
         .low_watermark = (DAT_COUNT)srq->low_watermark,
         .available_dto_count = (DAT_COUNT)srq->rq.ring.count,
-        .outstanding_dto_count = (DAT_COUNT)(srq->rq.ring.count + srq->taken),
+        .outstanding_dto_count = (DAT_COUNT)(srq->rq.ring.count + srq->recvs_in_progress),
     };
     softdat_unlock(srq->h.ia);
     return DAT_SUCCESS;
 }
 
-/* Receives move to a queue of another size, in their order. */
-static void move_all(struct softdat_ring *from, struct softdat_ring *to)
+/* Moves all receives, in their order, to a ring of another size. */
+static void move_receives(struct softdat_ring *from, struct softdat_ring *to)
 {
     for (; from->count > 0; softdat_ring_pop(from), to->count++) {
         const struct softdat_dto *d = softdat_ring_at(from, 0);
@@ -166,7 +166,7 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
         softdat_ring_free(&ring);
         ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     } else {
-        move_all(&srq->rq.ring, &ring);
+        move_receives(&srq->rq.ring, &ring);
         softdat_ring_free(&srq->rq.ring);
         srq->rq.ring = ring;
     }
@@ -174,8 +174,8 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
     return ret;
 }
 
-/* One event for each time that it is armed: the watermark is 0 then. */
-static void tell_if_low(struct softdat_srq *srq)
+/* Posts the low watermark event if it is due, and disarms it (DAT 2.0, dat_srq_set_lw). */
+static void check_watermark(struct softdat_srq *srq)
 {
     DAT_EVENT event;
 
@@ -183,16 +183,16 @@ static void tell_if_low(struct softdat_srq *srq)
         return;
     srq->low_watermark = 0;
     memset(&event, 0, sizeof(event));
-    event.event_number = DAT_ASYNC_ERROR_EP_BROKEN;    /* as Debian's providers tell of it */
+    event.event_number = DAT_ASYNC_ERROR_EP_BROKEN;    /* the number that Debian's providers use */
     event.event_data.asynch_error_event_data.dat_handle = srq;
     event.event_data.asynch_error_event_data.reason = DAT_SRQ_LOW_WATERMARK_EVENT;
     softdat_evd_post(srq->h.ia->async_evd, &event);
 }
 
-void softdat_srq_took(struct softdat_srq *srq)
+void softdat_srq_consumed(struct softdat_srq *srq)
 {
-    srq->taken++;
-    tell_if_low(srq);
+    srq->recvs_in_progress++;
+    check_watermark(srq);
 }
 
 DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
@@ -205,7 +205,7 @@ DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(srq->h.ia);
     srq->low_watermark = (uint32_t)low;
-    tell_if_low(srq);
+    check_watermark(srq);
     softdat_unlock(srq->h.ia);
     return DAT_SUCCESS;
 }

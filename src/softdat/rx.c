@@ -7,28 +7,28 @@
 #include <sys/socket.h>
 
 enum {
-    READ_SMALL = 1 << 14,        /* read so much while headers are expected */
-    READ_LITTLE = 512,           /* ... and so much between long frames */
-    ROUNDS = 16,                 /* reads from one socket before others get their turn */
+    READ_AHEAD = 1 << 14,        /* bytes to read ahead of the current frame */
+    READ_AHEAD_LONG = 512,       /* the same between long frames */
+    MAX_READS = 16,              /* reads from one socket in one round */
 };
 
 /* -- the socket ------------------------------------------------------------------------------- */
 
-/* Takes the bytes of a header, or the rest of one: how many of the n. */
-static size_t take_header(struct softdat_conn *c, const uint8_t *p, size_t n)
+/* Copies the missing bytes of a header from p. Returns how many of the n bytes it took. */
+static size_t copy_header(struct softdat_conn *c, const uint8_t *p, size_t n)
 {
     size_t rest = sizeof(c->hdr) - c->hdr_have, step = rest < n ? rest : n;
 
     if (step == sizeof(c->hdr))
-        memcpy(&c->hdr, p, sizeof(c->hdr));      /* as nearly always: of constant length */
+        memcpy(&c->hdr, p, sizeof(c->hdr));      /* the usual case, with a constant length */
     else
         memcpy((uint8_t *)&c->hdr + c->hdr_have, p, step);
     c->hdr_have += step;
     return step;
 }
 
-/* Takes n bytes that have been read; *left_p is how many it leaves when the frame is parked. False:
- * not our protocol. */
+/* Handles n bytes that have been read. *left_p: bytes not consumed because the frame is parked.
+ * False: a violation of the protocol. */
 static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *left_p)
 {
     *left_p = 0;
@@ -36,7 +36,7 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
         size_t step;
 
         if (c->hdr_have < sizeof(c->hdr)) {
-            step = take_header(c, p, n);
+            step = copy_header(c, p, n);
             p += step;
             n -= step;
             if (c->hdr_have < sizeof(c->hdr))
@@ -47,7 +47,7 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
             }
             if (c->sock.fd < 0)
                 return true;
-            if (!softdat_frame_head(c))
+            if (!softdat_frame_header(c))
                 return false;
         }
         step = c->sink.left < n ? c->sink.left : n;
@@ -56,14 +56,14 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
         n -= step;
         if (c->sink.left > 0)
             return true;
-        if (!softdat_frame_done(c))
+        if (!softdat_frame_complete(c))
             return false;
         if (c->sock.fd < 0)
-            return true;         /* it has ended with this frame */
+            return true;         /* this frame has ended the connection */
     }
 }
 
-/* The same for bytes that a socket will not give again: what is left is kept. */
+/* The same for bytes from a socket, which cannot be read again: keeps a copy of those left. */
 static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
 {
     size_t left;
@@ -71,86 +71,88 @@ static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
 
     if (left == 0)
         return ok;
-    c->ahead = softdat_alloc(left);
-    if (!c->ahead)
+    c->read_ahead = softdat_alloc(left);
+    if (!c->read_ahead)
         return false;
-    memcpy(c->ahead, p + n - left, left);
-    c->n_ahead = left;
+    memcpy(c->read_ahead, p + n - left, left);
+    c->n_read_ahead = left;
     return ok;
 }
 
 void softdat_rx_unpark(struct softdat_conn *c)
 {
-    uint8_t *ahead = c->ahead;
-    size_t n = c->n_ahead;
+    uint8_t *read_ahead = c->read_ahead;
+    size_t n = c->n_read_ahead;
     bool ok;
 
     c->parked = false;
-    c->ahead = NULL;
-    c->n_ahead = 0;
+    c->read_ahead = NULL;
+    c->n_read_ahead = 0;
     softdat_rx_stall(c, false);
-    ok = softdat_frame_head(c);
+    ok = softdat_frame_header(c);
     if (ok && n > 0)
-        ok = parse_and_keep(c, ahead, n);
-    softdat_free(ahead);
+        ok = parse_and_keep(c, read_ahead, n);
+    softdat_free(read_ahead);
     if (!ok && c->sock.fd >= 0)
         softdat_conn_lost(c);
 }
 
-/* A first read on the called side of one host may bring the shared segment. */
-static ssize_t read_call(struct softdat_conn *c)
+/* Reads from a local connection that waits for CONNECT, which may carry the segment's
+ * descriptor. */
+static ssize_t recv_connect(struct softdat_conn *c)
 {
     union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
-    struct iovec v = { c->ia->scratch, READ_SMALL };
+    struct iovec v = { c->ia->scratch, READ_AHEAD };
     struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control,
                         .msg_controllen = sizeof(control.room) };
     ssize_t n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
 
-    /* The room is aligned, so there may be more descriptors than the one that was asked for. */
+    /* The buffer's size is rounded up, so it may contain more than one descriptor. */
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
         for (size_t at = CMSG_LEN(0); at + sizeof(int) <= h->cmsg_len; at += sizeof(int)) {
             int fd;
 
             memcpy(&fd, (char *)h + at, sizeof(fd));
-            softdat_shared_take(c, fd);      /* or closes it */
+            softdat_shared_attach(c, fd);    /* closes it in any case */
         }
     return n;
 }
 
-/* Payload goes straight to its place, and in the same call what follows it is read ahead: little
- * where long frames are expected, whose payload would have to be copied again. */
-static ssize_t read_frames(struct softdat_conn *c, size_t *asked_p)
+/* Reads the rest of the payload to its destination and, in the same call, reads ahead into the
+ * scratch buffer: little between long frames, whose payload would have to be copied once more. */
+static ssize_t read_frames(struct softdat_conn *c, size_t *requested_p)
 {
-    size_t ahead = c->expect_long ? READ_LITTLE : READ_SMALL;
+    size_t read_ahead = c->long_expected ? READ_AHEAD_LONG : READ_AHEAD;
     bool payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard;
     struct iovec v[SOFTDAT_MAX_IOV + 2];
     struct msghdr m = { .msg_iov = v };
     ssize_t n;
 
-    *asked_p = ahead + (payload ? c->sink.left : 0);
+    *requested_p = read_ahead + (payload ? c->sink.left : 0);
     if (!payload)
-        return recv(c->sock.fd, c->ia->scratch, ahead, MSG_DONTWAIT);
+        return recv(c->sock.fd, c->ia->scratch, read_ahead, MSG_DONTWAIT);
     m.msg_iovlen = (size_t)(c->sink.n - c->sink.at);
     memcpy(v, c->sink.iov + c->sink.at, m.msg_iovlen * sizeof(*v));
-    v[m.msg_iovlen++] = (struct iovec){ c->ia->scratch, ahead };
+    v[m.msg_iovlen++] = (struct iovec){ c->ia->scratch, read_ahead };
     n = recvmsg(c->sock.fd, &m, MSG_DONTWAIT);
     return n;
 }
 
-/* One read. 1: go on, 0: nothing more now, -1: the end. */
+/* Reads once. Returns 1: read again, 0: nothing more for now, -1: the stream has ended or
+ * failed. */
 static int read_some(struct softdat_conn *c, bool *any_p)
 {
-    size_t asked = READ_SMALL, placed = 0;
+    size_t requested = READ_AHEAD, placed = 0;
     bool payload;
     ssize_t n;
 
-    if (!c->ringed)
-        softdat_frame_again(c);
-    payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && !c->ringed;
-    n = c->ringed ? recv(c->sock.fd, c->ia->scratch, READ_SMALL, MSG_DONTWAIT)
-                : c->local && c->phase == SOFTDAT_INCOMING ? read_call(c)
-                                                           : read_frames(c, &asked);
+    if (!c->uses_rings)
+        softdat_frame_recheck(c);
+    payload = c->hdr_have == sizeof(c->hdr) && !c->sink.discard && !c->uses_rings;
+    n = c->uses_rings ? recv(c->sock.fd, c->ia->scratch, READ_AHEAD, MSG_DONTWAIT)
+                : c->local && c->phase == SOFTDAT_ACCEPTED ? recv_connect(c)
+                                                           : read_frames(c, &requested);
 
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno == EINTR ? 1 : -1;
@@ -161,10 +163,10 @@ static int read_some(struct softdat_conn *c, bool *any_p)
         placed = (size_t)n < c->sink.left ? (size_t)n : c->sink.left;
         softdat_sink_advance(&c->sink, placed);
     }
-    /* Beside rings a socket carries only bells; what they were rung for is looked at next. */
-    if (!c->ringed && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
+    /* Beside rings a socket carries only doorbells; the caller reads the ring next. */
+    if (!c->uses_rings && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
         return -1;
-    return (size_t)n == asked;
+    return (size_t)n == requested;
 }
 
 void softdat_rx_stall(struct softdat_conn *c, bool stalled)
@@ -172,9 +174,9 @@ void softdat_rx_stall(struct softdat_conn *c, bool stalled)
     uint32_t events = c->sock.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
 
     c->stalled = stalled;
-    if (c->ringed && !stalled)
-        softdat_hurry(c->ia);    /* no bell comes for what lies there already */
-    softdat_sock_watch(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
+    if (c->uses_rings && !stalled)
+        softdat_request_progress(c->ia); /* no doorbell announces what the ring contains already */
+    softdat_sock_set_events(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
 }
 
 bool softdat_rx_ready(struct softdat_conn *c)
@@ -182,15 +184,15 @@ bool softdat_rx_ready(struct softdat_conn *c)
     bool any = false;
     int rc = 1, failed = 0;
 
-    for (int i = 0; rc > 0 && i < ROUNDS && c->sock.fd >= 0 && !c->stalled; i++) {
+    for (int i = 0; rc > 0 && i < MAX_READS && c->sock.fd >= 0 && !c->stalled; i++) {
         errno = 0;
         rc = read_some(c, &any);
         failed = errno;
         if (c->held_bytes > SOFTDAT_HELD_MAX)
             softdat_rx_stall(c, true);
     }
-    if (rc < 0 && c->ringed)
-        softdat_rx_ring(c);      /* what the peer wrote before it went is still good */
+    if (rc < 0 && c->uses_rings)
+        softdat_rx_ring(c);      /* what the peer wrote before it closed is valid */
     if (rc < 0 && c->sock.fd >= 0 && c->phase == SOFTDAT_OPEN && failed == ETIMEDOUT)
         softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     else if (rc < 0 && c->sock.fd >= 0)
@@ -204,22 +206,22 @@ static bool read_ring(struct softdat_conn *c)
 {
     const uint8_t *p;
     bool any = false;
-    size_t taken = 0, left = 0;
+    size_t consumed = 0, left = 0;
     ssize_t n = 0;
 
-    softdat_frame_again(c);
-    /* Not for ever, however fast the other side writes: ours must get to post receives. */
-    while (c->sock.fd >= 0 && !c->stalled && taken < SOFTDAT_RING
+    softdat_frame_recheck(c);
+    /* At most one ring's worth of bytes, so that the consumer gets to post receives. */
+    while (c->sock.fd >= 0 && !c->stalled && consumed < SOFTDAT_RING
            && (n = softdat_shared_peek(c, &p)) > 0) {
         any = true;
-        taken += (size_t)n;
+        consumed += (size_t)n;
         if (!parse(c, p, (size_t)n, &left)) {
             n = -1;
             break;
         }
         if (c->sock.fd < 0)
             break;
-        softdat_shared_took(c, (size_t)n - left);
+        softdat_shared_consume(c, (size_t)n - left);
         if (c->held_bytes > SOFTDAT_HELD_MAX)
             softdat_rx_stall(c, true);
     }
@@ -236,9 +238,9 @@ bool softdat_rx_ring(struct softdat_conn *c)
     if (c->sock.fd < 0)
         return any;
     executed = softdat_shared_executed(c);
-    if (executed != c->shared.heard) {
+    if (executed != c->shared.executed_seen) {
         any = true;
-        c->shared.heard = executed;
+        c->shared.executed_seen = executed;
         if (!softdat_frame_acked(c, executed)) {
             softdat_conn_lost(c);
             return any;
@@ -246,7 +248,7 @@ bool softdat_rx_ring(struct softdat_conn *c)
     }
     if (c->blocked && c->sock.fd >= 0 && softdat_shared_has_room(c)) {
         any = true;
-        softdat_tx_pump(c);
+        softdat_tx_progress(c);
     }
     return any;
 }

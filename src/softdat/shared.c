@@ -11,32 +11,33 @@
 #include <unistd.h>
 
 /*
- * Two adapters of one host share a segment: a ring of bytes in each direction, and for each side
- * one line that only this side writes and the other reads. The caller makes the segment and sends
- * it with CONNECT; from READY on every frame goes through the rings, and the socket carries only
- * bells (a byte each, for a side that sleeps) and the news that the peer has died.
+ * Two adapters of one host share a segment: a byte ring in each direction, and for each side a pair
+ * of cache lines that only this side writes. The active side creates the segment and sends it with
+ * CONNECT. From READY on every frame goes through the rings; the socket then carries only doorbells
+ * (one byte each, for a side that sleeps), and its end reports that the peer has died.
  *
- * Memory orders: whoever writes a ring stores `tail` with release after the bytes, the reader
- * loads it with acquire before them; the reader stores `head` with release after it has used the
- * bytes, the writer loads it with acquire before it overwrites them. `executed` is stored with
- * release after the memory that the request was about. Sleeping is the classic handshake: each
- * side stores its own word (asleep; tail or head), and after a sequentially consistent fence loads
- * the other's, so at least one of them sees the other.
+ * Memory orders: the writer of a ring stores `tail` with release after the bytes, the reader loads
+ * it with acquire before it reads them. The reader stores `head` with release after it has read,
+ * the writer loads it with acquire before it overwrites. `executed` is stored with release after
+ * the memory of the request. Before it sleeps a side stores `armed`, executes a sequentially
+ * consistent fence and loads tail and head; a writer stores tail or head, executes the fence and
+ * loads `armed`. So either the sleeper sees the new bytes or the writer sees that a doorbell is
+ * needed.
  */
-enum { CHUNK = 1 << 13 };        /* bytes published at once: both sides copy at the same time */
+enum { CHUNK = 1 << 13 };        /* bytes per store of tail, so that both sides copy concurrently */
 
-static size_t least(size_t a, size_t b)
+static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* -- making and taking ------------------------------------------------------------------------ */
+/* -- creating and attaching ------------------------------------------------------------------- */
 
-static void use(struct softdat_conn *c, struct softdat_segment *seg, int side)
+static void attach(struct softdat_conn *c, struct softdat_segment *seg, int side)
 {
     c->shared = (struct softdat_shared){
         .seg = seg, .mine = &seg->half[side], .theirs = &seg->half[!side],
-        .my_reach = &seg->reach[side], .their_reach = &seg->reach[!side],
+        .my_access = &seg->access[side], .their_access = &seg->access[!side],
         .out = seg->bytes[side], .in = seg->bytes[!side],
     };
 }
@@ -51,7 +52,7 @@ static struct softdat_segment *map(int fd)
     return p;
 }
 
-/* Growing a file beyond RLIMIT_FSIZE would send SIGXFSZ to the program. */
+/* True if RLIMIT_FSIZE permits a file of this size; exceeding it would raise SIGXFSZ. */
 static bool may_grow(void)
 {
     struct rlimit limit;
@@ -60,13 +61,13 @@ static bool may_grow(void)
            && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= sizeof(struct softdat_segment));
 }
 
-int softdat_shared_make(struct softdat_conn *c)
+int softdat_shared_create(struct softdat_conn *c)
 {
-    bool wanted = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED && may_grow();
-    int fd = wanted ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+    bool possible = c->ia->cfg.local == SOFTDAT_LOCAL_SHARED && may_grow();
+    int fd = possible ? memfd_create("daplsoft", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     struct softdat_segment *seg = NULL;
 
-    /* Sealed: neither side can take pages away from under the other. */
+    /* The seals keep the peer from shrinking the file, which would make accesses raise SIGBUS. */
     if (fd >= 0 && ftruncate(fd, sizeof(*seg)) == 0
         && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         seg = map(fd);
@@ -77,12 +78,12 @@ int softdat_shared_make(struct softdat_conn *c)
     }
     seg->magic = SOFTDAT_SEGMENT_MAGIC;
     seg->ring = SOFTDAT_RING;
-    use(c, seg, 0);
+    attach(c, seg, 0);
     softdat_direct_offer(c);
     return fd;
 }
 
-bool softdat_shared_take(struct softdat_conn *c, int fd)
+bool softdat_shared_attach(struct softdat_conn *c, int fd)
 {
     struct softdat_segment *seg = NULL;
     struct stat st;
@@ -98,9 +99,9 @@ bool softdat_shared_take(struct softdat_conn *c, int fd)
         munmap(seg, sizeof(*seg));
         return false;
     }
-    use(c, seg, 1);
+    attach(c, seg, 1);
     softdat_direct_offer(c);
-    softdat_direct_try(c);
+    softdat_direct_probe(c);
     return true;
 }
 
@@ -108,53 +109,54 @@ void softdat_shared_start(struct softdat_conn *c)
 {
     struct softdat_ia *ia = c->ia;
 
-    c->ringed = true;
+    c->uses_rings = true;
     softdat_list_append(&ia->rings, &c->polled);
     ia->n_sockets--;
-    if (!ia->bells_wanted)
+    if (!ia->doorbells_armed)
         return;
-    atomic_fetch_add(&c->shared.mine->asleep, 1);
-    softdat_hurry(ia);           /* something may have come before that */
+    atomic_fetch_add(&c->shared.mine->armed, 1);
+    softdat_request_progress(ia); /* the peer may have written before the doorbell was armed */
 }
 
 void softdat_shared_free(struct softdat_conn *c)
 {
-    /* The system call itself: a program may interpose munmap(), and call the provider from it. */
+    /* Calls the kernel directly because a program may interpose munmap() and call the provider. */
     if (c->shared.seg)
         syscall(SYS_munmap, c->shared.seg, sizeof(*c->shared.seg));
     c->shared.seg = NULL;
 }
 
-/* -- telling the other side ------------------------------------------------------------------- */
+/* -- doorbells and acknowledgements ----------------------------------------------------------- */
 
-/* Wakes the other side if it sleeps; once for each sleep. */
-static void ring_bell(struct softdat_conn *c)
+/* Wakes the peer if it sleeps, once for each time that it has armed. */
+static void ring_doorbell(struct softdat_conn *c)
 {
-    uint32_t asleep;
+    uint32_t armed;
     char byte = 0;
 
     atomic_thread_fence(memory_order_seq_cst);
-    asleep = atomic_load_explicit(&c->shared.theirs->asleep, memory_order_relaxed);
-    if (!(asleep & 1) || asleep == c->shared.rung)
+    armed = atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed);
+    if (!(armed & 1) || armed == c->shared.doorbell_sent)
         return;
-    c->shared.rung = asleep;
+    c->shared.doorbell_sent = armed;
     if (send(c->sock.fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return;                  /* full of bells, or dead: the socket tells in its own way */
+        return;                  /* full: a doorbell is unread; else the socket reports the end */
 }
 
-void softdat_shared_tell(struct softdat_conn *c)
+void softdat_shared_ack(struct softdat_conn *c)
 {
     atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
     atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
     c->acked = c->executed;
     c->unacked_bytes = 0;
-    c->shared.told = c->shared.head;
+    c->shared.head_published = c->shared.head;
     softdat_list_remove(&c->acks);
-    ring_bell(c);
+    ring_doorbell(c);
 }
 
 /* -- writing and reading ---------------------------------------------------------------------- */
 
+/* Returns how many bytes may be written; reloads the head of the peer only if it is short. */
 static size_t room(struct softdat_conn *c)
 {
     struct softdat_shared *s = &c->shared;
@@ -170,35 +172,36 @@ static size_t room(struct softdat_conn *c)
 static void put(struct softdat_conn *c, const void *from, size_t n)
 {
     struct softdat_shared *s = &c->shared;
-    size_t at = s->tail % SOFTDAT_RING, first = least(n, SOFTDAT_RING - at);
+    size_t at = s->tail % SOFTDAT_RING, first = min_size(n, SOFTDAT_RING - at);
 
     memcpy(s->out + at, from, first);
     memcpy(s->out, (const char *)from + first, n - first);
     s->tail += (uint32_t)n;
 }
 
-/* Positions are 32 bits of the stream, so the cell's would come again 2^32 bytes later. It is
- * withdrawn before that: when more than a ring has been written behind it, the other side has read
- * past it (there is never more than a ring that it has not read), and `tail`, by which it will hear
- * of all that follows, is stored behind this. */
-static void withdraw_cell(struct softdat_shared *s)
+/* Positions in the stream are 32 bits, so the position of an in-line frame recurs after 2^32 bytes.
+ * It is retired before that: at most one ring of bytes is unread, so once more than a ring has been
+ * written behind the frame the peer has read past it. `tail`, by which the peer learns of later
+ * bytes, is stored after this. */
+static void retire_inline(struct softdat_shared *s)
 {
-    if (!s->cell_live || s->tail - s->cell_at <= SOFTDAT_RING)
+    if (!s->inline_live || s->tail - s->inline_at <= SOFTDAT_RING)
         return;
-    atomic_store_explicit(&s->mine->cell_len, 0, memory_order_relaxed);
-    s->cell_live = false;
+    atomic_store_explicit(&s->mine->inline_len, 0, memory_order_relaxed);
+    s->inline_live = false;
 }
 
+/* Publishes the bytes written, with the other counters, which share the cache line. */
 static void publish(struct softdat_conn *c)
 {
-    withdraw_cell(&c->shared);
+    retire_inline(&c->shared);
     atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
     atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
     atomic_store_explicit(&c->shared.mine->tail, c->shared.tail, memory_order_release);
-    c->shared.told = c->shared.head;
+    c->shared.head_published = c->shared.head;
 }
 
-/* Has the other side read everything? Then the cell is free. */
+/* True if the peer has read everything, so that the in-line frame may be overwritten. */
 static bool all_read(struct softdat_shared *s)
 {
     if (s->their_head != s->tail)
@@ -206,18 +209,18 @@ static bool all_read(struct softdat_shared *s)
     return s->their_head == s->tail;
 }
 
-/* A short frame that finds everything read lies beside the counters: the other side gets it with
- * the cache lines that tell that something has come. */
-static size_t put_cell(struct softdat_shared *s, const struct iovec *iov, int n, size_t len)
+/* Puts a short frame beside the counters, where the peer gets it with the cache lines that it
+ * polls. Permitted only while the peer has read everything. */
+static size_t put_inline(struct softdat_shared *s, const struct iovec *iov, int n, size_t len)
 {
-    uint8_t *to = s->mine->cell;
+    uint8_t *to = s->mine->inline_data;
 
     for (int i = 0; i < n; to += iov[i].iov_len, i++)
         memcpy(to, iov[i].iov_base, iov[i].iov_len);
-    atomic_store_explicit(&s->mine->cell_at, s->tail, memory_order_relaxed);
-    atomic_store_explicit(&s->mine->cell_len, (uint32_t)len, memory_order_relaxed);
-    s->cell_at = s->tail;
-    s->cell_live = true;
+    atomic_store_explicit(&s->mine->inline_at, s->tail, memory_order_relaxed);
+    atomic_store_explicit(&s->mine->inline_len, (uint32_t)len, memory_order_relaxed);
+    s->inline_at = s->tail;
+    s->inline_live = true;
     s->tail += (uint32_t)len;
     return len;
 }
@@ -228,7 +231,7 @@ static size_t put_ring(struct softdat_conn *c, const struct iovec *iov, int n)
 
     for (int i = 0; i < n && left > 0; i++)
         for (size_t at = 0; at < iov[i].iov_len && left > 0;) {
-            size_t step = least(least(iov[i].iov_len - at, left), CHUNK - unpublished);
+            size_t step = min_size(min_size(iov[i].iov_len - at, left), CHUNK - unpublished);
 
             put(c, (const char *)iov[i].iov_base + at, step);
             at += step;
@@ -250,46 +253,45 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
     size_t len = 0;
     bool read = all_read(s);
 
-    for (int i = 0; i < n && len <= SOFTDAT_CELL; i++)
+    for (int i = 0; i < n && len <= SOFTDAT_INLINE; i++)
         len += iov[i].iov_len;
-    if (read && len <= SOFTDAT_CELL) {
-        len = put_cell(s, iov, n, len);
+    if (read && len <= SOFTDAT_INLINE) {
+        len = put_inline(s, iov, n, len);
     } else {
         len = put_ring(c, iov, n);
     }
     if (len > 0) {
         publish(c);
-        ring_bell(c);
+        ring_doorbell(c);
     }
     return len;
 }
 
-/* The next bytes that have come, as many as lie together. -1: the counters are not possible. */
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p)
 {
     struct softdat_shared *s = &c->shared;
-    uint32_t n, cell;
+    uint32_t n, len;
 
     if (s->their_tail == s->head)
         s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
     n = s->their_tail - s->head;
-    cell = atomic_load_explicit(&s->theirs->cell_len, memory_order_relaxed);
-    if (n > 0 && cell > 0
-        && atomic_load_explicit(&s->theirs->cell_at, memory_order_relaxed) == s->head) {
-        *p = s->theirs->cell;
-        return cell <= n && cell <= SOFTDAT_CELL ? (ssize_t)cell : -1;
+    len = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
+    if (n > 0 && len > 0
+        && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head) {
+        *p = s->theirs->inline_data;
+        return len <= n && len <= SOFTDAT_INLINE ? (ssize_t)len : -1;
     }
     if (n > SOFTDAT_RING)
         return -1;
     *p = s->in + s->head % SOFTDAT_RING;
-    return (ssize_t)least(least(n, SOFTDAT_RING - s->head % SOFTDAT_RING), CHUNK);
+    return (ssize_t)min_size(min_size(n, SOFTDAT_RING - s->head % SOFTDAT_RING), CHUNK);
 }
 
-void softdat_shared_took(struct softdat_conn *c, size_t n)
+void softdat_shared_consume(struct softdat_conn *c, size_t n)
 {
     c->shared.head += (uint32_t)n;
-    if (c->shared.head - c->shared.told > SOFTDAT_RING / 4)
-        softdat_shared_tell(c);
+    if (c->shared.head - c->shared.head_published > SOFTDAT_RING / 4)
+        softdat_shared_ack(c);
     else if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);
 }
@@ -301,51 +303,53 @@ bool softdat_shared_has_room(struct softdat_conn *c)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-static bool idle(struct softdat_conn *c)
+/* True if the adapter may sleep as far as c is concerned. */
+static bool nothing_pending(struct softdat_conn *c)
 {
     return c->stalled || softdat_path_cut(c)
-           || (!softdat_shared_news(c) && (!c->blocked || !softdat_shared_has_room(c)));
+           || (!softdat_shared_pending(c) && (!c->blocked || !softdat_shared_has_room(c)));
 }
 
-static void flip(struct softdat_ia *ia, bool wanted)
+/* Arms or disarms the doorbells of all rings; the low bit of `armed` is the state. */
+static void set_armed(struct softdat_ia *ia, bool armed)
 {
     struct softdat_list *l;
 
-    if (ia->bells_wanted == wanted)
+    if (ia->doorbells_armed == armed)
         return;
-    ia->bells_wanted = wanted;
+    ia->doorbells_armed = armed;
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, polled)->shared.mine->asleep, 1);
+        atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, polled)->shared.mine->armed, 1);
 }
 
-bool softdat_shared_doze(struct softdat_ia *ia)
+bool softdat_shared_arm(struct softdat_ia *ia)
 {
     struct softdat_list *l;
 
-    if (ia->bells_wanted)
-        return !ia->unfinished;
-    flip(ia, true);
+    if (ia->doorbells_armed)
+        return !ia->work_pending;
+    set_armed(ia, true);
     atomic_thread_fence(memory_order_seq_cst);
-    for (l = ia->rings.next; l != &ia->rings && !ia->unfinished; l = l->next)
-        ia->unfinished = !idle(SOFTDAT_OF(l, struct softdat_conn, polled));
-    return !ia->unfinished;
+    for (l = ia->rings.next; l != &ia->rings && !ia->work_pending; l = l->next)
+        ia->work_pending = !nothing_pending(SOFTDAT_OF(l, struct softdat_conn, polled));
+    return !ia->work_pending;
 }
 
-bool softdat_shared_wake(struct softdat_ia *ia)
+bool softdat_shared_disarm(struct softdat_ia *ia)
 {
-    bool wanted = ia->bells_wanted;
+    bool was_armed = ia->doorbells_armed;
 
-    flip(ia, false);
-    return wanted;
+    set_armed(ia, false);
+    return was_armed;
 }
 
-void softdat_shared_rung(struct softdat_conn *c)
+void softdat_shared_doorbell(struct softdat_conn *c)
 {
     softdat_rx_ring(c);
-    if (c->sock.fd < 0 || !c->ia->bells_wanted)
+    if (c->sock.fd < 0 || !c->ia->doorbells_armed)
         return;
-    atomic_fetch_add(&c->shared.mine->asleep, 2);
+    atomic_fetch_add(&c->shared.mine->armed, 2);
     atomic_thread_fence(memory_order_seq_cst);
-    if (!idle(c))
-        c->ia->unfinished = true;
+    if (!nothing_pending(c))
+        c->ia->work_pending = true;
 }

@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-/* -- where payload goes ----------------------------------------------------------------------- */
+/* -- the destination of payload --------------------------------------------------------------- */
 
-/* Takes at most n bytes off the current piece: how many, and where they begin. */
-static size_t take_piece(struct softdat_sink *s, size_t n, void **base_p)
+/* Consumes at most n bytes of the current iov entry. Returns their number, and their start in
+ * *base_p. */
+static size_t consume_piece(struct softdat_sink *s, size_t n, void **base_p)
 {
     struct iovec *v = &s->iov[s->at];
 
@@ -26,7 +27,7 @@ void softdat_sink_advance(struct softdat_sink *s, size_t n)
 
     s->left -= n;
     while (n > 0 && !s->discard)
-        n -= take_piece(s, n, &base);
+        n -= consume_piece(s, n, &base);
 }
 
 void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
@@ -35,7 +36,7 @@ void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
 
     s->left -= n;
     while (n > 0 && !s->discard) {
-        size_t step = take_piece(s, n, &base);
+        size_t step = consume_piece(s, n, &base);
 
         memcpy(base, from, step);
         from += step;
@@ -46,11 +47,12 @@ void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
 /* -- the last word of an RDMA write ----------------------------------------------------------- */
 
 /*
- * Whoever polls memory for an RDMA write looks at its last word, so that word must become visible
- * last (UDAPL.md E1). The payload from the last 8-byte boundary on is kept aside and stored, in
- * naturally aligned pieces, the last with release order, when everything before it has landed.
+ * A consumer that polls memory for an RDMA write reads its last word, as adapters write in address
+ * order; so that word must become visible last. The payload from the last 8-byte boundary on is
+ * received into a buffer and stored, in naturally aligned pieces with release order, after
+ * everything before it.
  */
-size_t softdat_tail_of(uint64_t addr, size_t len)
+size_t softdat_tail_len(uint64_t addr, size_t len)
 {
     uint64_t last = (addr + len - 1) & ~(uint64_t)7;
 

@@ -12,10 +12,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096 };             /* a whole job may call at once */
+enum { BACKLOG = 4096 };             /* a whole job may connect at once */
 
-/* On one host connections go through abstract unix sockets: nothing stays behind in the file
- * system, and a network namespace is a host of its own. */
+/* Fills *un with the abstract unix socket address of a service point; returns its length. Abstract
+ * addresses leave nothing in the file system and belong to a network namespace, which thus counts
+ * as a host. */
 static socklen_t local_name(struct sockaddr_un *un, struct in_addr addr, uint32_t qual)
 {
     char text[INET_ADDRSTRLEN];
@@ -28,7 +29,6 @@ static socklen_t local_name(struct sockaddr_un *un, struct in_addr addr, uint32_
                                           "daplsoft.%s.%u", text, qual));
 }
 
-/* Other users stay out: abstract names have no permissions. */
 bool softdat_same_user(int fd)
 {
     struct ucred cred;
@@ -45,8 +45,7 @@ void softdat_set_nodelay(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
-/* The soft limit of descriptors is raised when they run out, towards the hard one. */
-bool softdat_more_descriptors(void)
+bool softdat_raise_fd_limit(void)
 {
     struct rlimit limit;
 
@@ -62,17 +61,17 @@ static int new_socket(int domain)
 
     do
         fd = socket(domain, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    while (fd < 0 && errno == EMFILE && softdat_more_descriptors());
+    while (fd < 0 && errno == EMFILE && softdat_raise_fd_limit());
     return fd;
 }
 
-void softdat_complain(struct softdat_ia *ia, const char *what, int error)
+void softdat_warn_once(struct softdat_ia *ia, const char *what, int error)
 {
     struct rlimit limit = { 0, 0 };
 
-    if (ia->complained)
+    if (ia->warned)
         return;
-    ia->complained = true;
+    ia->warned = true;
     getrlimit(RLIMIT_NOFILE, &limit);
     if (error == EMFILE)
         fprintf(stderr, "daplsoft: IA %s cannot %s: %s. The limit is %llu: raise it (ulimit -n)\n",
@@ -86,7 +85,7 @@ int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
     int one = 1, fd = new_socket(AF_INET), error;
 
     if (fd < 0)
-        return -1;    /* with errno as it is: the user reads it */
+        return -1;    /* errno names the cause */
     sin.sin_port = htons((uint16_t)qual);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0 && listen(fd, BACKLOG) == 0)
@@ -117,7 +116,7 @@ int softdat_listen_local(struct sockaddr_in sin, uint32_t qual)
     return -1;
 }
 
-int softdat_call_local(int fd, struct in_addr addr, uint32_t qual)
+int softdat_connect_local(int fd, struct in_addr addr, uint32_t qual)
 {
     struct sockaddr_un un;
     socklen_t len = local_name(&un, addr, qual);
@@ -127,13 +126,12 @@ int softdat_call_local(int fd, struct in_addr addr, uint32_t qual)
     return softdat_same_user(fd) ? 0 : EACCES;
 }
 
-/* A socket that is connecting from that address; -1 with *error_p. */
-int softdat_call_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p)
+int softdat_connect_tcp(struct sockaddr_in from, struct sockaddr_in to, int *error_p)
 {
     int fd = new_socket(AF_INET), one = 1;
 
     from.sin_port = 0;
-    /* The port is chosen by connect(), which may give it to each pair of addresses once more. */
+    /* Lets connect() choose the port, which may then be in use for other destinations. */
     if (fd >= 0)
         setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
     if (fd >= 0 && bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0

@@ -2,38 +2,38 @@
 #ifndef SOFTDAT_H
 #define SOFTDAT_H
 /*
- * The inside of the software DAT provider. quick.h has the short steps that every request and every
- * frame takes. Files:
+ * The internal interfaces of the software DAT provider. Files:
  *
- *      provider.c   what libdat2 loads: init, fini, the table of calls
- *      config.c     the parameters of a line of dat.conf
+ *      provider.c   entry points of libdat2: init, fini, the table of calls
+ *      config.c     the IA parameters of a line of dat.conf
  *      ia.c         adapters: opening, attributes, closing
  *      path.c       ports, and whether the paths through them are up
- *      net.c        sockets, the event loop, the helper thread
- *      conn.c       connections: making, ending, what happens in each phase
- *      listen.c     listening points
- *      connect.c    calling, disconnecting
- *      accept.c     requests to connect
- *      sockets.c    the sockets of connections: names, options, who is at the other end
- *      ep.c ep_fsm  endpoints: life, completing, flushing
- *      post.c       posting requests and receives; the extended operations
- *      rq.c         queues of receives, shared ones too
- *      tx.c rx.c    frames out and in (wire.h, PROTOCOL)
- *      frame.c      what each type of frame that comes in does
- *      sink.c       where its payload goes
- *      held.c       sends that wait for a receive
- *      shared.c     rings of bytes between two adapters of one host
- *      fork.c       what a child of the process keeps of it: nothing
- *      direct.c     long RDMA straight between their address spaces
+ *      net.c        sockets, progress, the helper thread
+ *      conn.c       connections: creation, end, what each phase permits
+ *      listen.c     service points
+ *      connect.c    the active side of connecting; disconnecting
+ *      accept.c     the passive side: connection requests
+ *      sockets.c    sockets of connections: addresses, options, credentials
+ *      ep.c ep_fsm  endpoints: creation, completion, flushing
+ *      post.c       posting requests and receives; extended operations
+ *      rq.c         queues of receives, also shared ones
+ *      tx.c rx.c    transmitting and receiving frames (wire.h, PROTOCOL)
+ *      frame.c      handlers of received frames, by type
+ *      sink.c       destinations of received payload
+ *      held.c       sends that arrive before their receive is posted
+ *      shared.c     byte rings between two adapters of one host
+ *      direct.c     long RDMA by copies between address spaces
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers and notification objects
- *      alloc.c      memory of the provider's own
- *      fault.c      the laboratory: slow wires and injected faults
- *      control.c    answers the program daplsoft (../daplsoft)
+ *      alloc.c      the provider's own allocator
+ *      fork.c       what fork() does to adapters
+ *      fault.c      link emulation and fault injection
+ *      control.c    the adapter's side of the program daplsoft (../daplsoft)
+ *      quick.h      inline steps of every request and frame
  *
- * One lock per adapter protects everything on it. It is taken by the API calls and by the
- * adapter's helper thread, which serves the sockets only while the application does not call in:
- * an application that polls or waits makes all progress itself.
+ * One lock per adapter protects everything on it. The DAT calls take it, and so does the adapter's
+ * helper thread, which makes progress only while the application does not: an application that
+ * polls or waits makes all progress in its own threads.
  */
 #include "conn.h"
 #include "ep.h"

@@ -7,17 +7,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* After ACK_EVERY executed requests, or ACK_BYTES of them, an acknowledgement leaves at once. A
- * frame of its own costs a socket two system calls; a ring nothing. */
+/* An acknowledgement is transmitted at once after so many executed requests or bytes; else with the
+ * next frame. On a socket a frame of its own costs two system calls; beside a ring it is a
+ * store. */
 enum {
-    ACK_EVERY = 8, ACK_EVERY_RINGED = 32,
+    ACK_REQUESTS = 8, ACK_REQUESTS_RING = 32,
     ACK_BYTES = 1 << 18,
-    SHORT = 512,                 /* bytes of a frame that is put together */
+    COALESCE_MAX = 512,          /* bytes of a frame that is copied to one buffer */
 };
-static const uint64_t ack_ns = 10000;    /* that it waits for a frame which takes it along */
+static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
+/* Queues a frame: header f, and len bytes of payload: a copy of priv, or data registered under key.
+ * False: out of memory. */
 static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
                   uint32_t key, const void *priv, size_t len)
 {
@@ -27,7 +30,7 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
         return false;
     out->f = *f;
     out->key = key;
-    out->due = c->phase == SOFTDAT_OPEN ? softdat_slow_due(c->ia) : 0;
+    out->due = c->phase == SOFTDAT_OPEN ? softdat_delay_due(c->ia) : 0;
     out->f.magic = SOFTDAT_WIRE_MAGIC;
     out->f.len = (uint32_t)len;
     out->data = data;
@@ -35,8 +38,8 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
         memcpy(out->priv, priv, len);
         out->data = out->priv;
     }
-    softdat_list_append(&c->outs, &out->link);
-    softdat_tx_pump(c);
+    softdat_list_append(&c->out_queue, &out->link);
+    softdat_tx_progress(c);
     return true;
 }
 
@@ -46,12 +49,12 @@ bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, cons
     struct softdat_frame f = { .type = (uint8_t)type };
 
     if (type == SOFTDAT_CONNECT)
-        /* a local socket would not tell */
+        /* The peer cannot learn it from a unix socket. */
         f.addr = c->ia->cfg.port[c->port].addr.sin_addr.s_addr;
     if (type == SOFTDAT_ACCEPT)
-        f.want = c->shared.seg != NULL;
+        f.size = c->shared.seg != NULL;
     if (type == SOFTDAT_BYE)
-        c->said_bye = true;
+        c->bye_sent = true;
     return queue(c, &f, NULL, 0, len > 0 ? priv : NULL, len);
 }
 
@@ -62,11 +65,11 @@ bool softdat_tx_read_data(struct softdat_conn *c, const void *data, uint32_t len
     return queue(c, &f, data, key, NULL, len);
 }
 
-bool softdat_tx_drop_answers(struct softdat_conn *c)
+bool softdat_tx_drop_responses(struct softdat_conn *c)
 {
-    struct softdat_list *l = c->outs.next;
+    struct softdat_list *l = c->out_queue.next;
 
-    while (l != &c->outs) {
+    while (l != &c->out_queue) {
         struct softdat_out *out = SOFTDAT_OF(l, struct softdat_out, link);
 
         l = l->next;
@@ -82,11 +85,11 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
 {
     struct softdat_frame f = { .type = SOFTDAT_NAK, .status = (uint16_t)status, .id = id };
 
-    c->poisoned = true;
+    c->discard_rx = true;
     return queue(c, &f, NULL, 0, NULL, 0);
 }
 
-void softdat_tx_idle_acks(struct softdat_ia *ia)
+void softdat_tx_acks_when_idle(struct softdat_ia *ia)
 {
     struct softdat_list *l = ia->acks.next;
     uint64_t now = 0;
@@ -95,40 +98,41 @@ void softdat_tx_idle_acks(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, acks);
 
         l = l->next;
-        if (c->ringed)
-            softdat_shared_tell(c);
+        if (c->uses_rings)
+            softdat_shared_ack(c);
     }
     if (!softdat_list_empty(&ia->acks))
         now = softdat_now();
     if (ia->idle_since == 0)
         ia->idle_since = now;
-    else if (now - ia->idle_since >= ack_ns)
-        softdat_tx_acks(ia);
+    else if (now - ia->idle_since >= ack_delay_ns)
+        softdat_tx_flush_acks(ia);
 }
 
-void softdat_tx_acks(struct softdat_ia *ia)
+void softdat_tx_flush_acks(struct softdat_ia *ia)
 {
     while (!softdat_list_empty(&ia->acks)) {
         struct softdat_conn *c = SOFTDAT_OF(ia->acks.next, struct softdat_conn, acks);
         struct softdat_frame f = { .type = SOFTDAT_ACK };
 
         softdat_list_remove(&c->acks);
-        if (c->ringed)
-            softdat_shared_tell(c);
+        if (c->uses_rings)
+            softdat_shared_ack(c);
         else
             queue(c, &f, NULL, 0, NULL, 0);
     }
 }
 
-/* -- the frame that is being written ---------------------------------------------------------- */
+/* -- the frame being transmitted -------------------------------------------------------------- */
 
+/* Makes f the current frame; due: its earliest transmit time, ns. */
 static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_t due)
 {
     c->cur_hdr = *f;
     c->cur_due = due;
     if (!c->local && !c->deadline)
-        softdat_path_watch(c);   /* it is outstanding from now on */
-    c->cur_frees = c->ia->frees;
+        softdat_path_set_deadline(c); /* a frame is outstanding from now on */
+    c->cur_regions_freed = c->ia->regions_freed;
     c->cur_hdr.ack = c->executed;
     c->acked = c->executed;
     c->unacked_bytes = 0;
@@ -138,16 +142,16 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
     c->cur_at = 0;
 }
 
-/* Is the memory still registered that the answer to a READ comes from? */
+/* True if the memory of a queued READ response is still registered. */
 static bool out_registered(struct softdat_ia *ia, const struct softdat_out *out)
 {
     return out->key == 0 || softdat_region_find(ia, out->key);
 }
 
-/* It is not, and nothing has left: the answer is a refusal. */
+/* Turns a READ response that has not begun into a NAK, because its registration has been freed. */
 static void refuse_read(struct softdat_conn *c, struct softdat_out *out)
 {
-    c->poisoned = true;
+    c->discard_rx = true;
     out->f.type = SOFTDAT_NAK;
     out->f.status = DAT_DTO_ERR_REMOTE_ACCESS;
     out->f.len = 0;
@@ -158,9 +162,9 @@ static bool begin_out(struct softdat_conn *c)
 {
     struct softdat_out *out;
 
-    if (softdat_list_empty(&c->outs))
+    if (softdat_list_empty(&c->out_queue))
         return false;
-    out = SOFTDAT_OF(c->outs.next, struct softdat_out, link);
+    out = SOFTDAT_OF(c->out_queue.next, struct softdat_out, link);
     softdat_list_remove(&out->link);
     if (!out_registered(c->ia, out))
         refuse_read(c, out);
@@ -171,8 +175,8 @@ static bool begin_out(struct softdat_conn *c)
     return true;
 }
 
-/* How requests travel: in the usual way, and when their payload is moved by the target itself. */
-static const struct { uint8_t usual, direct; } frame_of[] = {
+/* The frame type of a request: with its payload, and for a direct copy by the target (0: none). */
+static const struct { uint8_t plain, direct; } frame_of[] = {
     [DAT_DTO_SEND] = { SOFTDAT_SEND, 0 },
     [DAT_DTO_RDMA_WRITE] = { SOFTDAT_WRITE, SOFTDAT_PULL },
     [DAT_DTO_RDMA_READ] = { SOFTDAT_READ, SOFTDAT_PUSH },
@@ -181,7 +185,8 @@ static const struct { uint8_t usual, direct; } frame_of[] = {
     [DAT_IB_DTO_CMP_SWAP] = { SOFTDAT_ATOMIC, 0 },
 };
 
-/* May this request start? A fenced one waits for the reads before it, a read for its turn. */
+/* True if the request may start: a fenced one waits until earlier reads are complete, a read while
+ * max_rdma_read_out reads are in flight. */
 static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
 {
     if (d->flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0)
@@ -189,8 +194,8 @@ static bool may_start(const struct softdat_ep *ep, const struct softdat_dto *d)
     return !softdat_is_read(d) || ep->reads < (uint32_t)ep->attr.max_rdma_read_out;
 }
 
-/* Binds need no frame: they are done in their turn, once nothing before them is unfinished. */
-static bool bind_now(struct softdat_ep *ep, struct softdat_dto *d)
+/* Applies a bind, which needs no frame, in its turn among the requests. False: d is not a bind. */
+static bool apply_bind(struct softdat_ep *ep, struct softdat_dto *d)
 {
     if (d->op != SOFTDAT_DTO_BIND)
         return false;
@@ -214,7 +219,7 @@ static struct softdat_dto *next_to_start(struct softdat_conn *c)
         d = softdat_ring_at(&ep->req, ep->req.sent);
         if (!may_start(ep, d))
             return NULL;
-    } while (bind_now(ep, d));
+    } while (apply_bind(ep, d));
     return d;
 }
 
@@ -229,13 +234,14 @@ static void add_bytes(struct softdat_conn *c, void *base, size_t len)
     c->cur[c->cur_n++] = (struct iovec){ base, len };
 }
 
-/* The payload of a request, and what its header says of it; begin() has been called. */
+/* Appends the payload of request d to the frame that begin() has started and completes its
+ * header. */
 static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool direct)
 {
     struct softdat_frame *f = &c->cur_hdr;
 
     if (direct || d->op == DAT_DTO_RDMA_READ)
-        f->want = (uint32_t)d->len;
+        f->size = (uint32_t)d->len;
     if (f->type == SOFTDAT_ATOMIC) {
         f->id = d->op == DAT_IB_DTO_FETCH_ADD ? SOFTDAT_FETCH_ADD : SOFTDAT_CMP_SWAP;
         f->len = sizeof(d->operand);
@@ -258,10 +264,10 @@ static bool begin_request(struct softdat_conn *c)
     if (!d)
         return false;
     if (!softdat_segs_registered(c->ia, d)) {
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
         return false;
     }
-    direct = frame_of[d->op].direct && softdat_direct_possible(c, d->len);
+    direct = frame_of[d->op].direct && softdat_direct_usable(c, d->len);
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
     d->direct = direct;
@@ -269,10 +275,10 @@ static bool begin_request(struct softdat_conn *c)
     if (softdat_is_read(d))
         ep->reads++;
     else
-        d->seq = ++ep->next_seq;
+        d->seq = ++ep->last_seq;
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
-        .type = direct ? frame_of[d->op].direct : frame_of[d->op].usual,
+        .type = direct ? frame_of[d->op].direct : frame_of[d->op].plain,
     }, d->due);
     c->cur_out = NULL;
     add_payload(c, d, direct);
@@ -292,12 +298,13 @@ void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
     }
 }
 
-static void written(struct softdat_conn *c, size_t n)
+/* Accounts for n transmitted bytes of the current frame; frees it when it is complete. */
+static void advance_current(struct softdat_conn *c, size_t n)
 {
     struct iovec *v = c->cur + c->cur_at;
     int left = c->cur_n - c->cur_at;
 
-    softdat_slow_wrote(c, n);
+    softdat_rate_charge(c, n);
     softdat_iov_step(&v, &left, n);
     c->cur_at = c->cur_n - left;
     if (left > 0)
@@ -306,12 +313,13 @@ static void written(struct softdat_conn *c, size_t n)
     if (c->cur_out)
         softdat_free(c->cur_out);
     c->cur_out = NULL;
-    /* The last frame on the socket, if both sides have a segment: the next either way is READY. */
+    /* With a segment ACCEPT is the last frame on the socket; the peer sends READY through the
+     * ring. */
     if (c->cur_hdr.type == SOFTDAT_ACCEPT && c->shared.seg)
         softdat_shared_start(c);
 }
 
-/* The segment's descriptor travels with the first byte of CONNECT. */
+/* Transmits CONNECT with the segment's descriptor. */
 static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
 {
     union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
@@ -332,19 +340,19 @@ static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
     return n;
 }
 
-/* A short frame in one piece: cheaper for the kernel than a list of pieces. */
+/* Copies a short frame to one buffer: send() is cheaper than sendmsg() with several entries. */
 static ssize_t send_pieces(struct softdat_conn *c, struct msghdr *m)
 {
-    uint8_t together[SHORT];
+    uint8_t frame[COALESCE_MAX];
     size_t len = 0;
 
     for (size_t i = 0; i < m->msg_iovlen; i++) {
-        if (m->msg_iov[i].iov_len > sizeof(together) - len)
+        if (m->msg_iov[i].iov_len > sizeof(frame) - len)
             return sendmsg(c->sock.fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
-        memcpy(together + len, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+        memcpy(frame + len, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
         len += m->msg_iov[i].iov_len;
     }
-    return send(c->sock.fd, together, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return send(c->sock.fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
@@ -353,16 +361,16 @@ static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
     ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m) : send_pieces(c, &m);
 
     if (n >= 0) {
-        written(c, (size_t)n);
+        advance_current(c, (size_t)n);
         return true;
     }
     if (errno == EINTR)
         return true;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        softdat_sock_watch(c->ia, &c->sock, c->sock.events | EPOLLOUT);
+        softdat_sock_set_events(c->ia, &c->sock, c->sock.events | EPOLLOUT);
         return false;
     }
-    /* The reading side will see the end; what has been received before it is still good. */
+    /* The receive path ends the connection, after it has handled what has arrived. */
     shutdown(c->sock.fd, SHUT_WR);
     return false;
 }
@@ -373,12 +381,12 @@ static bool write_ring(struct softdat_conn *c, struct iovec *v, int n_v)
 
     c->blocked = n == 0;
     if (n > 0)
-        written(c, n);
+        advance_current(c, n);
     return n > 0;
 }
 
-/* At most `max` bytes of what is left of the frame. */
-static int first_bytes(const struct softdat_conn *c, size_t max, struct iovec *v)
+/* Copies the entries that cover the next `max` bytes of the frame to v. Returns their number. */
+static int iov_prefix(const struct softdat_conn *c, size_t max, struct iovec *v)
 {
     int n = 0;
 
@@ -391,52 +399,53 @@ static int first_bytes(const struct softdat_conn *c, size_t max, struct iovec *v
     return n;
 }
 
-/* The request whose frame is being written. */
+/* Returns the request whose frame is being transmitted; NULL: detached. */
 static struct softdat_dto *cur_request(struct softdat_conn *c)
 {
     return c->ep && c->ep->req.sent > 0 ? softdat_ring_at(&c->ep->req, c->ep->req.sent - 1) : NULL;
 }
 
-/* A registration has ended while a frame was being written: may it go on? If not it cannot be
- * taken back either, and the connection breaks. */
-static bool cur_look(struct softdat_conn *c)
+/* Verifies the memory of a half transmitted frame after a registration has been freed. False: it is
+ * no longer registered; the frame cannot be taken back, so the connection breaks. */
+static bool recheck_current(struct softdat_conn *c)
 {
     struct softdat_dto *d = c->cur_out ? NULL : cur_request(c);
 
-    c->cur_frees = c->ia->frees;
+    c->cur_regions_freed = c->ia->regions_freed;
     if (c->cur_out ? out_registered(c->ia, c->cur_out)
                    : d && (d->direct || softdat_segs_registered(c->ia, d)))
         return true;
     if (d)
-        softdat_fault_blame(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
+        softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
     else
-        softdat_fault_doom(c);
+        softdat_fault_break_later(c);
     return false;
 }
 
 static bool write_some(struct softdat_conn *c)
 {
-    size_t max = softdat_slow_allow(c);
+    size_t max = softdat_rate_allow(c);
     struct iovec v[SOFTDAT_MAX_IOV + 2], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
 
-    if (max == 0 || (c->cur_frees != c->ia->frees && !cur_look(c)))
+    if (max == 0 || (c->cur_regions_freed != c->ia->regions_freed && !recheck_current(c)))
         return false;
     if (max != SIZE_MAX) {
-        n = first_bytes(c, max, v);
+        n = iov_prefix(c, max, v);
         from = v;
     }
-    return c->ringed ? write_ring(c, from, n) : write_socket(c, from, n);
+    return c->uses_rings ? write_ring(c, from, n) : write_socket(c, from, n);
 }
 
 bool softdat_tx_idle(const struct softdat_conn *c)
 {
-    return c->cur_n == 0 && softdat_list_empty(&c->outs);
+    return c->cur_n == 0 && softdat_list_empty(&c->out_queue);
 }
 
-void softdat_tx_pump(struct softdat_conn *c)
+void softdat_tx_progress(struct softdat_conn *c)
 {
-    if (c->sock.fd < 0 || c->phase == SOFTDAT_CALLING || softdat_path_cut(c) || softdat_doomed(c))
+    if (c->sock.fd < 0 || c->phase == SOFTDAT_CONNECTING || softdat_path_cut(c)
+        || softdat_break_pending(c))
         return;
     for (;;) {
         if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
@@ -445,13 +454,12 @@ void softdat_tx_pump(struct softdat_conn *c)
             return;
     }
     if (c->sock.events & EPOLLOUT)
-        softdat_sock_watch(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
-    if (c->said_bye && softdat_tx_idle(c))
+        softdat_sock_set_events(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
+    if (c->bye_sent && softdat_tx_idle(c))
         shutdown(c->sock.fd, SHUT_WR);
 }
 
-/* A request of the peer has been executed: it will hear of it. */
-void softdat_tx_owe_ack(struct softdat_conn *c)
+void softdat_tx_executed(struct softdat_conn *c)
 {
     struct softdat_frame f = { .type = SOFTDAT_ACK };
 
@@ -459,11 +467,11 @@ void softdat_tx_owe_ack(struct softdat_conn *c)
     c->unacked_bytes += c->hdr.len;
     if (softdat_list_empty(&c->acks))
         softdat_list_append(&c->ia->acks, &c->acks);
-    if (c->executed - c->acked < (c->ringed ? ACK_EVERY_RINGED : ACK_EVERY)
+    if (c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
         && c->unacked_bytes < ACK_BYTES)
         return;
-    if (c->ringed)
-        softdat_shared_tell(c);
+    if (c->uses_rings)
+        softdat_shared_ack(c);
     else
         queue(c, &f, NULL, 0, NULL, 0);
 }

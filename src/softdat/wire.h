@@ -2,9 +2,9 @@
 #ifndef SOFTDAT_WIRE_H
 #define SOFTDAT_WIRE_H
 /*
- * What two software adapters say to each other on a connection's socket: a header of 32 bytes,
- * then `len` bytes of payload. See PROTOCOL. Little-endian; both ends are ours, so the struct is
- * the wire form on every machine that this provider runs on (asserted below).
+ * Frames between two software adapters: a header of 32 bytes, then `len` bytes of payload.
+ * PROTOCOL describes them. Numbers are little-endian; this provider runs only on little-endian
+ * machines (asserted below), so the struct is the wire form.
  */
 #include <stdint.h>
 
@@ -12,20 +12,20 @@ enum softdat_frame_type {
     SOFTDAT_CONNECT = 1,     /* active -> passive: private data */
     SOFTDAT_ACCEPT,          /* passive -> active: private data */
     SOFTDAT_REJECT,          /* passive -> active */
-    SOFTDAT_READY,           /* active -> passive: the connection stands */
-    SOFTDAT_SEND,            /* payload for the next posted receive */
+    SOFTDAT_READY,           /* active -> passive: the connection is established */
+    SOFTDAT_SEND,            /* payload for the next receive of the peer */
     SOFTDAT_WRITE,           /* payload for addr under key */
-    SOFTDAT_READ,            /* read `want` bytes at addr under key */
-    SOFTDAT_READ_DATA,       /* the answer, in the order of the READs */
-    SOFTDAT_ACK,             /* nothing but the ack field */
-    SOFTDAT_NAK,             /* the request number `id` failed with `status`; the end */
-    SOFTDAT_BYE,             /* orderly end: nothing follows */
-    SOFTDAT_PULL,            /* a WRITE whose `want` bytes are fetched from the listed pieces */
-    SOFTDAT_PUSH,            /* a READ whose `want` bytes are stored into the listed pieces */
-    SOFTDAT_WRITE_IMM,       /* a WRITE that uses a receive up; id: the immediate data */
-    SOFTDAT_PULL_IMM,        /* the same, fetched as PULL */
-    SOFTDAT_ATOMIC,          /* payload: operand, operand; id: which operation */
-    SOFTDAT_PUSHED,          /* the answer to PUSH, among the READ_DATAs */
+    SOFTDAT_READ,            /* read `size` bytes at addr under key */
+    SOFTDAT_READ_DATA,       /* response to READ or ATOMIC, in their order */
+    SOFTDAT_ACK,             /* only the ack field */
+    SOFTDAT_NAK,             /* request number `id` failed with `status`; no request follows */
+    SOFTDAT_BYE,             /* disconnect: no frame follows */
+    SOFTDAT_PULL,            /* a WRITE: the target copies `size` bytes from the listed pieces */
+    SOFTDAT_PUSH,            /* a READ: the target copies `size` bytes into the listed pieces */
+    SOFTDAT_WRITE_IMM,       /* a WRITE that consumes a receive; id: the immediate data */
+    SOFTDAT_PULL_IMM,        /* the same, copied as PULL */
+    SOFTDAT_ATOMIC,          /* payload: two operands; id: a softdat_atomic */
+    SOFTDAT_PUSHED,          /* response to PUSH, in order with READ_DATA */
     SOFTDAT_FRAME_TYPES
 };
 
@@ -33,7 +33,7 @@ enum softdat_atomic { SOFTDAT_FETCH_ADD, SOFTDAT_CMP_SWAP };
 
 enum { SOFTDAT_WIRE_MAGIC = 0x5d, SOFTDAT_PRIV_MAX = 256 };
 
-/* PULL, PUSH: memory of the caller; the payload is at most 16 of these. */
+/* PULL, PUSH: requester's memory; the payload is a list of at most 16 pieces. */
 struct softdat_piece {
     uint64_t addr, len;
 };
@@ -43,11 +43,11 @@ struct softdat_frame {
     uint8_t type;
     uint16_t status;         /* NAK: a DAT_DTO_COMPLETION_STATUS */
     uint32_t len;            /* bytes of payload */
-    uint32_t ack;            /* how many SENDs and WRITEs of the peer have been executed, ever */
+    uint32_t ack;            /* number of the peer's SENDs and WRITEs executed, in total */
     uint32_t key;            /* WRITE, READ: the rmr_context */
-    uint64_t addr;           /* WRITE, READ: the target address; CONNECT: the caller's IPv4 */
-    uint32_t want;           /* READ, PULL, PUSH: bytes; ACCEPT: the shared segment is used */
-    uint32_t id;             /* NAK: which request failed, 0: the READ that is next; _IMM: the
+    uint64_t addr;           /* WRITE, READ: the target address; CONNECT: IPv4 of the active side */
+    uint32_t size;           /* READ, PULL, PUSH: bytes; ACCEPT: 1 if the segment is mapped */
+    uint32_t id;             /* NAK: number of the failed request, 0: the oldest READ; _IMM:
                                 immediate data; ATOMIC: a softdat_atomic */
 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the software provider makes of bytes that are not its protocol.
+ * Fuzzes the decoder of the software provider's protocol.
  *
  *   fuzz_wire [--seed=N] [--runs=N] [--seconds=N] FILE.hex...
  *
- * Each run opens a connection to an adapter of this process as a stranger would, by a socket or
- * through a shared segment, and sends a corpus file, mutated. Then: the connection has ended with
- * one event, memory that is not registered is as it was, and a healthy pair on the same adapter
- * still works. Runs of one seed are the same. In a file KEY, ADDR and END stand for the key, the
- * start and the last bytes of registered memory. Built with sanitizers it looks deeper.
+ * Each run connects to an adapter of this process by a raw socket, with or without a shared
+ * segment, and sends a mutated corpus file. Then it checks that the connection has ended with one
+ * event, that memory which is not registered is unchanged, and that a healthy pair on the same
+ * adapter still works. Runs with the same seed are the same. In a corpus file KEY, ADDR and END are
+ * the key, the start and the last bytes of registered memory. A build with sanitizers checks more.
  */
 #include "softdat.h"
 
@@ -29,7 +29,7 @@
 enum {
     MEMORY = 4096, GUARD = 4096, RECVS = 4, RECV_BYTES = 64,
     INPUT_MAX = 4096, MAX_FILES = 64,
-    PATIENCE_US = 10 * 1000 * 1000,
+    WAIT_US = 10 * 1000 * 1000,  /* maximum wait for an event */
     HEALTH_EVERY = 64,
 };
 
@@ -45,7 +45,7 @@ static struct {
     DAT_IA_HANDLE ia;
     DAT_EVD_HANDLE dto, conn, cr;
     DAT_PZ_HANDLE pz;
-    DAT_EP_HANDLE ep, well[2];
+    DAT_EP_HANDLE ep, pair[2];
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;
     DAT_LMR_CONTEXT local;
@@ -84,7 +84,7 @@ static uint64_t now_us(void)
     return softdat_now() / 1000;
 }
 
-uint64_t softdat_now(void)       /* the provider's own is not visible */
+uint64_t softdat_now(void)       /* the provider does not export its own */
 {
     struct timespec now;
 
@@ -99,7 +99,7 @@ static DAT_EVENT next_event(DAT_EVD_HANDLE evd)
     DAT_EVENT e;
     DAT_COUNT more;
 
-    TRY(dat_evd_wait(evd, PATIENCE_US, 1, &e, &more));
+    TRY(dat_evd_wait(evd, WAIT_US, 1, &e, &more));
     return e;
 }
 
@@ -113,10 +113,10 @@ static void accept_on(DAT_EP_HANDLE ep)
 static void connect_pair(void)
 {
     for (int i = 0; i < 2; i++)
-        TRY(dat_ep_create(t.ia, t.pz, t.dto, t.dto, t.conn, NULL, &t.well[i]));
-    TRY(dat_ep_connect(t.well[0], (DAT_IA_ADDRESS_PTR)&t.addr, t.qual, PATIENCE_US, 0, NULL,
+        TRY(dat_ep_create(t.ia, t.pz, t.dto, t.dto, t.conn, NULL, &t.pair[i]));
+    TRY(dat_ep_connect(t.pair[0], (DAT_IA_ADDRESS_PTR)&t.addr, t.qual, WAIT_US, 0, NULL,
                        DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
-    accept_on(t.well[1]);
+    accept_on(t.pair[1]);
     next_event(t.conn);
     next_event(t.conn);
 }
@@ -162,11 +162,11 @@ static void check_health(void)
     DAT_LMR_TRIPLET seg = { (DAT_VADDR)(uintptr_t)t.memory, 8, t.local };
     DAT_DTO_COOKIE cookie = { .as_64 = 1 };
 
-    post_recv(t.well[1], 2);
-    TRY(dat_ep_post_send(t.well[0], 1, &seg, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    post_recv(t.pair[1], 2);
+    TRY(dat_ep_post_send(t.pair[0], 1, &seg, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     for (int i = 0; i < 2; i++)
         if (next_event(t.dto).event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
-            die("the healthy pair has been harmed");
+            die("the healthy pair no longer works");
 }
 
 static void check_guards(void)
@@ -245,14 +245,14 @@ static void mutate_once(struct input *in)
     case 3:
         in->len = at;
         break;
-    case 4:                      /* a piece goes */
+    case 4:                      /* removes bytes */
         memmove(in->bytes + at, in->bytes + at + n, in->len - at - n);
         in->len -= n;
         break;
-    case 5:                      /* a frame's type */
+    case 5:                      /* changes the type of a frame */
         in->bytes[at / 32 * 32 + (at / 32 * 32 + 1 < in->len)] = (uint8_t)draw(20);
         break;
-    default:                     /* another file behind it */
+    default:                     /* appends another file */
         if (in->len + other->len <= INPUT_MAX)
             put(in, other->bytes, other->len);
     }
@@ -267,9 +267,9 @@ static struct input make_input(void)
     return in;
 }
 
-/* -- the stranger ----------------------------------------------------------------------------- */
+/* -- the attacking connection ----------------------------------------------------------------- */
 
-static int dial(void)
+static int raw_connect(void)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     char text[INET_ADDRSTRLEN];
@@ -280,7 +280,7 @@ static int dial(void)
                  (unsigned)t.qual);
     if (connect(fd, (struct sockaddr *)&un,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)))
-        die("dial");
+        die("connect");
     return fd;
 }
 
@@ -295,9 +295,9 @@ static struct softdat_segment *make_segment(int *fd_p)
     seg = mmap(NULL, sizeof(*seg), PROT_READ | PROT_WRITE, MAP_SHARED, *fd_p, 0);
     seg->magic = SOFTDAT_SEGMENT_MAGIC;
     seg->ring = SOFTDAT_RING;
-    /* A word that may be anywhere, and is nowhere: what is really reached would be this process,
-     * the stranger's, and it may have all its memory overwritten. */
-    seg->reach[0].word_at = draw(2) ? draw(4096) : 0;
+    /* The probe address is never mapped. A valid one would be in this process, which is both sides,
+     * and its memory would then be overwritten. */
+    seg->access[0].probe_addr = draw(2) ? draw(4096) : 0;
     return seg;
 }
 
@@ -325,13 +325,13 @@ static void send_head(int fd, enum softdat_frame_type type, int with)
     send_bytes(fd, &f, sizeof(f), with);
 }
 
-/* READY and the input into the ring, and perhaps counters that make no sense. */
+/* Writes READY and the input to the ring, and in some runs invalid counters. */
 static void write_ring(struct softdat_segment *seg, const struct input *in)
 {
     struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC, .type = SOFTDAT_READY };
     _Atomic uint32_t *const word[] = { &seg->half[0].tail, &seg->half[0].head,
-                                       &seg->half[0].executed, &seg->half[0].asleep,
-                                       &seg->half[0].cell_at, &seg->half[0].cell_len };
+                                       &seg->half[0].executed, &seg->half[0].armed,
+                                       &seg->half[0].inline_at, &seg->half[0].inline_len };
 
     memcpy(seg->bytes[0], &f, sizeof(f));
     memcpy(seg->bytes[0] + sizeof(f), in->bytes, in->len);
@@ -342,7 +342,8 @@ static void write_ring(struct softdat_segment *seg, const struct input *in)
 
 /* -- a run ------------------------------------------------------------------------------------ */
 
-/* Progress until the bytes have been taken, or will not be. Counts the ends of the connection. */
+/* Makes progress until the adapter has read the bytes, or `rounds` rounds. Returns the number of
+ * events that end the connection. */
 static int progress(int fd, int rounds)
 {
     DAT_EVENT e;
@@ -364,7 +365,7 @@ static int progress(int fd, int rounds)
 
 static void end_run(int ends)
 {
-    while (ends == 0)            /* it may have been established only now */
+    while (ends == 0)            /* it may be established only now */
         ends = next_event(t.conn).event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
     if (ends != 1 || progress(-1, 2) != 0)
         die("more than one event has ended the connection");
@@ -375,12 +376,12 @@ static void end_run(int ends)
 static void attack(void)
 {
     struct input in = make_input();
-    int fd = dial(), seg_fd = -1, ends;
+    int fd = raw_connect(), seg_fd = -1, ends;
     struct softdat_segment *seg = draw(2) ? make_segment(&seg_fd) : NULL;
 
     for (uint64_t i = 0; i < RECVS; i++)
         post_recv(t.ep, i);
-    if (draw(16) == 0) {         /* instead of a call */
+    if (draw(16) == 0) {         /* instead of CONNECT */
         send_bytes(fd, in.bytes, in.len, seg_fd);
         progress(fd, 4);
     } else {
@@ -406,7 +407,7 @@ static void attack(void)
         munmap(seg, sizeof(*seg));
 }
 
-/* A garbage call leaves requests that nobody has answered. */
+/* Rejects the connection requests that the run has caused. */
 static void reject_all(void)
 {
     DAT_EVENT e;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The software provider, behaviour by behaviour, through libdat2 (world.h).
+ * Conformance of the software provider to DAT 2.0, through libdat2 (world.h).
  */
 #include "world.h"
 
@@ -26,7 +26,7 @@ static void private_data_both_ways(void **state)
 
     memset(there, 0x11, sizeof(there));
     memset(back, 0x22, sizeof(back));
-    cr = call(w, there, sizeof(there));
+    cr = request(w, there, sizeof(there));
     assert_int_equal(state_of(&w->a), DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     OK(dat_cr_query(cr, DAT_CR_FIELD_ALL, &p));
     assert_int_equal(p.private_data_size, sizeof(there));
@@ -42,19 +42,19 @@ static void private_data_both_ways(void **state)
     assert_int_equal(state_of(&w->b), DAT_EP_STATE_CONNECTED);
 }
 
-static void rejected_then_reset_and_joined(void **state)
+static void rejected_then_reset_and_connected(void **state)
 {
     struct world *w = *state;
 
-    OK(dat_cr_reject(call(w, "x", 1), 0, NULL));
+    OK(dat_cr_reject(request(w, "x", 1), 0, NULL));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_PEER_REJECTED);
     assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
     OK(dat_ep_reset(w->a.ep));
     assert_int_equal(state_of(&w->a), DAT_EP_STATE_UNCONNECTED);
-    join(w);
+    connect_pair(w);
 }
 
-static void nobody_listens(void **state)
+static void connection_refused(void **state)
 {
     struct world *w = *state;
 
@@ -63,7 +63,7 @@ static void nobody_listens(void **state)
     expect_conn(&w->a, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
-static void no_answer_in_time(void **state)
+static void connect_times_out(void **state)
 {
     struct world *w = *state;
     DAT_EVENT e;
@@ -72,7 +72,7 @@ static void no_answer_in_time(void **state)
                       DAT_CONNECT_DEFAULT_FLAG));
     e = next_event(w->b.cr);
     expect_conn(&w->a, DAT_CONNECTION_EVENT_TIMED_OUT);
-    /* Accepting what has gone is an event, not a hang. */
+    /* Accepting a request whose active side has closed posts an event. */
     OK(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, w->b.ep, 0, NULL));
     expect_conn(&w->b, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
 }
@@ -92,7 +92,7 @@ static void wrong_states(void **state)
     DAT_LMR_TRIPLET t = seg(&w->a, 0, 8);
 
     IS(DAT_INVALID_STATE, dat_ep_post_send(w->a.ep, 1, &t, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
-    join(w);
+    connect_pair(w);
     IS(DAT_INVALID_STATE, dat_ep_reset(w->a.ep));
     IS(DAT_INVALID_STATE, dat_ep_connect(w->a.ep, w->addr, w->qual, SEC, 0, NULL,
                                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
@@ -109,7 +109,7 @@ static void sends_in_order(void **state)
 
     for (uint32_t i = 0; i < 8; i++)
         post_recv(&w->b, i * 4096, 4096, 100 + i);
-    join(w);
+    connect_pair(w);
     for (uint32_t i = 0; i < 8; i++) {
         w->a.buf[i * 512] = (uint8_t)(i + 1);
         post_send(&w->a, i * 512, i * 37, i);
@@ -126,7 +126,7 @@ static void receive_posted_late(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     strcpy((char *)w->a.buf, "early");
     post_send(&w->a, 0, 6, 1);
     expect_nothing(w->b.dto);
@@ -141,7 +141,7 @@ static void send_longer_than_receive(void **state)
     struct world *w = *state;
 
     post_recv(&w->b, 0, 10, 2);
-    join(w);
+    connect_pair(w);
     post_send(&w->a, 0, 11, 1);
     expect_dto(&w->b, 2, DAT_DTO_ERR_LOCAL_LENGTH);
     expect_dto(&w->a, 1, DAT_DTO_ERR_REMOTE_RESPONDER);
@@ -155,7 +155,7 @@ static void rdma_write_and_read(void **state)
     DAT_LMR_TRIPLET t;
     DAT_RMR_TRIPLET r;
 
-    join(w);
+    connect_pair(w);
     for (size_t i = 0; i < sizeof(len) / sizeof(len[0]); i++) {
         for (uint32_t k = 0; k < len[i]; k++)
             w->a.buf[k] = (uint8_t)(k * 7 + i);
@@ -169,20 +169,20 @@ static void rdma_write_and_read(void **state)
         expect_dto(&w->a, 2, DAT_DTO_SUCCESS);
         assert_memory_equal(w->a.buf + BUF / 2 + 1, w->b.buf + 3, len[i]);
     }
-    expect_nothing(w->b.dto);    /* the target hears nothing */
+    expect_nothing(w->b.dto);    /* the target gets no event */
 }
 
 static void refused(struct world *w, bool read, DAT_RMR_TRIPLET r)
 {
     DAT_LMR_TRIPLET t = seg(&w->a, 0, 64);
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x77, 64);
     if (read)
         OK(dat_ep_post_rdma_read(w->a.ep, 1, &t, cookie(5), &r, DAT_COMPLETION_DEFAULT_FLAG));
     else
         OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(5), &r, DAT_COMPLETION_DEFAULT_FLAG));
-    post_send(&w->a, 0, 8, 6);   /* behind it: flushed */
+    post_send(&w->a, 0, 8, 6);   /* posted after it: flushed */
     expect_dto(&w->a, 5, DAT_DTO_ERR_REMOTE_ACCESS);
     expect_dto(&w->a, 6, DAT_DTO_ERR_FLUSHED);
     expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
@@ -215,7 +215,7 @@ static void read_out_of_bounds(void **state)
     refused(w, true, r);
 }
 
-static void no_right_and_freed(void **state)
+static void missing_right_and_freed_key(void **state)
 {
     struct world *w = *state;
     DAT_REGION_DESCRIPTION region = { .for_va = w->b.buf };
@@ -235,7 +235,7 @@ static void no_right_and_freed(void **state)
     OK(dat_ep_reset(w->a.ep));
     expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
     OK(dat_ep_reset(w->b.ep));
-    refused(w, true, r);         /* a freed key is nobody's */
+    refused(w, true, r);         /* a freed key is invalid */
 }
 
 static void local_segment_checked(void **state)
@@ -243,7 +243,7 @@ static void local_segment_checked(void **state)
     struct world *w = *state;
     DAT_LMR_TRIPLET t;
 
-    join(w);
+    connect_pair(w);
     t = seg(&w->a, BUF - 4, 8);
     IS(DAT_PROTECTION_VIOLATION,
        dat_ep_post_send(w->a.ep, 1, &t, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
@@ -258,7 +258,7 @@ static void suppressed_completion(void **state)
     DAT_LMR_TRIPLET t = seg(&w->a, 0, 16);
     DAT_RMR_TRIPLET r = rseg(&w->b, 0, 16);
 
-    join(w);
+    connect_pair(w);
     OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(1), &r, DAT_COMPLETION_SUPPRESS_FLAG));
     OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(2), &r, DAT_COMPLETION_DEFAULT_FLAG));
     expect_dto(&w->a, 2, DAT_DTO_SUCCESS);
@@ -273,7 +273,7 @@ struct poller {
     _Atomic int seen;
 };
 
-/* Not for TSan: what orders the reads is a socket between two adapters of one process. */
+/* Not for TSan: a socket between two adapters of one process orders the reads. */
 __attribute__((no_sanitize("thread"))) static void *poll_last_word(void *arg)
 {
     struct poller *p = arg;
@@ -289,7 +289,7 @@ __attribute__((no_sanitize("thread"))) static void *poll_last_word(void *arg)
     return NULL;
 }
 
-static void last_word_lands_last(void **state)
+static void last_word_is_visible_last(void **state)
 {
     struct world *w = *state;
     struct poller p = { .b = &w->b, .rounds = 2000 };
@@ -297,7 +297,7 @@ static void last_word_lands_last(void **state)
     DAT_RMR_TRIPLET r = rseg(&w->b, 0, 8192);
     pthread_t thread;
 
-    join(w);
+    connect_pair(w);
     pthread_create(&thread, NULL, poll_last_word, &p);
     for (int i = 1; i <= p.rounds; i++) {
         uint32_t word = (uint32_t)i;
@@ -316,7 +316,7 @@ static void last_word_lands_last(void **state)
     assert_int_equal(p.torn, 0);
 }
 
-/* -- the end of a connection ------------------------------------------------------------------ */
+/* -- disconnecting ---------------------------------------------------------------------------- */
 
 static void disconnect_flushes_once(DAT_CLOSE_FLAGS flags, struct world *w)
 {
@@ -324,7 +324,7 @@ static void disconnect_flushes_once(DAT_CLOSE_FLAGS flags, struct world *w)
         post_recv(&w->a, 0, 64, 10 + i);
         post_recv(&w->b, 0, 64, 20 + i);
     }
-    join(w);
+    connect_pair(w);
     OK(dat_ep_disconnect(w->a.ep, flags));
     expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
     expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -332,17 +332,17 @@ static void disconnect_flushes_once(DAT_CLOSE_FLAGS flags, struct world *w)
         expect_dto(&w->a, 10 + i, DAT_DTO_ERR_FLUSHED);
         expect_dto(&w->b, 20 + i, DAT_DTO_ERR_FLUSHED);
     }
-    OK(dat_ep_disconnect(w->b.ep, flags));           /* once more does nothing */
+    OK(dat_ep_disconnect(w->b.ep, flags));           /* a second disconnect has no effect */
     expect_nothing(w->a.conn);
     expect_nothing(w->b.conn);
     expect_nothing(w->a.dto);
     expect_nothing(w->b.dto);
     assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
-    post_recv(&w->a, 0, 64, 30);                     /* posted now it comes back at once */
+    post_recv(&w->a, 0, 64, 30);                     /* posted now it is flushed at once */
     expect_dto(&w->a, 30, DAT_DTO_ERR_FLUSHED);
     OK(dat_ep_reset(w->a.ep));
     OK(dat_ep_reset(w->b.ep));
-    join(w);
+    connect_pair(w);
 }
 
 static void abrupt_disconnect(void **state)
@@ -452,7 +452,7 @@ static void notification_object(void **state)
     OK(dat_cno_free(cno));
 }
 
-/* -- handles and strangers -------------------------------------------------------------------- */
+/* -- handles and garbage ---------------------------------------------------------------------- */
 
 static void wrong_handles(void **state)
 {
@@ -464,8 +464,8 @@ static void wrong_handles(void **state)
     IS(DAT_INVALID_HANDLE, dat_ep_disconnect(w->a.lmr, DAT_CLOSE_ABRUPT_FLAG));
 }
 
-/* Bytes that are not our protocol, on the port of a listening point: nobody else is harmed. */
-static void garbage_on_the_port(void **state)
+/* Bytes of another protocol on the port of a service point disturb no other connection. */
+static void garbage_is_dropped(void **state)
 {
     struct world *w = *state;
     struct sockaddr_in to = *(struct sockaddr_in *)(void *)w->addr;
@@ -480,10 +480,10 @@ static void garbage_on_the_port(void **state)
             junk[k] = (uint8_t)(k * 31 + (size_t)i * 17);
         if (i % 3 == 0)
             junk[0] = 0x5d, junk[1] = (uint8_t)(i % 13);
-        if (i > 0)               /* the first says nothing at all */
+        if (i > 0)               /* the first sends nothing */
             assert_true(send(fd[i], junk, i % 2 ? sizeof(junk) : (size_t)i, MSG_NOSIGNAL) > 0);
     }
-    join(w);
+    connect_pair(w);
     expect_nothing(w->b.cr);
     for (int i = 0; i < 16; i++)
         close(fd[i]);
@@ -493,9 +493,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(private_data_both_ways),
-        CASE(rejected_then_reset_and_joined),
-        CASE(nobody_listens),
-        CASE(no_answer_in_time),
+        CASE(rejected_then_reset_and_connected),
+        CASE(connection_refused),
+        CASE(connect_times_out),
         CASE(qualifier_in_use),
         CASE(wrong_states),
         CASE(sends_in_order),
@@ -505,10 +505,10 @@ int main(void)
         CASE(wrong_key),
         CASE(out_of_bounds),
         CASE(read_out_of_bounds),
-        CASE(no_right_and_freed),
+        CASE(missing_right_and_freed_key),
         CASE(local_segment_checked),
         CASE(suppressed_completion),
-        CASE(last_word_lands_last),
+        CASE(last_word_is_visible_last),
         CASE(abrupt_disconnect),
         CASE(graceful_disconnect),
         CASE(reset_flushes_receives),
@@ -516,7 +516,7 @@ int main(void)
         CASE(overflow_is_an_async_event),
         CASE(notification_object),
         CASE(wrong_handles),
-        CASE(garbage_on_the_port),
+        CASE(garbage_is_dropped),
     };
 
     return RUN(tests);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exactly one event for every call and every connection, also when a queue is full, a backlog is
- * full, or the adapter fails; and who may wait for it.
+ * Exactly one event for every connect and every connection, also when an EVD is full, a backlog is
+ * full, or the adapter fails; and which threads may wait for it.
  */
-#include "partner.h"
+#include "peer.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { CALLERS = 6 };
+enum { CONNECTS = 6 };
 
 static void connect_to(struct world *w, DAT_EP_HANDLE ep, DAT_CONN_QUAL qual)
 {
@@ -35,11 +35,11 @@ static void free_eps(DAT_EP_HANDLE *ep, int n)
         OK(dat_ep_free(ep[i]));
 }
 
-/* Callers for whom the queue of requests has no room are refused. */
-static void full_queue_refuses(void **state)
+/* Connection requests that find the EVD full are rejected. */
+static void full_evd_rejects_requests(void **state)
 {
     struct world *w = *state;
-    DAT_EP_HANDLE out[CALLERS], in[2];
+    DAT_EP_HANDLE out[CONNECTS], in[2];
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;
     DAT_EVD_HANDLE cr;
@@ -47,11 +47,11 @@ static void full_queue_refuses(void **state)
 
     OK(dat_evd_create(w->b.ia, 2, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &cr));
     OK(dat_psp_create_any(w->b.ia, &qual, cr, DAT_PSP_CONSUMER_FLAG, &psp));
-    make_eps(&w->a, out, CALLERS);
+    make_eps(&w->a, out, CONNECTS);
     make_eps(&w->b, in, 2);
-    for (int i = 0; i < CALLERS; i++)
+    for (int i = 0; i < CONNECTS; i++)
         connect_to(w, out[i], qual);
-    for (int i = 0; i < CALLERS - 2; i++)
+    for (int i = 0; i < CONNECTS - 2; i++)
         assert_int_equal(next_event(w->a.conn).event_number,
                          DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     for (int i = 0; i < 2; i++) {
@@ -62,7 +62,7 @@ static void full_queue_refuses(void **state)
     }
     expect_nothing(w->a.conn);
     expect_nothing(cr);
-    free_eps(out, CALLERS);
+    free_eps(out, CONNECTS);
     free_eps(in, 2);
     OK(dat_psp_free(psp));
     OK(dat_evd_free(cr));
@@ -70,10 +70,10 @@ static void full_queue_refuses(void **state)
 
 /* -- a backlog that is full ------------------------------------------------------------------- */
 
-enum { CROWD = 12 };
+enum { MANY = 12 };
 
-/* A network of its own, in which listening sockets have room for few that wait to be accepted. */
-static bool small_network(void)
+/* Enters a network namespace in which the backlog of listening sockets is 4. */
+static bool limit_backlog(void)
 {
     int fd, s;
     struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
@@ -90,75 +90,75 @@ static bool small_network(void)
     return ok;
 }
 
-/* Accepts all that come. */
-static void accept_crowd(struct side *s, int fd)
+/* Accepts MANY connections. */
+static void accept_many(struct side *s, int fd)
 {
-    DAT_EP_HANDLE ep[CROWD];
+    DAT_EP_HANDLE ep[MANY];
 
-    say(fd, 'r');
-    make_eps(s, ep, CROWD);
-    for (int i = 0; i < CROWD; i++)
+    send_byte(fd, 'r');
+    make_eps(s, ep, MANY);
+    for (int i = 0; i < MANY; i++)
         OK(dat_cr_accept(next_event(s->cr).event_data.cr_arrival_event_data.cr_handle, ep[i], 0,
                          NULL));
-    hear(fd);
+    recv_byte(fd);
 }
 
-/* In a process of its own, which has left this network. */
-static void crowd(struct side *s, int fd)
+/* Runs in a process in a network namespace of its own. */
+static void connect_many(struct side *s, int fd)
 {
-    struct partner p;
-    DAT_EP_HANDLE ep[CROWD];
+    struct peer p;
+    DAT_EP_HANDLE ep[MANY];
     char text[SOFTDAT_CONTROL_MAX + 1];
     const char *link = getenv("TEST_LINK");
     unsigned by_link = 0;
 
-    partner_start(&p, "soft0", accept_crowd);
-    hear(p.fd);
-    partner_stop(&p);
-    make_eps(s, ep, CROWD);
-    for (int i = 0; i < CROWD; i++)
+    peer_start(&p, "soft0", accept_many);
+    recv_byte(p.fd);
+    peer_stop(&p);
+    make_eps(s, ep, MANY);
+    for (int i = 0; i < MANY; i++)
         OK(dat_ep_connect(ep[i], (DAT_IA_ADDRESS_PTR)&p.addr, p.qual, 20 * SEC, 0, NULL,
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     expect_nothing(s->conn);
-    partner_continue(&p);
-    for (int i = 0; i < CROWD; i++)
+    peer_continue(&p);
+    for (int i = 0; i < MANY; i++)
         assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_true(control(0, "show", text) > 0);
     for (const char *at = text; (at = strstr(at, link ? link : "shared rings")); at++)
         by_link++;
-    assert_int_equal(by_link, CROWD);
-    partner_end(&p);
-    say(fd, 'd');
+    assert_int_equal(by_link, MANY);
+    peer_end(&p);
+    send_byte(fd, 'd');
 }
 
-static void leave_network(void)
+static void enter_network(void)
 {
-    if (!small_network())
+    if (!limit_backlog())
         _exit(77);
 }
 
-/* Calls for which the listening socket has no room yet wait, and take the link that they are to. */
-static void full_backlog_waits(void **state)
+/* A connect that finds the backlog full is delayed, and still uses the configured link. */
+static void full_backlog_delays_connects(void **state)
 {
-    struct partner p;
+    struct peer p;
 
     (void)state;
     if (getuid() != 0)
         SKIP_TEST("only root can make a network of its own");
-    partner_start_prepared(&p, "soft0", crowd, leave_network);
-    assert_int_equal(hear(p.fd), 'd');
-    partner_end(&p);
+    peer_start_prepared(&p, "soft0", connect_many, enter_network);
+    assert_int_equal(recv_byte(p.fd), 'd');
+    peer_end(&p);
 }
 
 /* -- an adapter that fails -------------------------------------------------------------------- */
 
-/* A TCP port where calls stay unanswered: its backlog is full. */
-struct silent_port {
+/* A TCP port that does not answer connects, because its backlog is full. */
+struct full_port {
     struct sockaddr_in addr;
     int fd[8];
 };
 
-static void open_silent(struct silent_port *p)
+static void open_full_port(struct full_port *p)
 {
     socklen_t len = sizeof(p->addr);
 
@@ -174,30 +174,30 @@ static void open_silent(struct silent_port *p)
     }
 }
 
-static void close_silent(struct silent_port *p)
+static void close_full_port(struct full_port *p)
 {
     for (int i = 0; i < 8; i++)
         close(p->fd[i]);
 }
 
-static void failure_ends_calls_too(void **state)
+static void failure_ends_connects(void **state)
 {
     struct world *w = *state;
     char text[SOFTDAT_CONTROL_MAX + 1];
-    struct silent_port silent;
+    struct full_port full;
 
-    open_silent(&silent);
-    connect_to(w, w->a.ep, ntohs(silent.addr.sin_port));
+    open_full_port(&full);
+    connect_to(w, w->a.ep, ntohs(full.addr.sin_port));
     expect_nothing(w->a.conn);
     assert_true(control(0, "fail", text) > 0);
     assert_int_equal(next_event(w->a.async).event_number, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
     expect_conn(&w->a, DAT_CONNECTION_EVENT_UNREACHABLE);
     expect_nothing(w->a.conn);
     assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
-    close_silent(&silent);
+    close_full_port(&full);
 }
 
-/* -- queues and who waits for them ------------------------------------------------------------ */
+/* -- event dispatchers and waiters ------------------------------------------------------------ */
 
 static DAT_EVENT software(void)
 {
@@ -208,8 +208,8 @@ static DAT_EVENT software(void)
     return e;
 }
 
-/* A notification object does not name a queue that has been freed, but another that has events. */
-static void freed_queue_is_not_notified(void **state)
+/* A CNO does not report a freed EVD but another one with events. */
+static void freed_evd_is_not_reported(void **state)
 {
     struct world *w = *state;
     DAT_OS_WAIT_PROXY_AGENT none = { NULL, NULL };
@@ -232,7 +232,7 @@ static void freed_queue_is_not_notified(void **state)
     OK(dat_cno_free(cno));
 }
 
-/* The second of two waiters is refused; this one comes again until it has the event. */
+/* The second of two waiters is refused; this one waits again until it gets the event. */
 static void *wait_for_one(void *arg)
 {
     DAT_RETURN ret;
@@ -245,7 +245,7 @@ static void *wait_for_one(void *arg)
     return (void *)(uintptr_t)DAT_GET_TYPE(ret);
 }
 
-/* A queue has one waiter: a second would take the event that wakes the first. */
+/* An EVD has one waiter: a second could get the event that wakes the first. */
 static void second_waiter_is_refused(void **state)
 {
     struct world *w = *state;
@@ -259,7 +259,7 @@ static void second_waiter_is_refused(void **state)
     OK(dat_evd_create(w->a.ia, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &evd));
     pthread_create(&first, NULL, wait_for_one, evd);
     for (int i = 0; i < 500 && DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_INVALID_STATE); i++) {
-        usleep(1000);            /* the other thread's turn */
+        usleep(1000);            /* lets the other thread run */
         ret = dat_evd_wait(evd, SEC / 100, 1, &got, &more);
     }
     IS(DAT_INVALID_STATE, ret);
@@ -269,8 +269,8 @@ static void second_waiter_is_refused(void **state)
     OK(dat_evd_free(evd));
 }
 
-/* The queue of another adapter is none for this one's asynchronous events. */
-static void queue_of_another_adapter(void **state)
+/* An EVD of another adapter cannot be the asynchronous EVD. */
+static void evd_of_another_adapter(void **state)
 {
     struct world *w = *state;
     DAT_EVD_HANDLE evd = w->a.async;
@@ -282,12 +282,12 @@ static void queue_of_another_adapter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(full_backlog_waits),
-        CASE(full_queue_refuses),
-        CASE(failure_ends_calls_too),
-        CASE(freed_queue_is_not_notified),
+        cmocka_unit_test(full_backlog_delays_connects),
+        CASE(full_evd_rejects_requests),
+        CASE(failure_ends_connects),
+        CASE(freed_evd_is_not_reported),
         CASE(second_waiter_is_refused),
-        CASE(queue_of_another_adapter),
+        CASE(evd_of_another_adapter),
     };
 
     return RUN(tests);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The software provider beyond the basics (world.h): shared receive queues, memory windows, address
- * kinds, immediate data and atomic operations.
+ * The optional parts of DAT 2.0 and the IB extensions (world.h): shared receive queues, RMRs,
+ * zero-based addresses, immediate data and atomic operations.
  */
 #include "world.h"
 
@@ -20,33 +20,33 @@ static DAT_SRQ_HANDLE make_srq(struct side *s, DAT_COUNT size, DAT_COUNT low)
     return srq;
 }
 
-/* The listening side's EP is made anew, on a shared queue. */
-static DAT_SRQ_HANDLE join_shared(struct world *w, DAT_COUNT size, DAT_COUNT low)
+/* Replaces b's EP by one on a shared receive queue and connects the pair. */
+static DAT_SRQ_HANDLE connect_srq(struct world *w, DAT_COUNT size, DAT_COUNT low)
 {
     DAT_SRQ_HANDLE srq = make_srq(&w->b, size, low);
 
     OK(dat_ep_free(w->b.ep));
     OK(dat_ep_create_with_srq(w->b.ia, w->b.pz, w->b.dto, w->b.dto, w->b.conn, srq, NULL,
                               &w->b.ep));
-    join(w);
+    connect_pair(w);
     return srq;
 }
 
-static void post_shared(struct side *s, DAT_SRQ_HANDLE srq, size_t at, uint32_t len, uint64_t n)
+static void post_srq(struct side *s, DAT_SRQ_HANDLE srq, size_t at, uint32_t len, uint64_t n)
 {
     DAT_LMR_TRIPLET t = seg(s, at, len);
 
     OK(dat_srq_post_recv(srq, 1, &t, cookie(n)));
 }
 
-static void leave_shared(struct world *w, DAT_SRQ_HANDLE srq)
+static void free_srq(struct world *w, DAT_SRQ_HANDLE srq)
 {
     DAT_EVENT e;
 
     IS(DAT_INVALID_STATE, dat_srq_free(srq));
     OK(dat_ep_disconnect(w->b.ep, DAT_CLOSE_ABRUPT_FLAG));
     expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
-    e = next_event(w->b.async);  /* the EP has nothing of the queue any more */
+    e = next_event(w->b.async);  /* no receive of the queue belongs to the EP any more */
     assert_int_equal(e.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
     assert_ptr_equal(e.event_data.asynch_error_event_data.dat_handle, w->b.ep);
     OK(dat_ep_free(w->b.ep));
@@ -54,16 +54,16 @@ static void leave_shared(struct world *w, DAT_SRQ_HANDLE srq)
     make_ep(&w->b);
 }
 
-static void shared_queue_serves_in_order(void **state)
+static void srq_is_served_in_order(void **state)
 {
     struct world *w = *state;
-    DAT_SRQ_HANDLE srq = join_shared(w, 8, 0);
+    DAT_SRQ_HANDLE srq = connect_srq(w, 8, 0);
     DAT_LMR_TRIPLET t = seg(&w->b, 0, 8);
     DAT_SRQ_PARAM p;
 
     IS(DAT_INVALID_STATE, dat_ep_post_recv(w->b.ep, 1, &t, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
     for (uint64_t i = 0; i < 4; i++)
-        post_shared(&w->b, srq, i * 64, 64, 100 + i);
+        post_srq(&w->b, srq, i * 64, 64, 100 + i);
     OK(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &p));
     assert_int_equal(p.available_dto_count, 4);
     assert_int_equal(p.max_recv_dtos, 8);
@@ -77,28 +77,28 @@ static void shared_queue_serves_in_order(void **state)
     OK(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &p));
     assert_int_equal(p.available_dto_count, 0);
     assert_int_equal(p.outstanding_dto_count, 0);
-    leave_shared(w, srq);
+    free_srq(w, srq);
 }
 
-static void shared_queue_posted_late_and_resized(void **state)
+static void srq_posted_late_and_resized(void **state)
 {
     struct world *w = *state;
-    DAT_SRQ_HANDLE srq = join_shared(w, 2, 0);
+    DAT_SRQ_HANDLE srq = connect_srq(w, 2, 0);
     DAT_LMR_TRIPLET t = seg(&w->b, 0, 8);
 
     for (uint64_t i = 0; i < 5; i++)
         post_send(&w->a, 0, 8, i);
-    expect_nothing(w->a.dto);    /* they wait for receives */
-    post_shared(&w->b, srq, 0, 8, 0);
+    expect_nothing(w->a.dto);    /* the sends wait for receives */
+    post_srq(&w->b, srq, 0, 8, 0);
     expect_dto(&w->b, 0, DAT_DTO_SUCCESS);
     for (uint64_t i = 1; i < 5; i++)
-        post_shared(&w->b, srq, 0, 8, i);
+        post_srq(&w->b, srq, 0, 8, i);
     for (uint64_t i = 1; i < 5; i++)
         expect_dto(&w->b, i, DAT_DTO_SUCCESS);
     for (uint64_t i = 0; i < 5; i++)
         expect_dto(&w->a, i, DAT_DTO_SUCCESS);
-    post_shared(&w->b, srq, 0, 8, 10);
-    post_shared(&w->b, srq, 0, 8, 11);
+    post_srq(&w->b, srq, 0, 8, 10);
+    post_srq(&w->b, srq, 0, 8, 11);
     IS(DAT_INSUFFICIENT_RESOURCES, dat_srq_post_recv(srq, 1, &t, cookie(12)));
     IS(DAT_INVALID_STATE, dat_srq_resize(srq, 1));
     OK(dat_srq_resize(srq, 3));
@@ -108,7 +108,7 @@ static void shared_queue_posted_late_and_resized(void **state)
         expect_dto(&w->b, i, DAT_DTO_SUCCESS);
         expect_dto(&w->a, i, DAT_DTO_SUCCESS);
     }
-    leave_shared(w, srq);
+    free_srq(w, srq);
 }
 
 static void expect_low(struct side *s, DAT_SRQ_HANDLE srq)
@@ -119,13 +119,13 @@ static void expect_low(struct side *s, DAT_SRQ_HANDLE srq)
     assert_int_equal(e.event_data.asynch_error_event_data.reason, DAT_SRQ_LOW_WATERMARK_EVENT);
 }
 
-static void shared_queue_low_watermark(void **state)
+static void srq_low_watermark(void **state)
 {
     struct world *w = *state;
-    DAT_SRQ_HANDLE srq = join_shared(w, 8, 0);
+    DAT_SRQ_HANDLE srq = connect_srq(w, 8, 0);
 
     for (uint64_t i = 0; i < 4; i++)
-        post_shared(&w->b, srq, 0, 8, i);
+        post_srq(&w->b, srq, 0, 8, i);
     OK(dat_srq_set_lw(srq, 3));
     expect_nothing(w->b.async);
     for (uint64_t i = 0; i < 2; i++) {
@@ -138,13 +138,13 @@ static void shared_queue_low_watermark(void **state)
     OK(dat_srq_set_lw(srq, 8));
     expect_low(&w->b, srq);
     IS(DAT_INVALID_PARAMETER, dat_srq_set_lw(srq, 9));
-    leave_shared(w, srq);
+    free_srq(w, srq);
 }
 
-/* -- windows and kinds of memory -------------------------------------------------------------- */
+/* -- RMRs and addresses ----------------------------------------------------------------------- */
 
-static DAT_RMR_CONTEXT bind_window(struct side *s, DAT_RMR_HANDLE rmr, size_t at, uint32_t len,
-                                   DAT_MEM_PRIV_FLAGS priv, uint64_t n)
+static DAT_RMR_CONTEXT bind_rmr(struct side *s, DAT_RMR_HANDLE rmr, size_t at, uint32_t len,
+                                DAT_MEM_PRIV_FLAGS priv, uint64_t n)
 {
     DAT_LMR_TRIPLET t = seg(s, at, len);
     DAT_RMR_COOKIE c = { .as_64 = n };
@@ -167,47 +167,47 @@ static void write_to(struct world *w, DAT_RMR_TRIPLET r, DAT_DTO_COMPLETION_STAT
 
     OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(1), &r, DAT_COMPLETION_DEFAULT_FLAG));
     expect_dto(&w->a, 1, status);
-    state_of(&w->b);             /* takes the target's lock: TSan sees what ordered the write */
+    state_of(&w->b);             /* takes the target's lock, which orders the write for TSan */
 }
 
-static void join_again(struct world *w)
+static void reconnect(struct world *w)
 {
     expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
     expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
     OK(dat_ep_reset(w->a.ep));
     OK(dat_ep_reset(w->b.ep));
-    join(w);
+    connect_pair(w);
 }
 
-static void window_opens_what_it_is_bound_to(void **state)
+static void rmr_covers_its_binding(void **state)
 {
     struct world *w = *state;
     DAT_RMR_TRIPLET r = rseg(&w->b, 4096, 64);
     DAT_RMR_CONTEXT old;
     DAT_RMR_HANDLE rmr;
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x5a, 4096);
     OK(dat_rmr_create(w->b.pz, &rmr));
-    old = r.rmr_context = bind_window(&w->b, rmr, 4096, 64, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, 7);
+    old = r.rmr_context = bind_rmr(&w->b, rmr, 4096, 64, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, 7);
     write_to(w, r, DAT_DTO_SUCCESS);
     assert_int_equal(w->b.buf[4096 + 63], 0x5a);
     IS(DAT_INVALID_STATE, dat_lmr_free(w->b.lmr));
     r.virtual_address++;
-    write_to(w, r, DAT_DTO_ERR_REMOTE_ACCESS);       /* one byte outside the window */
-    join_again(w);
+    write_to(w, r, DAT_DTO_ERR_REMOTE_ACCESS);       /* one byte outside the binding */
+    reconnect(w);
     r = rseg(&w->b, 8192, 64);
-    r.rmr_context = bind_window(&w->b, rmr, 8192, 64, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, 8);
+    r.rmr_context = bind_rmr(&w->b, rmr, 8192, 64, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, 8);
     assert_int_not_equal(r.rmr_context, old);
     write_to(w, r, DAT_DTO_SUCCESS);
     r = rseg(&w->b, 4096, 64);
     r.rmr_context = old;
     write_to(w, r, DAT_DTO_ERR_REMOTE_ACCESS);       /* the old context has ended */
-    join_again(w);
+    reconnect(w);
     OK(dat_rmr_free(rmr));
 }
 
-static void window_needs_its_rights(void **state)
+static void rmr_needs_rights(void **state)
 {
     struct world *w = *state;
     DAT_RMR_TRIPLET r = rseg(&w->b, 0, 64);
@@ -221,15 +221,15 @@ static void window_needs_its_rights(void **state)
     IS(DAT_INVALID_STATE, dat_rmr_bind(rmr, w->b.lmr, &t, DAT_MEM_PRIV_REMOTE_READ_FLAG,
                                        DAT_VA_TYPE_VA, w->b.ep, c, DAT_COMPLETION_DEFAULT_FLAG,
                                        &key));       /* not connected */
-    join(w);
+    connect_pair(w);
     t.segment_length = 64;
     IS(DAT_PROTECTION_VIOLATION, dat_rmr_bind(rmr, w->b.lmr, &t, DAT_MEM_PRIV_REMOTE_READ_FLAG,
                                               DAT_VA_TYPE_VA, w->b.ep, c,
                                               DAT_COMPLETION_DEFAULT_FLAG, &key));
-    r.rmr_context = bind_window(&w->b, rmr, 0, 64, DAT_MEM_PRIV_REMOTE_READ_FLAG, 2);
+    r.rmr_context = bind_rmr(&w->b, rmr, 0, 64, DAT_MEM_PRIV_REMOTE_READ_FLAG, 2);
     write_to(w, r, DAT_DTO_ERR_REMOTE_ACCESS);
-    join_again(w);
-    r.rmr_context = bind_window(&w->b, rmr, 0, 0, DAT_MEM_PRIV_NONE_FLAG, 3);
+    reconnect(w);
+    r.rmr_context = bind_rmr(&w->b, rmr, 0, 0, DAT_MEM_PRIV_NONE_FLAG, 3);
     assert_int_equal(r.rmr_context, 0);              /* unbound */
     OK(dat_rmr_free(rmr));
 }
@@ -244,7 +244,7 @@ static void zero_based_addresses(void **state)
     DAT_VLEN len;
     DAT_VADDR addr;
 
-    join(w);
+    connect_pair(w);
     OK(dat_lmr_create(w->b.ia, DAT_MEM_TYPE_VIRTUAL, region, 4096, w->b.pz, DAT_MEM_PRIV_ALL_FLAG,
                       DAT_VA_TYPE_ZB, &lmr, &local, &r.rmr_context, &len, &addr));
     assert_int_equal(addr, 0);
@@ -277,12 +277,12 @@ static void write_with_immediate_data(void **state)
     DAT_LMR_TRIPLET t = seg(&w->a, 0, 1000);
     DAT_RMR_TRIPLET r = rseg(&w->b, 5, 1000);
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x42, 1000);
     OK(dat_ib_post_rdma_write_immed(w->a.ep, 1, &t, cookie(3), &r, 0xfeedbeef,
                                     DAT_COMPLETION_DEFAULT_FLAG));
     post_send(&w->a, 0, 16, 4);
-    expect_nothing(w->a.dto);    /* both wait for receives, in their order */
+    expect_nothing(w->a.dto);    /* both wait for receives, in order */
     post_recv(&w->b, BUF / 2, 64, 8);
     assert_int_equal(expect_ext(&w->b, 8, DAT_IB_RDMA_WRITE_IMMED_DATA).val.immed.data,
                      0xfeedbeef);
@@ -293,7 +293,7 @@ static void write_with_immediate_data(void **state)
     expect_dto(&w->a, 4, DAT_DTO_SUCCESS);
 }
 
-/* Memory that allows atomic operations; the two words that they are tried on. */
+/* Registers memory with the right for atomic operations. */
 static DAT_RMR_TRIPLET atomic_memory(struct side *s, DAT_LMR_HANDLE *lmr_p)
 {
     DAT_REGION_DESCRIPTION region = { .for_va = s->buf };
@@ -317,7 +317,7 @@ static void atomic_operations(void **state)
     _Atomic uint64_t *there = (_Atomic uint64_t *)(void *)w->b.buf;
     uint64_t *here = (uint64_t *)(void *)(w->a.buf + 8);
 
-    join(w);
+    connect_pair(w);
     *there = 40;
     OK(dat_ib_post_fetch_and_add(w->a.ep, 2, &t, cookie(1), &r, DAT_COMPLETION_DEFAULT_FLAG));
     expect_ext(&w->a, 1, DAT_IB_FETCH_AND_ADD);
@@ -337,14 +337,14 @@ static void atomic_operations(void **state)
     OK(dat_lmr_free(lmr));
 }
 
-static void atomic_needs_its_right(void **state)
+static void atomic_needs_right(void **state)
 {
     struct world *w = *state;
     DAT_LMR_TRIPLET t = seg(&w->a, 8, 8);
     DAT_RMR_TRIPLET r = rseg(&w->b, 0, 8);
     DAT_EVENT e;
 
-    join(w);
+    connect_pair(w);
     OK(dat_ib_post_fetch_and_add(w->a.ep, 2, &t, cookie(1), &r, DAT_COMPLETION_DEFAULT_FLAG));
     e = next_event(w->a.dto);
     assert_int_equal(e.event_data.dto_completion_event_data.status, DAT_DTO_ERR_REMOTE_ACCESS);
@@ -358,8 +358,8 @@ static void unknown_extended_operation(void **state)
     IS(DAT_NOT_IMPLEMENTED, dat_extension_op(w->a.ep, DAT_IB_UD_AH_FREE_OP));
 }
 
-/* The adapter says what it can do, and that is so. */
-static void attributes_tell_the_truth(void **state)
+/* The attributes of dat_ia_query are what dat_ep_create accepts. */
+static void attributes_are_met(void **state)
 {
     struct world *w = *state;
     DAT_IA_ATTR ia;
@@ -391,17 +391,17 @@ static void attributes_tell_the_truth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(shared_queue_serves_in_order),
-        CASE(shared_queue_posted_late_and_resized),
-        CASE(shared_queue_low_watermark),
-        CASE(window_opens_what_it_is_bound_to),
-        CASE(window_needs_its_rights),
+        CASE(srq_is_served_in_order),
+        CASE(srq_posted_late_and_resized),
+        CASE(srq_low_watermark),
+        CASE(rmr_covers_its_binding),
+        CASE(rmr_needs_rights),
         CASE(zero_based_addresses),
         CASE(write_with_immediate_data),
         CASE(atomic_operations),
-        CASE(atomic_needs_its_right),
+        CASE(atomic_needs_right),
         CASE(unknown_extended_operation),
-        CASE(attributes_tell_the_truth),
+        CASE(attributes_are_met),
     };
 
     return RUN(tests);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rings of bytes between two adapters of one host (src/softdat/shared.c) by themselves: both
- * ends in this process, beside each other on one segment. What comes out is what went in, in its
- * order, wherever the 32-bit positions of the stream stand.
+ * Unit test of the byte rings between two adapters of one host (src/softdat/shared.c): both ends
+ * are in this process, on one segment. The reader gets the bytes in their order at every value of
+ * the 32-bit positions.
  */
 #include "softdat.h"
 #include "unit.h"
@@ -12,16 +12,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What shared.c asks of the rest of the provider. */
+/* Functions of the provider that shared.c calls. */
 void softdat_direct_offer(struct softdat_conn *c) { (void)c; }
-void softdat_direct_try(struct softdat_conn *c) { (void)c; }
+void softdat_direct_probe(struct softdat_conn *c) { (void)c; }
 bool softdat_rx_ring(struct softdat_conn *c) { (void)c; return false; }
-void softdat_hurry(struct softdat_ia *ia) { (void)ia; }
+void softdat_request_progress(struct softdat_ia *ia) { (void)ia; }
 
 struct pair {
     struct softdat_ia ia;
-    struct softdat_conn out, in;     /* who writes, who reads */
-    unsigned next_out, next_in;      /* the stream is a count, modulo a prime */
+    struct softdat_conn out, in;     /* the writer, the reader */
+    unsigned next_out, next_in;      /* counters: byte k of the stream is k modulo a prime */
     int fd[2];
 };
 
@@ -44,9 +44,9 @@ static int set_up(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p->fd), 0);
     end_of(p, &p->out, p->fd[0]);
     end_of(p, &p->in, p->fd[1]);
-    fd = softdat_shared_make(&p->out);
+    fd = softdat_shared_create(&p->out);
     assert_true(fd >= 0);
-    assert_true(softdat_shared_take(&p->in, fd));
+    assert_true(softdat_shared_attach(&p->in, fd));
     softdat_shared_start(&p->out);
     softdat_shared_start(&p->in);
     *state = p;
@@ -65,7 +65,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Writes n bytes; all of them find room. */
+/* Writes n bytes, for which the ring must have room. */
 static void put(struct pair *p, size_t n)
 {
     static uint8_t bytes[SOFTDAT_RING];
@@ -88,23 +88,23 @@ static void get(struct pair *p, size_t n)
             got = (ssize_t)n;
         for (ssize_t i = 0; i < got; i++)
             assert_int_equal(at[i], p->next_in++ % 251);
-        softdat_shared_took(&p->in, (size_t)got);
+        softdat_shared_consume(&p->in, (size_t)got);
         n -= (size_t)got;
     }
-    softdat_shared_tell(&p->in);
+    softdat_shared_ack(&p->in);
 }
 
-/* n bytes pass that nobody looks at: the state is as after that many. */
-static void pass(struct pair *p, uint32_t n)
+/* Sets the state as if n more bytes had been written and read. */
+static void skip_bytes(struct pair *p, uint32_t n)
 {
     struct softdat_half *half = p->out.shared.mine;
 
-    assert_int_equal(n % SOFTDAT_RING, 0);       /* so the rings' contents stay where they are */
+    assert_int_equal(n % SOFTDAT_RING, 0);   /* the rings' contents keep their places */
     p->out.shared.tail += n;
     p->out.shared.their_head += n;
     atomic_fetch_add(&half->tail, n);
     p->in.shared.head += n;
-    p->in.shared.told += n;
+    p->in.shared.head_published += n;
     p->in.shared.their_tail += n;
     atomic_fetch_add(&p->in.shared.mine->head, n);
 }
@@ -114,15 +114,15 @@ static void short_and_long_frames(void **state)
     struct pair *p = *state;
 
     for (size_t n = 1; n < 3000; n += 7) {
-        put(p, n);               /* finds the ring empty: beside the counters when it is short */
+        put(p, n);               /* the ring is empty: in-line if it is short */
         put(p, 40);
         get(p, n + 40);
     }
 }
 
-/* A stream that does not run dry for 2^32 bytes comes by the place again where its last short frame
- * lay beside the counters: that is not to be read a second time. */
-static void position_comes_again(void **state)
+/* A stream that is never fully read for 2^32 bytes reaches the position of its last in-line frame
+ * again. That frame must not be read a second time. */
+static void position_recurs(void **state)
 {
     struct pair *p = *state;
     uint32_t at;
@@ -130,14 +130,14 @@ static void position_comes_again(void **state)
     put(p, 1000);
     get(p, 1000);
     at = p->out.shared.tail;
-    put(p, 32);                  /* beside the counters, at `at` */
-    put(p, 5000);                /* from here on there is always something unread */
+    put(p, 32);                  /* in-line, at position `at` */
+    put(p, 5000);                /* from here on the ring is never empty */
     get(p, 32);
     for (int i = 0; i < 200; i++) {
         put(p, 1000);
         get(p, 1000);
     }
-    pass(p, (at - p->in.shared.head) / SOFTDAT_RING * SOFTDAT_RING);
+    skip_bytes(p, (at - p->in.shared.head) / SOFTDAT_RING * SOFTDAT_RING);
     while (p->in.shared.head != at) {
         size_t step = at - p->in.shared.head < 1000 ? at - p->in.shared.head : 1000;
 
@@ -152,7 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(short_and_long_frames, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(position_comes_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(position_recurs, set_up, tear_down),
     };
 
     return RUN(tests);

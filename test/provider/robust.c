@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Peers that misbehave harm nobody else, and handles that have been freed are recognised.
+ * Peers that misbehave disturb no other connection; waiting threads lose no event; handles of freed
+ * objects are recognised.
  */
 #include "world.h"
 
@@ -14,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The pair of the world still works. */
-static void all_is_well(struct world *w)
+/* Checks that the pair still transfers a message. */
+static void check_pair(struct world *w)
 {
     post_recv(&w->b, 0, 64, 70);
     post_send(&w->a, 0, 64, 71);
@@ -23,8 +24,8 @@ static void all_is_well(struct world *w)
     expect_dto(&w->a, 71, DAT_DTO_SUCCESS);
 }
 
-/* A socket to the listening point of b: what a stranger can do. */
-static int stranger(struct world *w)
+/* Returns a TCP socket connected to b's service point, without a protocol. */
+static int raw_connect(struct world *w)
 {
     struct sockaddr_in to;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -35,8 +36,8 @@ static int stranger(struct world *w)
     return fd;
 }
 
-/* Has the other end hung up? b makes progress meanwhile. */
-static bool hung_up(struct world *w, int fd)
+/* Makes progress on b until it closes the socket. False: it does not, for 5 s. */
+static bool closed_by_adapter(struct world *w, int fd)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
     DAT_EVENT e;
@@ -50,51 +51,51 @@ static bool hung_up(struct world *w, int fd)
     return false;
 }
 
-static void garbage_is_hung_up_on(void **state)
+static void garbage_is_dropped(void **state)
 {
     static const char garbage[64] = "GET / HTTP/1.0\r\n\r\n";
     struct world *w = *state;
-    int fd = stranger(w);
+    int fd = raw_connect(w);
 
-    join(w);
+    connect_pair(w);
     assert_int_equal(send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL), sizeof(garbage));
-    assert_true(hung_up(w, fd));
+    assert_true(closed_by_adapter(w, fd));
     close(fd);
     expect_nothing(w->b.cr);
-    all_is_well(w);
+    check_pair(w);
 }
 
-static void silence_harms_nobody(void **state)
+static void silent_connections_are_harmless(void **state)
 {
     struct world *w = *state;
     int fd[32];
 
     for (int i = 0; i < 32; i++)
-        fd[i] = stranger(w);
-    join(w);
+        fd[i] = raw_connect(w);
+    connect_pair(w);
     expect_nothing(w->b.cr);
-    all_is_well(w);
+    check_pair(w);
     for (int i = 0; i < 32; i++)
         close(fd[i]);
 }
 
-/* Half a CONNECT, then the end. */
-static void half_a_call(void **state)
+/* A part of a CONNECT frame, then the end of the stream. */
+static void truncated_connect(void **state)
 {
     static const uint8_t half[20] = { 0x5d, 1 };
     struct world *w = *state;
-    int fd = stranger(w);
+    int fd = raw_connect(w);
 
     send(fd, half, sizeof(half), MSG_NOSIGNAL);
     close(fd);
-    join(w);
+    connect_pair(w);
     expect_nothing(w->b.cr);
-    all_is_well(w);
+    check_pair(w);
 }
 
 /* -- processes that stop or die --------------------------------------------------------------- */
 
-static struct invitation {
+static struct exchange {
     _Atomic int ready;
     DAT_CONN_QUAL qual;
     struct sockaddr_in addr;
@@ -102,10 +103,10 @@ static struct invitation {
     DAT_RMR_CONTEXT key;
 } *shared;
 
-static pid_t guest;
+static pid_t peer;
 
-/* The guest process: calls, and then does nothing until it is killed. */
-static void be_guest(void)
+/* The peer process: connects, then does nothing until it is killed. */
+static void run_peer(void)
 {
     struct side s = { .ia = DAT_HANDLE_NULL };
     DAT_EVENT e;
@@ -124,21 +125,21 @@ static void be_guest(void)
         pause();
 }
 
-/* Forked before this process opens anything. */
-static int set_up_guest(void **state)
+/* Forks the peer before this process opens an adapter. */
+static int set_up_peer(void **state)
 {
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                   0);
-    guest = fork();
-    if (guest == 0) {
+    peer = fork();
+    if (peer == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        be_guest();
+        run_peer();
     }
     return set_up(state);
 }
 
-/* b's second endpoint is connected to the guest. */
-static DAT_EP_HANDLE let_in(struct world *w)
+/* Connects the peer to a second endpoint of b. */
+static DAT_EP_HANDLE accept_peer(struct world *w)
 {
     DAT_EP_HANDLE ep;
     DAT_EVENT e;
@@ -156,7 +157,7 @@ static DAT_EP_HANDLE let_in(struct world *w)
     return ep;
 }
 
-static DAT_RETURN write_to_guest(struct world *w, DAT_EP_HANDLE ep, uint64_t n)
+static DAT_RETURN write_to_peer(struct world *w, DAT_EP_HANDLE ep, uint64_t n)
 {
     DAT_LMR_TRIPLET t = seg(&w->b, 0, 65536);
     DAT_RMR_TRIPLET r = { shared->va, 65536, shared->key };
@@ -164,19 +165,19 @@ static DAT_RETURN write_to_guest(struct world *w, DAT_EP_HANDLE ep, uint64_t n)
     return dat_ep_post_rdma_write(ep, 1, &t, cookie(n), &r, DAT_COMPLETION_DEFAULT_FLAG);
 }
 
-static void stopped_peer_is_waited_for(void **state)
+static void stopped_peer_breaks_nothing(void **state)
 {
     struct world *w = *state;
-    DAT_EP_HANDLE ep = let_in(w);
+    DAT_EP_HANDLE ep = accept_peer(w);
 
-    kill(guest, SIGSTOP);
-    waitpid(guest, NULL, WUNTRACED);
+    kill(peer, SIGSTOP);
+    waitpid(peer, NULL, WUNTRACED);
     for (uint64_t i = 0; i < 8; i++)
-        OK(write_to_guest(w, ep, i));
-    join(w);
+        OK(write_to_peer(w, ep, i));
+    connect_pair(w);
     expect_nothing(w->b.dto);
-    all_is_well(w);
-    kill(guest, SIGCONT);
+    check_pair(w);
+    kill(peer, SIGCONT);
     for (uint64_t i = 0; i < 8; i++)
         expect_dto(&w->b, i, DAT_DTO_SUCCESS);
     OK(dat_ep_free(ep));
@@ -185,33 +186,33 @@ static void stopped_peer_is_waited_for(void **state)
 static void dead_peer_breaks_only_its_connection(void **state)
 {
     struct world *w = *state;
-    DAT_EP_HANDLE ep = let_in(w);
+    DAT_EP_HANDLE ep = accept_peer(w);
     DAT_EVENT e;
 
-    join(w);
-    kill(guest, SIGKILL);
+    connect_pair(w);
+    kill(peer, SIGKILL);
     e = next_event(w->b.conn);
     assert_int_equal(e.event_number, DAT_CONNECTION_EVENT_BROKEN);
     assert_ptr_equal(e.event_data.connect_event_data.ep_handle, ep);
     expect_nothing(w->b.conn);
-    all_is_well(w);
+    check_pair(w);
     OK(dat_ep_free(ep));
 }
 
-static int tear_down_guest(void **state)
+static int tear_down_peer(void **state)
 {
-    kill(guest, SIGKILL);
-    waitpid(guest, NULL, 0);
+    kill(peer, SIGKILL);
+    waitpid(peer, NULL, 0);
     munmap(shared, sizeof(*shared));
     return tear_down(state);
 }
 
-/* -- threads that sleep ----------------------------------------------------------------------- */
+/* -- waiting threads -------------------------------------------------------------------------- */
 
 enum { ROUND_TRIPS = 20000 };
 
-/* Refuses the first call; until it comes, this thread sleeps while others come and go. */
-static void *refuse_a_call(void *arg)
+/* Waits for a connection request and rejects it. Other threads wait and return meanwhile. */
+static void *reject_a_request(void *arg)
 {
     struct world *w = arg;
     DAT_COUNT more;
@@ -222,7 +223,7 @@ static void *refuse_a_call(void *arg)
     return NULL;
 }
 
-/* Sends back what comes, until a receive or a wait fails. */
+/* Answers each message, until a receive or a wait fails. */
 static void *echo(void *arg)
 {
     struct side *s = arg;
@@ -238,15 +239,15 @@ static void *echo(void *arg)
     return NULL;
 }
 
-/* Two threads sleep on one adapter: what wakes one of them must not be lost for the other. */
-static void sleepers_miss_nothing(void **state)
+/* Two threads wait on one adapter: an event for one must not be lost while the other wakes. */
+static void two_waiters_lose_no_event(void **state)
 {
     struct world *w = *state;
-    pthread_t refusing, echoing;
+    pthread_t rejecting, echoing;
 
     post_recv(&w->b, 0, 8, 1);
-    join(w);
-    pthread_create(&refusing, NULL, refuse_a_call, w);
+    connect_pair(w);
+    pthread_create(&rejecting, NULL, reject_a_request, w);
     pthread_create(&echoing, NULL, echo, &w->b);
     for (uint64_t i = 0; i < ROUND_TRIPS; i++) {
         DAT_LMR_TRIPLET t = seg(&w->a, 64, 8);
@@ -262,7 +263,7 @@ static void sleepers_miss_nothing(void **state)
     OK(dat_ep_connect(w->a.ep, w->addr, w->qual, 5 * SEC, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    pthread_join(refusing, NULL);
+    pthread_join(rejecting, NULL);
 }
 
 /* -- handles ---------------------------------------------------------------------------------- */
@@ -294,11 +295,11 @@ static void freed_handles_are_recognised(void **state)
     OK(dat_evd_create(w->a.ia, QLEN, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &w->a.cr));
 }
 
-/* A connection request whose caller has gone before it was answered. */
-static void caller_goes_before_the_answer(void **state)
+/* The active side disconnects before its request is accepted. */
+static void disconnect_before_accept(void **state)
 {
     struct world *w = *state;
-    DAT_CR_HANDLE cr = call(w, "hi", 2);
+    DAT_CR_HANDLE cr = request(w, "hi", 2);
 
     OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -311,15 +312,15 @@ static void caller_goes_before_the_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(garbage_is_hung_up_on),
-        CASE(silence_harms_nobody),
-        CASE(half_a_call),
-        cmocka_unit_test_setup_teardown(stopped_peer_is_waited_for, set_up_guest, tear_down_guest),
-        cmocka_unit_test_setup_teardown(dead_peer_breaks_only_its_connection, set_up_guest,
-                                        tear_down_guest),
-        CASE(sleepers_miss_nothing),
+        CASE(garbage_is_dropped),
+        CASE(silent_connections_are_harmless),
+        CASE(truncated_connect),
+        cmocka_unit_test_setup_teardown(stopped_peer_breaks_nothing, set_up_peer, tear_down_peer),
+        cmocka_unit_test_setup_teardown(dead_peer_breaks_only_its_connection, set_up_peer,
+                                        tear_down_peer),
+        CASE(two_waiters_lose_no_event),
         CASE(freed_handles_are_recognised),
-        CASE(caller_goes_before_the_answer),
+        CASE(disconnect_before_accept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

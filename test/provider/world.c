@@ -94,18 +94,17 @@ void open_side(struct side *s, const char *name)
     make_ep(s);
 }
 
-/* The process's k-th adapter is asked as daplsoft would; -1: it does not answer. */
-ssize_t control(unsigned k, const char *order, char *answer)
+ssize_t control(unsigned k, const char *command, char *reply)
 {
     struct sockaddr_un un;
     socklen_t len = softdat_control_name(&un, getpid(), k);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     ssize_t n = -1;
 
-    if (connect(fd, (struct sockaddr *)&un, len) == 0 && send(fd, order, strlen(order), 0) > 0)
-        n = recv(fd, answer, SOFTDAT_CONTROL_MAX, 0);
+    if (connect(fd, (struct sockaddr *)&un, len) == 0 && send(fd, command, strlen(command), 0) > 0)
+        n = recv(fd, reply, SOFTDAT_CONTROL_MAX, 0);
     close(fd);
-    answer[n > 0 ? n : 0] = '\0';
+    reply[n > 0 ? n : 0] = '\0';
     return n;
 }
 
@@ -117,7 +116,7 @@ void close_side(struct side *s)
     OK(dat_evd_free(s->conn));
     OK(dat_evd_free(s->cr));
     OK(dat_pz_free(s->pz));
-    OK(dat_ia_close(s->ia, DAT_CLOSE_GRACEFUL_FLAG));    /* nothing is left: graceful is possible */
+    OK(dat_ia_close(s->ia, DAT_CLOSE_GRACEFUL_FLAG));    /* graceful: all objects are freed */
     free(s->buf);
 }
 
@@ -147,7 +146,7 @@ int tear_down(void **state)
     return 0;
 }
 
-DAT_CR_HANDLE call(struct world *w, const void *priv, int len)
+DAT_CR_HANDLE request(struct world *w, const void *priv, int len)
 {
     DAT_EVENT e;
 
@@ -158,9 +157,9 @@ DAT_CR_HANDLE call(struct world *w, const void *priv, int len)
     return e.event_data.cr_arrival_event_data.cr_handle;
 }
 
-void join(struct world *w)
+void connect_pair(struct world *w)
 {
-    OK(dat_cr_accept(call(w, NULL, 0), w->b.ep, 0, NULL));
+    OK(dat_cr_accept(request(w, NULL, 0), w->b.ep, 0, NULL));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect_conn(&w->b, DAT_CONNECTION_EVENT_ESTABLISHED);
 }

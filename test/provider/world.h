@@ -2,8 +2,8 @@
 #ifndef SOFTDAT_TEST_WORLD_H
 #define SOFTDAT_TEST_WORLD_H
 /*
- * Two adapters of one process, the two ends of what the provider's tests do. All waiting is for
- * events. Needs DAT_OVERRIDE with an IA soft0, and those that CASE_ON names.
+ * The fixture of the provider's tests: two adapters of one process. All waiting is for events.
+ * Needs DAT_OVERRIDE with an IA soft0, and the IAs that CASE_ON names.
  */
 #include "control.h"
 #include "unit.h"
@@ -31,7 +31,7 @@ struct side {
 enum { BUF = 1 << 20 };
 
 struct world {
-    struct side a, b;            /* a calls, b listens */
+    struct side a, b;            /* a: active side; b: passive, listens on psp */
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;
     DAT_SOCK_ADDR *addr;
@@ -40,10 +40,14 @@ struct world {
 #define OK(call) assert_int_equal(DAT_GET_TYPE(call), DAT_SUCCESS)
 #define IS(type, call) assert_int_equal(DAT_GET_TYPE(call), DAT_GET_TYPE(type))
 
+/* Waits for the next event, 5 s at most. */
 DAT_EVENT next_event(DAT_EVD_HANDLE evd);
+/* Waits for an event and compares it. */
 void expect_conn(struct side *s, DAT_EVENT_NUMBER number);
 void expect_dto(struct side *s, uint64_t cookie, DAT_DTO_COMPLETION_STATUS status);
+/* Fails if an event arrives within 20 ms. */
 void expect_nothing(DAT_EVD_HANDLE evd);
+/* len bytes at offset `at` of a side's buffer, as a local or remote segment. */
 DAT_LMR_TRIPLET seg(const struct side *s, size_t at, uint32_t len);
 DAT_RMR_TRIPLET rseg(const struct side *s, size_t at, uint32_t len);
 DAT_DTO_COOKIE cookie(uint64_t n);
@@ -51,14 +55,18 @@ void post_recv(struct side *s, size_t at, uint32_t len, uint64_t n);
 void post_send(struct side *s, size_t at, uint32_t len, uint64_t n);
 void make_ep(struct side *s);
 void open_side(struct side *s, const char *name);
-/* Frees all that it has, and its memory. */
+/* Frees all objects of a side, and its memory. */
 void close_side(struct side *s);
 int set_up(void **state);
 int tear_down(void **state);
-DAT_CR_HANDLE call(struct world *w, const void *priv, int len);
-void join(struct world *w);
+/* Connects a's EP with len bytes of private data; returns b's connection request. */
+DAT_CR_HANDLE request(struct world *w, const void *priv, int len);
+/* Connects a's EP to b's. */
+void connect_pair(struct world *w);
 DAT_EP_STATE state_of(struct side *s);
-ssize_t control(unsigned k, const char *order, char *answer);
+/* Sends a command to the process's k-th adapter, as daplsoft does. Returns the length of the reply,
+ * -1: none. reply: SOFTDAT_CONTROL_MAX + 1 bytes. */
+ssize_t control(unsigned k, const char *command, char *reply);
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 /* On the IA of this name. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The laboratory of the software provider: slow wires, small limits, ports that are cut, injected
- * faults. test/provider/run writes the dat.conf with the IAs that the cases name.
+ * Link emulation and fault injection: delays, low limits, ports that are cut, injected faults.
+ * test/provider/run writes the dat.conf with the IAs that the cases name.
  */
 #include "world.h"
 
@@ -34,16 +34,17 @@ static DAT_RETURN read_one(struct world *w, uint32_t len, uint64_t n)
     return dat_ep_post_rdma_read(w->a.ep, 1, &t, cookie(n), &r, DAT_COMPLETION_DEFAULT_FLAG);
 }
 
-static void expect_order(unsigned k, const char *order, const char *answer)
+static void expect_reply(unsigned k, const char *command, const char *reply)
 {
     char text[SOFTDAT_CONTROL_MAX + 1];
 
-    assert_true(control(k, order, text) > 0);
-    if (!strstr(text, answer))
-        fail_msg("\"%s\" was answered by \"%s\", not \"%s\"", order, text, answer);
+    assert_true(control(k, command, text) > 0);
+    if (!strstr(text, reply))
+        fail_msg("the reply to \"%s\" is \"%s\", not \"%s\"", command, text, reply);
 }
 
-/* Everything that was posted comes back, and then exactly one event. Returns how many succeeded. */
+/* Expects the completions of all posted requests, then exactly one event. Returns the number of
+ * successes. */
 static uint64_t drain_broken(struct world *w, uint64_t first, uint64_t posted)
 {
     uint64_t good = first;
@@ -59,7 +60,7 @@ static uint64_t drain_broken(struct world *w, uint64_t first, uint64_t posted)
         else if (c->status != DAT_DTO_ERR_FLUSHED)
             errors++;
     }
-    assert_true(errors <= 1);    /* the one that the transport gave up */
+    assert_true(errors <= 1);    /* the request with the transport error */
     expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
     expect_nothing(w->a.conn);
     assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
@@ -72,14 +73,14 @@ static void end_broken(struct world *w)
     expect_nothing(w->b.conn);
 }
 
-/* -- slow wires ------------------------------------------------------------------------------- */
+/* -- rate and delay --------------------------------------------------------------------------- */
 
 static void rate_is_a_limit(void **state)
 {
     struct world *w = *state;
     uint64_t start;
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x11, BUF);
     start = now_us();
     for (int i = 0; i < 4; i++) {
@@ -96,7 +97,7 @@ static void latency_is_added(void **state)
     struct world *w = *state;
     uint64_t start;
 
-    join(w);
+    connect_pair(w);
     post_recv(&w->b, 0, 64, 7);
     start = now_us();
     post_send(&w->a, 0, 64, 1);
@@ -109,7 +110,7 @@ static void jitter_keeps_the_order(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     for (uint32_t i = 0; i < 40; i++)
         post_recv(&w->b, i * 64, 64, i);
     for (uint32_t i = 0; i < 40; i++) {
@@ -126,9 +127,9 @@ static void jitter_keeps_the_order(void **state)
     }
 }
 
-/* -- small limits ----------------------------------------------------------------------------- */
+/* -- low limits ------------------------------------------------------------------------------- */
 
-static void limits_are_told_and_kept(void **state)
+static void limits_are_reported_and_enforced(void **state)
 {
     struct world *w = *state;
     DAT_EP_ATTR attr = { .service_type = DAT_SERVICE_TYPE_RC, .max_recv_dtos = 8,
@@ -155,11 +156,11 @@ static void limits_are_told_and_kept(void **state)
     attr.max_rdma_write_iov = 2;
     IS(DAT_INVALID_PARAMETER, dat_ep_create(w->a.ia, w->a.pz, w->a.dto, w->a.dto, w->a.conn, &attr,
                                             &ep));
-    join(w);
+    connect_pair(w);
     OK(write_one(w, 65536, 1));
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
     IS(DAT_LENGTH_ERROR, write_one(w, 65537, 1));
-    for (uint64_t i = 0; i < 6; i++)             /* one at a time on the wire, all complete */
+    for (uint64_t i = 0; i < 6; i++)             /* one in flight at a time; all complete */
         OK(read_one(w, 4096, i));
     for (uint64_t i = 0; i < 6; i++)
         expect_dto(&w->a, i, DAT_DTO_SUCCESS);
@@ -190,11 +191,11 @@ static void registrations_are_limited(void **state)
     OK(dat_lmr_free(lmr));
 }
 
-static void reads_may_be_missing(void **state)
+static void reads_not_supported(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     IS(DAT_MODEL_NOT_SUPPORTED, read_one(w, 8, 1));
     OK(write_one(w, 8, 1));
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
@@ -221,12 +222,12 @@ static void registrations_fail_as_seeded(void **state)
 
 /* -- faults ----------------------------------------------------------------------------------- */
 
-/* Writes until it breaks. Returns how many were posted. */
+/* Posts writes until the connection breaks. Returns their number. */
 static uint64_t until_broken(struct world *w)
 {
     uint64_t n = 0;
 
-    join(w);
+    connect_pair(w);
     while (state_of(&w->a) == DAT_EP_STATE_CONNECTED) {
         assert_true(n < 10000);
         OK(write_one(w, 8, n++));
@@ -259,29 +260,29 @@ static void same_seed_breaks_at_the_same_request(void **state)
     assert_int_equal(until_broken(*state), first_break);
 }
 
-/* The write lands, its poster never hears so: the one thing that a device must expect. */
-static void loses_a_completion(void **state)
+/* The write is executed but completes with an error, as it may on hardware. */
+static void completion_is_lost(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x77, 8);
     OK(write_one(w, 8, 0));
     expect_dto(&w->a, 0, DAT_DTO_ERR_TRANSPORT);
     expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
     end_broken(w);
     assert_int_equal(w->b.buf[7], 0x77);
-    expect_order(0, "show", "faults_injected: 1");
+    expect_reply(0, "show", "faults_injected: 1");
 }
 
-static void adapter_fails_for_good(void **state)
+static void adapter_fails_permanently(void **state)
 {
     struct world *w = *state;
     DAT_EP_HANDLE ep;
     DAT_LMR_HANDLE lmr;
     DAT_EVENT e;
 
-    join(w);
+    connect_pair(w);
     for (uint64_t i = 0; i < 8; i++)
         OK(write_one(w, 8, i));
     drain_broken(w, 0, 8);
@@ -295,38 +296,38 @@ static void adapter_fails_for_good(void **state)
     OK(dat_ep_reset(w->a.ep));
     IS(DAT_INTERNAL_ERROR, dat_ep_connect(w->a.ep, w->addr, w->qual, SEC, 0, NULL,
                                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
-    expect_order(0, "show", "(failed)");
+    expect_reply(0, "show", "(failed)");
 }
 
 /* -- paths ------------------------------------------------------------------------------------ */
 
-static void healed_in_time_nothing_is_lost(void **state)
+static void heal_within_retry_loses_nothing(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     post_recv(&w->b, 0, 64, 7);
-    expect_order(0, "cut 1", "cut");
+    expect_reply(0, "cut 1", "cut");
     post_send(&w->a, 0, 64, 1);
     expect_nothing(w->b.dto);
     expect_nothing(w->a.dto);
-    expect_order(0, "heal 1", "healed");
+    expect_reply(0, "heal 1", "healed");
     expect_dto(&w->b, 7, DAT_DTO_SUCCESS);
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
-    expect_order(1, "cut", "cut");               /* the far end */
+    expect_reply(1, "cut", "cut");               /* the other end */
     OK(write_one(w, BUF, 2));
     expect_nothing(w->a.dto);
-    expect_order(1, "heal", "healed");
+    expect_reply(1, "heal", "healed");
     expect_dto(&w->a, 2, DAT_DTO_SUCCESS);
-    expect_order(0, "show", "path_downs: 1");
+    expect_reply(0, "show", "path_downs: 1");
 }
 
-static void cut_for_too_long_it_breaks(void **state)
+static void cut_beyond_retry_breaks(void **state)
 {
     struct world *w = *state;
 
-    join(w);
-    expect_order(0, "cut", "cut");
+    connect_pair(w);
+    expect_reply(0, "cut", "cut");
     for (uint64_t i = 0; i < 4; i++)
         OK(write_one(w, 64, i));
     assert_int_equal(drain_broken(w, 0, 4), 0);
@@ -336,15 +337,15 @@ static void cut_for_too_long_it_breaks(void **state)
     OK(dat_ep_connect(w->a.ep, w->addr, w->qual, SEC, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_UNREACHABLE);
-    expect_order(0, "heal", "healed");
+    expect_reply(0, "heal", "healed");
     OK(dat_ep_reset(w->a.ep));
-    join(w);
+    connect_pair(w);
     OK(write_one(w, 64, 9));
     expect_dto(&w->a, 9, DAT_DTO_SUCCESS);
 }
 
-/* A call that nobody answers ends at its time, whatever happens to the path meanwhile. */
-static void cut_does_not_stop_the_clock(void **state)
+/* A connect without an answer times out, also if its path is cut and healed before. */
+static void cut_keeps_the_connect_timeout(void **state)
 {
     struct world *w = *state;
     DAT_EVENT e;
@@ -352,25 +353,25 @@ static void cut_does_not_stop_the_clock(void **state)
     OK(dat_ep_connect(w->a.ep, w->addr, w->qual, SEC / 5, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
     e = next_event(w->b.cr);
-    expect_order(0, "cut", "cut");
-    expect_order(0, "heal", "healed");
+    expect_reply(0, "cut", "cut");
+    expect_reply(0, "heal", "healed");
     expect_conn(&w->a, DAT_CONNECTION_EVENT_TIMED_OUT);
     OK(dat_cr_reject(e.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
 }
 
-static void order_breaks_connections(void **state)
+static void command_breaks_connections(void **state)
 {
     struct world *w = *state;
 
-    join(w);
-    expect_order(0, "break", "1 connections broken");
+    connect_pair(w);
+    expect_reply(0, "break", "1 connections broken");
     expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
     end_broken(w);
-    expect_order(0, "cut 9", "error: ia");
-    expect_order(0, "sing", "error: no order sing");
+    expect_reply(0, "cut 9", "error: ia");
+    expect_reply(0, "sing", "error: unknown command sing");
 }
 
-/* Both addresses are listened on, and the second port is used when the first is down. */
+/* The adapter listens on both ports and connects from the second while the first is down. */
 static void two_ports(void **state)
 {
     struct world *w = *state;
@@ -388,10 +389,10 @@ static void two_ports(void **state)
     second = *first;
     assert_int_equal(inet_pton(AF_INET, text, &second.sin_addr), 1);
     assert_int_not_equal(second.sin_addr.s_addr, first->sin_addr.s_addr);
-    expect_order(0, "cut 1", "port 1 cut");
-    expect_order(1, "cut 1", "port 1 cut");
+    expect_reply(0, "cut 1", "port 1 cut");
+    expect_reply(1, "cut 1", "port 1 cut");
     w->addr = (DAT_SOCK_ADDR *)(void *)&second;
-    handle = call(w, "x", 1);
+    handle = request(w, "x", 1);
     OK(dat_cr_query(handle, DAT_CR_FIELD_ALL, &cr));
     assert_int_equal(((struct sockaddr_in *)(void *)cr.remote_ia_address_ptr)->sin_addr.s_addr,
                      second.sin_addr.s_addr);
@@ -400,8 +401,8 @@ static void two_ports(void **state)
     expect_conn(&w->b, DAT_CONNECTION_EVENT_ESTABLISHED);
     OK(write_one(w, 64, 1));
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
-    expect_order(0, "show", "port 1: 127.0.0.1 cut");
-    expect_order(0, "show", "port=2 state=open");
+    expect_reply(0, "show", "port 1: 127.0.0.1 cut");
+    expect_reply(0, "show", "port=2 state=open");
 }
 
 static void link_is_reported(void **state)
@@ -409,12 +410,12 @@ static void link_is_reported(void **state)
     struct world *w = *state;
     const char *link = getenv("TEST_LINK");
 
-    join(w);
+    connect_pair(w);
     OK(write_one(w, 100, 1));
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
-    expect_order(0, "show", link ? link : "shared rings");
-    expect_order(0, "show", "bytes_sent_or_written: 100");
-    expect_order(1, "show", "writes: 0");
+    expect_reply(0, "show", link ? link : "shared rings");
+    expect_reply(0, "show", "bytes_sent_or_written: 100");
+    expect_reply(1, "show", "writes: 0");
 }
 
 int main(void)
@@ -423,18 +424,18 @@ int main(void)
         CASE_ON(rate_is_a_limit, "rate0"),
         CASE_ON(latency_is_added, "late0"),
         CASE_ON(jitter_keeps_the_order, "jitter0"),
-        CASE_ON(limits_are_told_and_kept, "tiny0"),
+        CASE_ON(limits_are_reported_and_enforced, "tiny0"),
         CASE_ON(registrations_are_limited, "tiny0"),
-        CASE_ON(reads_may_be_missing, "noread0"),
+        CASE_ON(reads_not_supported, "noread0"),
         CASE_ON(registrations_fail_as_seeded, "nolmr0"),
         CASE_ON(breaks_as_seeded, "break0"),
         CASE_ON(same_seed_breaks_at_the_same_request, "break0"),
-        CASE_ON(loses_a_completion, "lose0"),
-        CASE_ON(adapter_fails_for_good, "fatal0"),
-        CASE(healed_in_time_nothing_is_lost),
-        CASE_ON(cut_for_too_long_it_breaks, "short0"),
-        CASE(cut_does_not_stop_the_clock),
-        CASE(order_breaks_connections),
+        CASE_ON(completion_is_lost, "lose0"),
+        CASE_ON(adapter_fails_permanently, "fatal0"),
+        CASE(heal_within_retry_loses_nothing),
+        CASE_ON(cut_beyond_retry_breaks, "short0"),
+        CASE(cut_keeps_the_connect_timeout),
+        CASE(command_breaks_connections),
         CASE_ON(two_ports, "ports0"),
         CASE(link_is_reported),
     };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What DAT promises of memory: when a request has completed or been flushed, an endpoint is
- * disconnected, or a registration freed, its owner uses the memory for something else, and nobody
+ * Ownership of memory in DAT 2.0: when a request has completed or been flushed, its endpoint is
+ * disconnected, or a registration is freed, the memory is the consumer's again, and no adapter
  * reads or writes it any more.
  */
-#include "partner.h"
+#include "peer.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void free_lmr(struct side *s)
     s->lmr = DAT_HANDLE_NULL;
 }
 
-/* Registers the buffer of a side again, so that tear_down finds what it expects. */
+/* Registers a side's buffer again, since tear_down frees a registration. */
 static void register_again(struct side *s)
 {
     DAT_REGION_DESCRIPTION region = { .for_va = s->buf };
@@ -57,21 +57,22 @@ static void register_again(struct side *s)
                       DAT_VA_TYPE_VA, &s->lmr, &s->local, &s->key, &len, &addr));
 }
 
-/* -- the far process was stopped meanwhile ---------------------------------------------------- */
+/* -- cancelled requests to a stopped process -------------------------------------------------- */
 
-/* Accepts, waits for the end of the connection, and says how many bytes of its memory are 0xaa. */
-static void count_what_came(struct side *s, int fd)
+/* Accepts, waits for the end of the connection, and sends 'a' if its memory contains a byte
+ * 0xaa. */
+static void report_written(struct side *s, int fd)
 {
     memset(s->buf, 0x42, BUF);
-    partner_accept(s);
-    say(fd, 'r');
-    partner_until_ended(s);
-    say(fd, BUF - count_not(s->buf, BUF, 0xaa) ? 'a' : '-');
-    hear(fd);
+    peer_accept(s);
+    send_byte(fd, 'r');
+    peer_wait_end(s);
+    send_byte(fd, BUF - count_not(s->buf, BUF, 0xaa) ? 'a' : '-');
+    recv_byte(fd);
 }
 
-/* Ends all that this side has under way and takes its memory back. */
-static void give_up(struct side *s)
+/* Disconnects, frees the EP and the registration, and overwrites the memory. */
+static void cancel(struct side *s)
 {
     OK(dat_ep_disconnect(s->ep, DAT_CLOSE_ABRUPT_FLAG));
     expect_conn(s, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -82,25 +83,25 @@ static void give_up(struct side *s)
     make_ep(s);
 }
 
-/* A request is posted to a process that is stopped, given up, and the process goes on. */
-static char give_up_while_stopped(struct side *s, bool read)
+/* Posts a request to a stopped process, cancels it, and continues the process. */
+static char cancel_while_stopped(struct side *s, bool read)
 {
-    struct partner p;
-    int answer;
+    struct peer p;
+    int reply;
 
-    partner_start(&p, "soft0", count_what_came);
+    peer_start(&p, "soft0", report_written);
     open_side(s, "soft0");
     memset(s->buf, 0x11, BUF);
-    partner_join(&p, s);
-    hear(p.fd);
-    partner_stop(&p);
-    OK(read ? post_read(s, BUF, partner_at(&p, 0, BUF), 1)
-            : post_write(s, BUF, partner_at(&p, 0, BUF), 1));
-    give_up(s);
-    partner_continue(&p);
-    answer = hear(p.fd);
-    partner_end(&p);
-    return (char)answer;
+    peer_connect(&p, s);
+    recv_byte(p.fd);
+    peer_stop(&p);
+    OK(read ? post_read(s, BUF, peer_memory(&p, 0, BUF), 1)
+            : post_write(s, BUF, peer_memory(&p, 0, BUF), 1));
+    cancel(s);
+    peer_continue(&p);
+    reply = recv_byte(p.fd);
+    peer_end(&p);
+    return (char)reply;
 }
 
 static void flushed_read_writes_nothing(void **state)
@@ -108,7 +109,7 @@ static void flushed_read_writes_nothing(void **state)
     struct side s;
 
     (void)state;
-    give_up_while_stopped(&s, true);
+    cancel_while_stopped(&s, true);
     assert_int_equal(count_not(s.buf, BUF, 0xaa), 0);
     register_again(&s);
     close_side(&s);
@@ -119,41 +120,40 @@ static void flushed_write_reads_nothing(void **state)
     struct side s;
 
     (void)state;
-    assert_int_equal(give_up_while_stopped(&s, false), '-');
+    assert_int_equal(cancel_while_stopped(&s, false), '-');
     register_again(&s);
     close_side(&s);
 }
 
 enum { RACES = 300 };
 
-/* Accepts again and again. */
+/* Accepts RACES connections, one after another. */
 static void accept_all(struct side *s, int fd)
 {
     memset(s->buf, 0x42, BUF);
     for (int i = 0; i < RACES; i++) {
-        partner_accept(s);
-        partner_until_ended(s);
+        peer_accept(s);
+        peer_wait_end(s);
         OK(dat_ep_reset(s->ep));
     }
-    say(fd, 'd');
-    hear(fd);
+    send_byte(fd, 'd');
+    recv_byte(fd);
 }
 
-/* The far process carries the bytes while this one gives up: somewhere before, in the middle of
- * the copy, or after it. */
-static void giving_up_in_the_middle(void **state)
+/* Disconnects while the peer copies: at a varying time before, during or after the copy. */
+static void disconnect_during_copy(void **state)
 {
-    struct partner p;
+    struct peer p;
     struct side s;
     volatile unsigned spin = 0;
 
     (void)state;
-    partner_start(&p, "soft0", accept_all);
+    peer_start(&p, "soft0", accept_all);
     open_side(&s, "soft0");
     for (unsigned i = 0; i < RACES; i++) {
-        partner_join(&p, &s);
+        peer_connect(&p, &s);
         memset(s.buf, 0x55, BUF);
-        OK(post_read(&s, BUF, partner_at(&p, 0, BUF), i));
+        OK(post_read(&s, BUF, peer_memory(&p, 0, BUF), i));
         for (unsigned k = 0; k < i * 400; k++)
             spin++;
         OK(dat_ep_disconnect(s.ep, DAT_CLOSE_ABRUPT_FLAG));
@@ -163,18 +163,18 @@ static void giving_up_in_the_middle(void **state)
         OK(dat_ep_reset(s.ep));
         assert_int_equal(count_not(s.buf, BUF, 0xaa), 0);
     }
-    assert_int_equal(hear(p.fd), 'd');
+    assert_int_equal(recv_byte(p.fd), 'd');
     assert_int_equal(count_not(s.buf, BUF, 0xaa), 0);
-    partner_end(&p);
+    peer_end(&p);
     close_side(&s);
 }
 
-/* -- what is under way when a registration is freed ------------------------------------------- */
+/* -- registrations freed with requests in flight ---------------------------------------------- */
 
-/* Progress on both sides until the first byte has arrived. On a slow wire the last one is far behind.
- * The byte is written as by an adapter's DMA: TSan would report a race with this read. */
-__attribute__((no_sanitize("thread"))) static void until_changed(struct world *w, const uint8_t *at,
-                                                                 uint8_t from)
+/* Makes progress on both sides until the byte `at` changes. At a low rate the transfer is then
+ * incomplete. The byte is written like by DMA, without synchronisation, hence not for TSan. */
+__attribute__((no_sanitize("thread")))
+static void until_changed(struct world *w, const uint8_t *at, uint8_t from)
 {
     DAT_EVENT e;
 
@@ -193,12 +193,12 @@ static void expect_end(struct side *s)
     expect_nothing(s->conn);
 }
 
-/* The target frees its registration while a write into it is arriving. */
-static void write_into_what_is_freed(void **state)
+/* The target frees its registration while a write into it arrives. */
+static void target_frees_during_write(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x11, BUF);
     OK(post_write(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
     until_changed(w, w->b.buf, 0);
@@ -211,15 +211,15 @@ static void write_into_what_is_freed(void **state)
     register_again(&w->b);
 }
 
-/* The target frees the registration whose contents are on their way as the answer to a read, and
- * makes the memory unreadable. */
-static void read_from_what_is_freed(void **state)
+/* The target frees its registration, and makes the memory unreadable, while the response of a read
+ * from it is transmitted. */
+static void target_frees_during_read(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     memset(w->b.buf, 0x22, BUF);
-    state_of(&w->b);             /* its helper sees that from here on */
+    state_of(&w->b);             /* its lock orders the memset for its helper */
     OK(post_read(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
     until_changed(w, w->a.buf, 0);
     free_lmr(&w->b);
@@ -231,14 +231,14 @@ static void read_from_what_is_freed(void **state)
     register_again(&w->b);
 }
 
-/* The same after a disconnect, with the answer in the middle: all in its right order. */
-static void read_from_what_has_left(void **state)
+/* The same after a disconnect and after freeing the EP, which is the order that DAT requires. */
+static void target_disconnects_during_read(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     memset(w->b.buf, 0x22, BUF);
-    state_of(&w->b);             /* its helper sees that from here on */
+    state_of(&w->b);             /* its lock orders the memset for its helper */
     OK(post_read(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
     until_changed(w, w->a.buf, 0);
     OK(dat_ep_disconnect(w->b.ep, DAT_CLOSE_ABRUPT_FLAG));
@@ -253,14 +253,14 @@ static void read_from_what_has_left(void **state)
     make_ep(&w->b);
 }
 
-/* Answers that wait behind others, and have not begun, are not begun after a disconnect either. */
-static void answers_that_wait(void **state)
+/* Queued responses that have not begun are not transmitted after a disconnect. */
+static void queued_responses_are_dropped(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     memset(w->b.buf, 0x22, BUF);
-    state_of(&w->b);             /* its helper sees that from here on */
+    state_of(&w->b);             /* its lock orders the memset for its helper */
     for (uint64_t i = 0; i < 4; i++)
         OK(post_read(&w->a, BUF / 4, rseg(&w->b, i * (BUF / 4), BUF / 4), i));
     until_changed(w, w->a.buf, 0);
@@ -273,12 +273,12 @@ static void answers_that_wait(void **state)
     assert_int_equal(mprotect(w->b.buf, BUF, PROT_READ | PROT_WRITE), 0);
 }
 
-/* The requester frees what it writes from in the middle of the write. */
-static void write_from_what_is_freed(void **state)
+/* The requester frees the registration from which it writes, during the write. */
+static void requester_frees_during_write(void **state)
 {
     struct world *w = *state;
 
-    join(w);
+    connect_pair(w);
     memset(w->a.buf, 0x11, BUF);
     OK(post_write(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
     until_changed(w, w->b.buf, 0);
@@ -291,16 +291,16 @@ static void write_from_what_is_freed(void **state)
     register_again(&w->a);
 }
 
-/* The requester frees what it reads into: in the middle, and before the answer has begun. */
-static void read_into_what_is_freed(void **state)
+/* The requester frees the registration into which it reads: before the response, and during it. */
+static void requester_frees_during_read(void **state)
 {
     struct world *w = *state;
 
     for (int begun = 0; begun < 2; begun++) {
-        join(w);
+        connect_pair(w);
         memset(w->a.buf, 0, BUF);
         memset(w->b.buf, 0x22, BUF);
-        state_of(&w->b);             /* its helper sees that from here on */
+        state_of(&w->b);             /* its lock orders the memset for its helper */
         OK(post_read(&w->a, BUF, rseg(&w->b, 0, BUF), 1));
         if (begun)
             until_changed(w, w->a.buf, 0);
@@ -316,13 +316,13 @@ static void read_into_what_is_freed(void **state)
     }
 }
 
-/* A receive whose memory is no longer registered when a send comes for it. */
-static void receive_into_what_is_freed(void **state)
+/* A send arrives for a receive whose registration has been freed. */
+static void receive_of_freed_memory(void **state)
 {
     struct world *w = *state;
 
     post_recv(&w->b, 0, 64, 7);
-    join(w);
+    connect_pair(w);
     free_lmr(&w->b);
     memset(w->b.buf, 0xaa, BUF);
     post_send(&w->a, 0, 64, 1);
@@ -336,8 +336,8 @@ static void receive_into_what_is_freed(void **state)
 
 /* -- lengths ---------------------------------------------------------------------------------- */
 
-/* A message of more than 32 bits of length is refused, also by an EP without a limit of its own. */
-static void lengths_are_not_cut(void **state)
+/* A message whose length exceeds 32 bits is refused, also by an EP without a limit of its own. */
+static void lengths_beyond_32_bits(void **state)
 {
     enum { PIECE = 1 << 28, PIECES = 16 };
     struct world *w = *state;
@@ -361,7 +361,7 @@ static void lengths_are_not_cut(void **state)
     OK(dat_ep_free(w->a.ep));
     OK(dat_ep_create(w->a.ia, w->a.pz, w->a.dto, w->a.dto, w->a.conn, &attr, &w->a.ep));
     post_recv(&w->b, 0, 64, 7);
-    join(w);
+    connect_pair(w);
     IS(DAT_LENGTH_ERROR, dat_ep_post_send(w->a.ep, PIECES, t, cookie(1),
                                           DAT_COMPLETION_DEFAULT_FLAG));
     expect_nothing(w->b.dto);
@@ -374,15 +374,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flushed_read_writes_nothing),
         cmocka_unit_test(flushed_write_reads_nothing),
-        cmocka_unit_test(giving_up_in_the_middle),
-        CASE_ON(write_into_what_is_freed, "slow0"),
-        CASE_ON(read_from_what_is_freed, "slow0"),
-        CASE_ON(read_from_what_has_left, "slow0"),
-        CASE_ON(answers_that_wait, "slow0"),
-        CASE_ON(write_from_what_is_freed, "slow0"),
-        CASE_ON(read_into_what_is_freed, "slow0"),
-        CASE(receive_into_what_is_freed),
-        CASE(lengths_are_not_cut),
+        cmocka_unit_test(disconnect_during_copy),
+        CASE_ON(target_frees_during_write, "slow0"),
+        CASE_ON(target_frees_during_read, "slow0"),
+        CASE_ON(target_disconnects_during_read, "slow0"),
+        CASE_ON(queued_responses_are_dropped, "slow0"),
+        CASE_ON(requester_frees_during_write, "slow0"),
+        CASE_ON(requester_frees_during_read, "slow0"),
+        CASE(receive_of_freed_memory),
+        CASE(lengths_beyond_32_bits),
     };
 
     return RUN(tests);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "partner.h"
+#include "peer.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void say(int fd, char c)
+void send_byte(int fd, char c)
 {
     assert_int_equal(send(fd, &c, 1, MSG_NOSIGNAL), 1);
 }
 
-int hear(int fd)
+int recv_byte(int fd)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
     char c;
@@ -23,9 +23,9 @@ int hear(int fd)
     return recv(fd, &c, 1, 0) == 1 ? c : -1;
 }
 
-static void listen_and_offer(struct side *s, int fd, DAT_PSP_HANDLE *psp)
+static void listen_and_advertise(struct side *s, int fd, DAT_PSP_HANDLE *psp)
 {
-    struct partner offer = { .va = (uint64_t)(uintptr_t)s->buf, .key = s->key };
+    struct peer offer = { .va = (uint64_t)(uintptr_t)s->buf, .key = s->key };
     static DAT_IA_ATTR attr;
 
     OK(dat_psp_create_any(s->ia, &offer.qual, s->cr, DAT_PSP_CONSUMER_FLAG, psp));
@@ -34,7 +34,7 @@ static void listen_and_offer(struct side *s, int fd, DAT_PSP_HANDLE *psp)
     assert_int_equal(send(fd, &offer, sizeof(offer), MSG_NOSIGNAL), sizeof(offer));
 }
 
-static void be_partner(const char *name, partner_role *role, void (*prepare)(void), int fd)
+static void run_peer(const char *name, peer_role *role, void (*prepare)(void), int fd)
 {
     DAT_PSP_HANDLE psp;
     struct side s;
@@ -44,13 +44,13 @@ static void be_partner(const char *name, partner_role *role, void (*prepare)(voi
     if (prepare)
         prepare();
     open_side(&s, name);
-    listen_and_offer(&s, fd, &psp);
+    listen_and_advertise(&s, fd, &psp);
     role(&s, fd);
     _exit(0);
 }
 
-void partner_start_prepared(struct partner *p, const char *name, partner_role *role,
-                            void (*prepare)(void))
+void peer_start_prepared(struct peer *p, const char *name, peer_role *role,
+                         void (*prepare)(void))
 {
     struct pollfd ready;
     int fd[2];
@@ -62,7 +62,7 @@ void partner_start_prepared(struct partner *p, const char *name, partner_role *r
     assert_true(pid >= 0);
     if (pid == 0) {
         close(fd[0]);
-        be_partner(name, role, prepare, fd[1]);
+        run_peer(name, role, prepare, fd[1]);
     }
     close(fd[1]);
     ready = (struct pollfd){ .fd = fd[0], .events = POLLIN };
@@ -72,30 +72,30 @@ void partner_start_prepared(struct partner *p, const char *name, partner_role *r
     p->fd = fd[0];
 }
 
-void partner_start(struct partner *p, const char *name, partner_role *role)
+void peer_start(struct peer *p, const char *name, peer_role *role)
 {
-    partner_start_prepared(p, name, role, NULL);
+    peer_start_prepared(p, name, role, NULL);
 }
 
-void partner_join(struct partner *p, struct side *s)
+void peer_connect(struct peer *p, struct side *s)
 {
     OK(dat_ep_connect(s->ep, (DAT_IA_ADDRESS_PTR)&p->addr, p->qual, 5 * SEC, 0, NULL,
                       DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     expect_conn(s, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
 
-void partner_stop(struct partner *p)
+void peer_stop(struct peer *p)
 {
     kill(p->pid, SIGSTOP);
     waitpid(p->pid, NULL, WUNTRACED);
 }
 
-void partner_continue(struct partner *p)
+void peer_continue(struct peer *p)
 {
     kill(p->pid, SIGCONT);
 }
 
-void partner_end(struct partner *p)
+void peer_end(struct peer *p)
 {
     int status = 0;
     pid_t ended = waitpid(p->pid, &status, WNOHANG);
@@ -109,7 +109,7 @@ void partner_end(struct partner *p)
     assert_true(ended == 0 || status == 0);
 }
 
-void partner_accept(struct side *s)
+void peer_accept(struct side *s)
 {
     DAT_EVENT e = next_event(s->cr);
 
@@ -117,7 +117,7 @@ void partner_accept(struct side *s)
     expect_conn(s, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
 
-void partner_until_ended(struct side *s)
+void peer_wait_end(struct side *s)
 {
     DAT_EVENT e;
     DAT_COUNT more;
@@ -125,7 +125,7 @@ void partner_until_ended(struct side *s)
     OK(dat_evd_wait(s->conn, 60 * SEC, 1, &e, &more));
 }
 
-DAT_RMR_TRIPLET partner_at(const struct partner *p, size_t at, uint32_t len)
+DAT_RMR_TRIPLET peer_memory(const struct peer *p, size_t at, uint32_t len)
 {
     return (DAT_RMR_TRIPLET){ p->va + at, len, p->key };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program whose free() calls the provider, as one does that ends registrations with the memory:
- * it may be called on any thread, so the provider must not call it while it holds a lock.
+ * A program whose free() calls the provider, like a registration cache that deregisters freed
+ * memory. free() may run on any thread, so the provider must not call it while it holds a lock.
  */
 #include "softdat.h"
 #include "world.h"
@@ -12,26 +12,26 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { HOOKED = 0 };             /* a sanitizer has an allocator of its own */
+enum { INTERPOSED = 0 };         /* a sanitizer has an allocator of its own */
 #else
-enum { HOOKED = 1 };
+enum { INTERPOSED = 1 };
 void __libc_free(void *p);
-static void ask(void);
+static void call_provider(void);
 
 void free(void *p)
 {
-    ask();
+    call_provider();
     __libc_free(p);
 }
 #endif
 
-static struct world *_Atomic watched;
+static struct world *_Atomic active;
 
-/* Both adapters' locks, unless this is such a call already. */
-__attribute__((unused)) static void ask(void)
+/* Takes the locks of both adapters, unless this is a nested call. */
+__attribute__((unused)) static void call_provider(void)
 {
     static _Thread_local bool inside;
-    struct world *w = watched;
+    struct world *w = active;
     DAT_BOOLEAN r, q;
     DAT_EP_STATE st;
 
@@ -51,14 +51,14 @@ static void work(struct world *w)
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;
 
-    join(w);
-    post_send(&w->a, 0, 4096, 1);                /* held until there is a receive */
+    connect_pair(w);
+    post_send(&w->a, 0, 4096, 1);                /* held until a receive is posted */
     expect_nothing(w->b.dto);
     post_recv(&w->b, 0, 4096, 2);
     expect_dto(&w->b, 2, DAT_DTO_SUCCESS);
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
     OK(dat_ep_post_rdma_read(w->a.ep, 1, &t, cookie(3), &r, DAT_COMPLETION_DEFAULT_FLAG));
-    usleep(20000);                               /* the helpers' turn */
+    usleep(20000);                               /* lets the helper threads run */
     expect_dto(&w->a, 3, DAT_DTO_SUCCESS);
     OK(dat_evd_create(w->a.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &evd));
     OK(dat_evd_resize(evd, 100));
@@ -75,7 +75,7 @@ static void work(struct world *w)
 
 enum { COPYING = 1, WITHDRAWN = 2 };     /* the consent to direct transfers: PROTOCOL */
 
-/* The target's part: it copies on for a while after the requester has withdrawn its consent. */
+/* Plays the target: it copies for a while after the requester has withdrawn its consent. */
 static void *copy(void *arg)
 {
     _Atomic uint32_t *consent = arg;
@@ -87,19 +87,19 @@ static void *copy(void *arg)
     return NULL;
 }
 
-/* The requester waits for that, and meanwhile looks whether the target is stopped or dead. */
+/* The requester waits for the end of the copy and checks whether the target is stopped or dead. */
 static void withdraw(struct world *w)
 {
     struct softdat_conn *c;
     bool shared;
     pthread_t target;
 
-    join(w);
+    connect_pair(w);
     c = ((struct softdat_ep *)w->a.ep)->conn;
     shared = c->shared.seg != NULL;
     if (shared) {
-        atomic_fetch_or(&c->shared.my_reach->consent, COPYING);
-        assert_int_equal(pthread_create(&target, NULL, copy, &c->shared.my_reach->consent), 0);
+        atomic_fetch_or(&c->shared.my_access->consent, COPYING);
+        assert_int_equal(pthread_create(&target, NULL, copy, &c->shared.my_access->consent), 0);
     }
     OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -112,14 +112,14 @@ static void free_calls_the_provider(void **state)
 {
     struct world *w = *state;
 
-    if (!HOOKED)
+    if (!INTERPOSED)
         SKIP_TEST("a sanitizer's allocator cannot be replaced");
-    alarm(60);                   /* a call that waits for ever ends this program */
-    watched = w;
+    alarm(60);                   /* a deadlock ends this program */
+    active = w;
     for (int i = 0; i < 5; i++)
         work(w);
     withdraw(w);
-    watched = NULL;
+    active = NULL;
     alarm(0);
 }
 

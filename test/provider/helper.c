@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The provider's threads are not to be noticed: they take no signals and no time without cause, and
- * a process that forks or has little room is served all the same.
+ * The helper thread: it blocks all signals and wakes only for work. And processes that fork, or
+ * that have a limit on file size.
  */
-#include "partner.h"
+#include "peer.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -16,17 +16,17 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
-enum { OTHER_THREADS = 1 };      /* TSan has a thread of its own, which wakes up by itself */
+enum { OTHER_THREADS = 1 };      /* the thread of TSan, which wakes up periodically */
 #else
 enum { OTHER_THREADS = 0 };
 #endif
 
-#define NEEDS_QUIET() \
+#define NEEDS_NO_OTHER_THREAD() \
     if (OTHER_THREADS) SKIP_TEST("a sanitizer's own thread wakes up")
 
-/* -- what the kernel says of threads ---------------------------------------------------------- */
+/* -- threads in /proc ------------------------------------------------------------------------- */
 
-/* The number behind this word in a thread's status; tid: as in /proc/self/task. */
+/* Returns the number of this field in a thread's status; tid: as in /proc/self/task. */
 static unsigned long long status_of(const char *tid, const char *word, int base)
 {
     unsigned long long n = 0;
@@ -61,7 +61,7 @@ static void add_switches(const char *tid, void *arg)
                                   + status_of(tid, "nonvoluntary_ctxt_switches", 10);
 }
 
-/* How often the others have been switched to, ever. */
+/* Returns the number of context switches of the other threads, in total. */
 static unsigned long long switches(void)
 {
     unsigned long long n = 0;
@@ -70,8 +70,8 @@ static unsigned long long switches(void)
     return n;
 }
 
-/* The others come to rest, and are then not switched to for two whole seconds. */
-static void expect_rest(void)
+/* Expects two seconds without a context switch of the other threads, within 20 s. */
+static void expect_no_switches(void)
 {
     unsigned long long before = 0, now = switches();
 
@@ -85,20 +85,20 @@ static void expect_rest(void)
 
 /* -- no wake-ups ------------------------------------------------------------------------------ */
 
-static void idle_adapters_rest(void **state)
+static void idle_adapter_causes_no_wakeups(void **state)
 {
     (void)state;
-    NEEDS_QUIET();
-    expect_rest();
+    NEEDS_NO_OTHER_THREAD();
+    expect_no_switches();
 }
 
-/* A connection that has worked, and a program that does not call in any more. */
-static void computing_rests(void **state)
+/* The program makes no call after a connection has been used. */
+static void computing_causes_no_wakeups(void **state)
 {
     struct world *w = *state;
 
-    NEEDS_QUIET();
-    join(w);
+    NEEDS_NO_OTHER_THREAD();
+    connect_pair(w);
     for (uint32_t i = 0; i < 100; i++) {
         post_recv(&w->b, 0, 64, i);
         post_send(&w->a, 0, 64, i);
@@ -106,12 +106,12 @@ static void computing_rests(void **state)
         expect_dto(&w->a, i, DAT_DTO_SUCCESS);
     }
     post_recv(&w->b, 0, 64, 7);
-    expect_rest();
-    /* What comes then is served at once, though nobody calls in on that side. */
+    expect_no_switches();
+    /* A message that arrives then is served at once, without a call on that side. */
     memset(w->a.buf, 0x61, 64);
     post_send(&w->a, 0, 64, 8);
     expect_dto(&w->a, 8, DAT_DTO_SUCCESS);
-    expect_rest();
+    expect_no_switches();
     expect_dto(&w->b, 7, DAT_DTO_SUCCESS);
 }
 
@@ -124,26 +124,26 @@ static void *wait_for_recv(void *arg)
     return (void *)(uintptr_t)DAT_GET_TYPE(dat_evd_wait(s->dto, 60 * SEC, 1, &e, &more));
 }
 
-/* A thread that waits for a message rests, and so does the helper beside it. */
-static void waiting_rests(void **state)
+/* A thread waits for a message: neither it nor the helper thread wakes. */
+static void waiting_causes_no_wakeups(void **state)
 {
     struct world *w = *state;
     pthread_t waiter;
     void *end;
 
-    NEEDS_QUIET();
+    NEEDS_NO_OTHER_THREAD();
     post_recv(&w->b, 0, 64, 7);
-    join(w);
+    connect_pair(w);
     pthread_create(&waiter, NULL, wait_for_recv, &w->b);
-    expect_rest();
+    expect_no_switches();
     post_send(&w->a, 0, 64, 8);
     pthread_join(waiter, &end);
     assert_int_equal((uintptr_t)end, DAT_SUCCESS);
     expect_dto(&w->a, 8, DAT_DTO_SUCCESS);
-    expect_rest();
+    expect_no_switches();
 }
 
-/* A program that polls, and stops: the bound is two naps of the helper, and then it serves. */
+/* The program polls and then stops: the helper thread serves after at most two of its periods. */
 static void polling_then_computing(void **state)
 {
     struct world *w = *state;
@@ -151,8 +151,8 @@ static void polling_then_computing(void **state)
     DAT_RMR_TRIPLET r = rseg(&w->b, 0, BUF);
     DAT_EVENT e;
 
-    NEEDS_QUIET();
-    join(w);
+    NEEDS_NO_OTHER_THREAD();
+    connect_pair(w);
     for (int i = 0; i < 20; i++) {
         for (int k = 0; k < 2000; k++)
             IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->b.dto, &e));
@@ -174,7 +174,7 @@ static void expect_blocked(const char *tid, void *arg)
             assert_true(blocked >> (sig - 1) & 1);
 }
 
-static void threads_take_no_signals(void **state)
+static void helper_blocks_signals(void **state)
 {
     (void)state;
     each_other(expect_blocked, NULL);
@@ -182,24 +182,24 @@ static void threads_take_no_signals(void **state)
 
 /* -- limits and forks ------------------------------------------------------------------------- */
 
-/* Files may not grow: the shared segment is not made, and no signal ends the program. */
+/* RLIMIT_FSIZE is below the size of a segment: none is made, and no SIGXFSZ ends the program. */
 static void connects_without_file_size(struct side *s, int fd)
 {
     struct rlimit small = { 65536, 65536 };
-    struct partner p;
+    struct peer p;
 
     assert_int_equal(recv(fd, &p, sizeof(p), MSG_WAITALL), sizeof(p));
     setrlimit(RLIMIT_FSIZE, &small);
-    partner_join(&p, s);
+    peer_connect(&p, s);
     post_recv(s, 0, 64, 1);
     expect_dto(s, 1, DAT_DTO_SUCCESS);
-    say(fd, 'd');
-    hear(fd);
+    send_byte(fd, 'd');
+    recv_byte(fd);
 }
 
-static void offer(struct world *w, struct partner *p)
+static void advertise(struct world *w, struct peer *p)
 {
-    struct partner self = { .qual = w->qual };
+    struct peer self = { .qual = w->qual };
 
     memcpy(&self.addr, w->addr, sizeof(self.addr));
     assert_int_equal(send(p->fd, &self, sizeof(self), MSG_NOSIGNAL), sizeof(self));
@@ -207,29 +207,29 @@ static void offer(struct world *w, struct partner *p)
 
 static void file_size_limit(void **state)
 {
-    struct partner p;
+    struct peer p;
     struct world *w;
     void *name = NULL;
 
     (void)state;
-    partner_start(&p, "soft0", connects_without_file_size);
+    peer_start(&p, "soft0", connects_without_file_size);
     set_up(&name);
     w = name;
-    offer(w, &p);
-    partner_accept(&w->b);
+    advertise(w, &p);
+    peer_accept(&w->b);
     post_send(&w->b, 0, 64, 2);
-    assert_int_equal(hear(p.fd), 'd');
+    assert_int_equal(recv_byte(p.fd), 'd');
     expect_dto(&w->b, 2, DAT_DTO_SUCCESS);
-    partner_end(&p);
+    peer_end(&p);
     tear_down(&name);
 }
 
-/* Connected, forks a child that lives on, and ends. */
+/* Accepts a connection, forks a child that outlives it, and kills itself. */
 static void forks_and_ends(struct side *s, int fd)
 {
     pid_t child;
 
-    partner_accept(s);
+    peer_accept(s);
     child = fork();
     if (child == 0) {
         close(fd);
@@ -240,16 +240,16 @@ static void forks_and_ends(struct side *s, int fd)
     kill(getpid(), SIGKILL);
 }
 
-static void child_does_not_stand_for_its_parent(void **state)
+static void child_closes_the_connections(void **state)
 {
-    struct partner p;
+    struct peer p;
     struct side s;
     pid_t child;
 
     (void)state;
-    partner_start(&p, "soft0", forks_and_ends);
+    peer_start(&p, "soft0", forks_and_ends);
     open_side(&s, "soft0");
-    partner_join(&p, &s);
+    peer_connect(&p, &s);
     assert_int_equal(recv(p.fd, &child, sizeof(child), MSG_WAITALL), sizeof(child));
     waitpid(p.pid, NULL, 0);
     post_send(&s, 0, 8, 1);
@@ -263,11 +263,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_size_limit),
-        cmocka_unit_test(child_does_not_stand_for_its_parent),
-        CASE(threads_take_no_signals),
-        CASE(idle_adapters_rest),
-        CASE(computing_rests),
-        CASE(waiting_rests),
+        cmocka_unit_test(child_closes_the_connections),
+        CASE(helper_blocks_signals),
+        CASE(idle_adapter_causes_no_wakeups),
+        CASE(computing_causes_no_wakeups),
+        CASE(waiting_causes_no_wakeups),
         CASE(polling_then_computing),
     };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strangers and limits: callers that say nothing, descriptors that nobody asked for, few
- * descriptors, few ports, sends for which there is no receive.
+ * Exhaustion of resources: connections that send nothing, descriptors passed unexpectedly, few
+ * descriptors, few ports, sends without a receive.
  */
-#include "partner.h"
+#include "peer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,44 +38,44 @@ static void limit_descriptors(rlim_t soft, rlim_t hard)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* -- callers that say nothing ----------------------------------------------------------------- */
+/* -- connections that send nothing ------------------------------------------------------------ */
 
-enum { SILENT = 200 };
+enum { SILENT_CONNECTIONS = 200 };
 
 static void few_descriptors(void)
 {
     limit_descriptors(160, 160);
 }
 
-/* Beset by strangers: its program can still open files, and a rightful caller is let in. */
-static void beset(struct side *s, int fd)
+/* Among many silent connections the program can still open files and accept a proper one. */
+static void serve_among_silent(struct side *s, int fd)
 {
     DAT_EVENT e;
     int file;
 
-    say(fd, 'r');
-    hear(fd);
+    send_byte(fd, 'r');
+    recv_byte(fd);
     for (int i = 0; i < 1000; i++)
         IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(s->cr, &e));
     file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(file >= 0);
     close(file);
-    say(fd, 'o');
-    partner_accept(s);
-    say(fd, 'd');
-    partner_until_ended(s);
+    send_byte(fd, 'o');
+    peer_accept(s);
+    send_byte(fd, 'd');
+    peer_wait_end(s);
 }
 
-static void silent_callers(void **state)
+static void silent_connections(void **state)
 {
-    struct partner p;
+    struct peer p;
     struct side s;
-    int fd[SILENT];
+    int fd[SILENT_CONNECTIONS];
 
     (void)state;
-    partner_start_prepared(&p, "soft0", beset, few_descriptors);
-    hear(p.fd);
-    for (int i = 0; i < SILENT; i++) {
+    peer_start_prepared(&p, "soft0", serve_among_silent, few_descriptors);
+    recv_byte(p.fd);
+    for (int i = 0; i < SILENT_CONNECTIONS; i++) {
         struct sockaddr_in to = p.addr;
 
         to.sin_port = htons((uint16_t)p.qual);
@@ -83,36 +83,36 @@ static void silent_callers(void **state)
         assert_int_equal(connect(fd[i], (struct sockaddr *)&to, sizeof(to)), 0);
     }
     open_side(&s, "soft0");
-    say(p.fd, 'g');
-    assert_int_equal(hear(p.fd), 'o');
-    partner_join(&p, &s);
-    assert_int_equal(hear(p.fd), 'd');
-    for (int i = 0; i < SILENT; i++)
+    send_byte(p.fd, 'g');
+    assert_int_equal(recv_byte(p.fd), 'o');
+    peer_connect(&p, &s);
+    assert_int_equal(recv_byte(p.fd), 'd');
+    for (int i = 0; i < SILENT_CONNECTIONS; i++)
         close(fd[i]);
     OK(dat_ep_disconnect(s.ep, DAT_CLOSE_ABRUPT_FLAG));
-    partner_end(&p);
+    peer_end(&p);
     close_side(&s);
 }
 
-/* -- descriptors that a caller passes --------------------------------------------------------- */
+/* -- passed descriptors ----------------------------------------------------------------------- */
 
 static void count_descriptors(struct side *s, int fd)
 {
     int before = descriptors();
     DAT_EVENT e;
 
-    say(fd, 'r');
-    hear(fd);
+    send_byte(fd, 'r');
+    recv_byte(fd);
     for (int i = 0; i < 2000 && descriptors() > before; i++) {
         dat_evd_dequeue(s->cr, &e);
         usleep(1000);
     }
     assert_int_equal(descriptors(), before);
-    say(fd, 'd');
+    send_byte(fd, 'd');
 }
 
-/* One byte of a call by the unix socket, with two descriptors, and the end. */
-static void pass_two(const struct partner *p)
+/* Sends one byte of a CONNECT with two descriptors through the unix socket, and closes it. */
+static void pass_two(const struct peer *p)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     union { struct cmsghdr align; char room[CMSG_SPACE(2 * sizeof(int))]; } control;
@@ -137,47 +137,47 @@ static void pass_two(const struct partner *p)
 
 static void passed_descriptors_are_closed(void **state)
 {
-    struct partner p;
+    struct peer p;
 
     (void)state;
-    partner_start(&p, "soft0", count_descriptors);
-    hear(p.fd);
+    peer_start(&p, "soft0", count_descriptors);
+    recv_byte(p.fd);
     for (int i = 0; i < 20; i++)
         pass_two(&p);
-    say(p.fd, 'g');
-    assert_int_equal(hear(p.fd), 'd');
-    partner_end(&p);
+    send_byte(p.fd, 'g');
+    assert_int_equal(recv_byte(p.fd), 'd');
+    peer_end(&p);
 }
 
 /* -- limits of the process -------------------------------------------------------------------- */
 
-static void use_up(int keep)
+static void exhaust_descriptors(int keep)
 {
     limit_descriptors((rlim_t)descriptors() + (rlim_t)keep, (rlim_t)descriptors() + (rlim_t)keep);
     while (dup(0) >= 0)
         ;
 }
 
-/* Without a descriptor for listening: that is not a qualifier which is in use. */
+/* No descriptor is free for listening: the error is not DAT_CONN_QUAL_IN_USE. */
 static void no_descriptor_to_listen(struct side *s, int fd)
 {
     DAT_CONN_QUAL qual;
     DAT_PSP_HANDLE psp;
 
-    use_up(0);
+    exhaust_descriptors(0);
     IS(DAT_INSUFFICIENT_RESOURCES,
        dat_psp_create_any(s->ia, &qual, s->cr, DAT_PSP_CONSUMER_FLAG, &psp));
     IS(DAT_INSUFFICIENT_RESOURCES, dat_psp_create(s->ia, 40000, s->cr, DAT_PSP_CONSUMER_FLAG,
                                                   &psp));
-    say(fd, 'd');
+    send_byte(fd, 'd');
 }
 
-/* A soft limit below the hard one is raised when descriptors are needed. */
+/* The provider raises a soft limit below the hard one when descriptors run out. */
 static void soft_limit_is_raised(struct side *s, int fd)
 {
     enum { EPS = 16 };
     DAT_EP_HANDLE ep[EPS];
-    struct partner p;
+    struct peer p;
 
     assert_int_equal(recv(fd, &p, sizeof(p), MSG_WAITALL), sizeof(p));
     limit_descriptors((rlim_t)descriptors() + 2, 4096);
@@ -187,10 +187,10 @@ static void soft_limit_is_raised(struct side *s, int fd)
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    say(fd, 'd');
+    send_byte(fd, 'd');
 }
 
-static void accept_for_ever(struct side *s, int fd)
+static void accept_all(struct side *s, int fd)
 {
     (void)fd;
     for (;;) {
@@ -207,25 +207,25 @@ static void accept_for_ever(struct side *s, int fd)
 
 static void listening_without_descriptors(void **state)
 {
-    struct partner p;
+    struct peer p;
 
     (void)state;
-    partner_start(&p, "soft0", no_descriptor_to_listen);
-    assert_int_equal(hear(p.fd), 'd');
-    partner_end(&p);
+    peer_start(&p, "soft0", no_descriptor_to_listen);
+    assert_int_equal(recv_byte(p.fd), 'd');
+    peer_end(&p);
 }
 
 static void many_connections_few_descriptors(void **state)
 {
-    struct partner there, p;
+    struct peer there, p;
 
     (void)state;
-    partner_start(&there, "soft0", accept_for_ever);
-    partner_start(&p, "soft0", soft_limit_is_raised);
+    peer_start(&there, "soft0", accept_all);
+    peer_start(&p, "soft0", soft_limit_is_raised);
     assert_int_equal(send(p.fd, &there, sizeof(there), MSG_NOSIGNAL), sizeof(there));
-    assert_int_equal(hear(p.fd), 'd');
-    partner_end(&p);
-    partner_end(&there);
+    assert_int_equal(recv_byte(p.fd), 'd');
+    peer_end(&p);
+    peer_end(&there);
 }
 
 /* -- few ports -------------------------------------------------------------------------------- */
@@ -246,52 +246,52 @@ static void few_ports(void)
     close(fd);
 }
 
-enum { CALLS = 16 };
+enum { CONNECTS = 16 };
 
-/* Accepts calls at as many qualifiers. */
+/* Accepts connections on CONNECTS qualifiers. */
 static void many_qualifiers(struct side *s, int fd)
 {
-    DAT_CONN_QUAL qual[CALLS];
+    DAT_CONN_QUAL qual[CONNECTS];
     DAT_PSP_HANDLE psp;
 
-    for (int i = 0; i < CALLS; i++)
+    for (int i = 0; i < CONNECTS; i++)
         OK(dat_psp_create_any(s->ia, &qual[i], s->cr, DAT_PSP_CONSUMER_FLAG, &psp));
     assert_int_equal(send(fd, qual, sizeof(qual), MSG_NOSIGNAL), sizeof(qual));
-    accept_for_ever(s, fd);
+    accept_all(s, fd);
 }
 
-/* More connections by TCP than there are local ports: each pair of addresses may use one again. */
-static void call_by_few_ports(struct side *s, int fd)
+/* More TCP connections than local ports: connections to different ports may share a local port. */
+static void connect_with_few_ports(struct side *s, int fd)
 {
-    DAT_CONN_QUAL qual[CALLS];
-    struct partner p;
+    DAT_CONN_QUAL qual[CONNECTS];
+    struct peer p;
     DAT_EP_HANDLE ep;
 
-    partner_start(&p, "soft0", many_qualifiers);
+    peer_start(&p, "soft0", many_qualifiers);
     assert_int_equal(recv(p.fd, qual, sizeof(qual), MSG_WAITALL), sizeof(qual));
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < CONNECTS; i++) {
         OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep));
         OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&p.addr, qual[i], 20 * SEC, 0, NULL,
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    partner_end(&p);
-    say(fd, 'd');
+    peer_end(&p);
+    send_byte(fd, 'd');
 }
 
 static void more_connections_than_ports(void **state)
 {
-    struct partner p;
+    struct peer p;
 
     (void)state;
     if (getuid() != 0)
         SKIP_TEST("only root can make a network of its own");
-    partner_start_prepared(&p, "soft0", call_by_few_ports, few_ports);
-    assert_int_equal(hear(p.fd), 'd');
-    partner_end(&p);
+    peer_start_prepared(&p, "soft0", connect_with_few_ports, few_ports);
+    assert_int_equal(recv_byte(p.fd), 'd');
+    peer_end(&p);
 }
 
-/* -- sends for which there is no receive ------------------------------------------------------ */
+/* -- sends without a receive ------------------------------------------------------------------ */
 
 enum { LONG_SEND = 256 << 20 };
 
@@ -305,7 +305,7 @@ static long resident_mib(void)
     return resident * (sysconf(_SC_PAGESIZE) / 1024) / 1024;
 }
 
-/* Posts no receive while a long send is under way, and then the receive. */
+/* Posts the receive late, while a long send is in flight. */
 static void receive_late(struct side *s, int fd)
 {
     DAT_REGION_DESCRIPTION region;
@@ -316,10 +316,10 @@ static void receive_late(struct side *s, int fd)
     DAT_VADDR at;
     long before;
 
-    partner_accept(s);
+    peer_accept(s);
     before = resident_mib();
-    say(fd, 'r');
-    hear(fd);
+    send_byte(fd, 'r');
+    recv_byte(fd);
     for (int i = 0; i < 40; i++) {
         expect_nothing(s->dto);
         assert_in_range(resident_mib(), 0, before + 12);
@@ -336,11 +336,11 @@ static void receive_late(struct side *s, int fd)
     for (size_t i = 0; i < LONG_SEND; i += 4096)
         assert_int_equal(((uint8_t *)region.for_va)[i], (uint8_t)(i >> 12));
     assert_memory_equal(s->buf + 64, "behind", 7);
-    say(fd, 'd');
-    hear(fd);
+    send_byte(fd, 'd');
+    recv_byte(fd);
 }
 
-/* Polls, so that the bytes go as fast as they can. */
+/* Waits for a completion by polling, which is the fastest way to receive. */
 static void expect_in_time(struct side *s, uint64_t n)
 {
     time_t end = time(NULL) + 60;
@@ -358,15 +358,15 @@ static void long_send_without_receive(void **state)
     DAT_LMR_TRIPLET t = { 0, LONG_SEND, 0 };
     DAT_RMR_CONTEXT key;
     DAT_LMR_HANDLE lmr;
-    struct partner p;
+    struct peer p;
     struct side s;
     DAT_VLEN len;
     DAT_VADDR at;
 
     (void)state;
-    partner_start(&p, "soft0", receive_late);
+    peer_start(&p, "soft0", receive_late);
     open_side(&s, "soft0");
-    partner_join(&p, &s);
+    peer_connect(&p, &s);
     region.for_va = mmap(NULL, LONG_SEND, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                          0);
     for (size_t i = 0; i < LONG_SEND; i += 4096)
@@ -374,15 +374,15 @@ static void long_send_without_receive(void **state)
     OK(dat_lmr_create(s.ia, DAT_MEM_TYPE_VIRTUAL, region, LONG_SEND, s.pz, DAT_MEM_PRIV_ALL_FLAG,
                       DAT_VA_TYPE_VA, &lmr, &t.lmr_context, &key, &len, &at));
     t.virtual_address = at;
-    hear(p.fd);
+    recv_byte(p.fd);
     strcpy((char *)s.buf, "behind");
     OK(dat_ep_post_send(s.ep, 1, &t, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
     post_send(&s, 0, 7, 2);
-    say(p.fd, 'p');
+    send_byte(p.fd, 'p');
     expect_in_time(&s, 1);
     expect_in_time(&s, 2);
-    assert_int_equal(hear(p.fd), 'd');
-    partner_end(&p);
+    assert_int_equal(recv_byte(p.fd), 'd');
+    peer_end(&p);
     OK(dat_lmr_free(lmr));
     munmap(region.for_va, LONG_SEND);
     close_side(&s);
@@ -391,7 +391,7 @@ static void long_send_without_receive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(silent_callers),
+        cmocka_unit_test(silent_connections),
         cmocka_unit_test(passed_descriptors_are_closed),
         cmocka_unit_test(listening_without_descriptors),
         cmocka_unit_test(many_connections_few_descriptors),
