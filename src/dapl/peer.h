@@ -53,7 +53,6 @@ struct mdapl_dapl {
     struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
     struct mdapl_pool items, transfers;
-    struct mdapl_inboxes inboxes;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */

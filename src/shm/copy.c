@@ -301,7 +301,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
 }
 
 static const struct mdapl_rx_ops long_ops = {
-    .read = rx_read, .drop = rx_drop, .finish = rx_drop
+    .read = rx_read, .drop = rx_drop
 };
 
 /* -- receiving: messages ---------------------------------------------------------------------- */
@@ -352,7 +352,7 @@ bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len
     r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));
     if (!r)
         return mdapl_speer_no_memory(peer);
-    *r = (struct long_rx){ .rx = { &long_ops, NULL, 0, rts.len }, .peer = peer,
+    *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
     mdapl_shm_read_init(&r->read, read_over);
     mdapl_list_append(&peer->bodies, &r->link);

@@ -19,6 +19,11 @@ static const char out_of_memory[] = "out of memory for a message that waits";
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
+static void inbox_ready(struct mdapl_inbox *in)
+{
+    mdapl_speer_wake(mdapl_speer_of(in->peer));
+}
+
 int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mdapl_speer **p)
 {
     struct mdapl_card card;
@@ -52,7 +57,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
     mdapl_list_init(&peer->flying);
-    mdapl_inbox_init(&peer->inbox, &s->inboxes, &peer->base);
+    mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     *p = peer;
     return 0;
 }
@@ -125,10 +130,7 @@ int mdapl_speer_work(struct mdapl_speer *peer)
         mdapl_speer_fail(peer, peer->broken_status, peer->broken);
         return 1;
     }
-    n = mdapl_inbox_announce_held(&peer->inbox);
-    if (n < 0)
-        mdapl_speer_broken(peer, -ENOMEM, out_of_memory);
-    n = (n > 0 ? n : 0) + mdapl_shm_tx_flush(peer);
+    n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer);
     if (something_waits(peer))
         mdapl_speer_wake(peer);
     return n;

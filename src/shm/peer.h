@@ -99,7 +99,6 @@ struct mdapl_shm {
     int n_hot;
     int n_doors;                 /* doors opened, mine and others' */
     struct mdapl_list work;      /* peers with something that waits */
-    struct mdapl_inboxes inboxes;
     struct mdapl_pool items;
     struct mdapl_idmap tx_ids, rx_ids;   /* long bodies */
     uint8_t free_cell[MDAPL_CELLS];

@@ -132,7 +132,7 @@ static int pushed_read(struct mdapl_rx *rx, const struct iovec *iov, int n, stru
 }
 
 static const struct mdapl_rx_ops pushed_ops = {
-    .read = pushed_read, .drop = pushed_drop, .finish = pushed_drop
+    .read = pushed_read, .drop = pushed_drop
 };
 
 /* -- what comes in ---------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
         free(b);
         return false;
     }
-    b->rx = (struct mdapl_rx){ &pushed_ops, NULL, 0, total };
+    b->rx = (struct mdapl_rx){ &pushed_ops, total };
     b->peer = peer;
     mdapl_shm_read_init(&b->read, read_over);
     b->len = total;

@@ -53,12 +53,6 @@ static int make_segment(struct mdapl_shm *s)
     return unusable(s->ctx, "a segment of its own cannot be opened again");
 }
 
-/* The inboxes' hook. */
-static void wake(struct mdapl_inbox *in)
-{
-    mdapl_speer_wake(mdapl_speer_of(in->peer));
-}
-
 static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
 {
     struct mdapl_shm *s = calloc(1, sizeof(*s));
@@ -69,7 +63,6 @@ static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
     s->peers = calloc((size_t)mdapl_ctx_job(ctx)->size, sizeof(*s->peers));
     s->owner = calloc(MDAPL_DOORS, sizeof(*s->owner));
     mdapl_list_init(&s->work);
-    mdapl_inboxes_init(&s->inboxes, wake);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
     mdapl_cells_init(s);
     mdapl_long_init(s);
@@ -82,7 +75,6 @@ static void free_state(struct mdapl_shm *s)
     mdapl_idmap_fini(&s->tx_ids);
     mdapl_idmap_fini(&s->rx_ids);
     mdapl_pool_fini(&s->items);
-    mdapl_inboxes_fini(&s->inboxes);
     free(s->owner);
     free(s->peers);
     free(s);

@@ -3,8 +3,6 @@
 
 #include "cfg.h"
 #include "err.h"
-#include "iov.h"
-#include "least.h"
 #include "log.h"
 #include "stats.h"
 
@@ -279,28 +277,9 @@ int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdap
     return peer->channel->send(peer, msg, op);
 }
 
-bool mdapl_rx_skip(struct mdapl_rx *rx, size_t n)
-{
-    rx->data += n;
-    rx->here -= n;
-    rx->left -= n;
-    if (rx->left > 0)
-        return false;
-    rx->ops->finish(rx);
-    return true;
-}
-
 int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
-    struct mdapl_iov cur = mdapl_iov_start(iov, n);
-    size_t room = mdapl_iov_len(iov, n), take = mdapl_least(room, rx->here);
-
-    if (rx->here == 0)
-        return rx->ops->read(rx, iov, n, op);
-    mdapl_iov_scatter(&cur, rx->data, take);
-    /* A channel gives a body whole in its frame or not at all, so here == left. */
-    mdapl_rx_skip(rx, take);
-    return MDAPL_DONE;
+    return rx->ops->read(rx, iov, n, op);
 }
 
 void mdapl_rx_drop(struct mdapl_rx *rx)
@@ -473,14 +452,13 @@ int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len)
     return ctx->job.card(ctx->owner, rank, buf, len);
 }
 
-enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                             struct mdapl_rx *rx)
+enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct mdapl_ctx *ctx = peer->ctx;
 
     ctx->stats.rx_msgs++;
-    ctx->stats.rx_bytes += rx ? rx->left : 0;
-    return ctx->up->msg(ctx->owner, peer, hdr, hdr_len, rx);
+    ctx->stats.rx_bytes += m->len;
+    return ctx->up->msg(ctx->owner, peer, m);
 }
 
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why)

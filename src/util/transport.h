@@ -6,14 +6,14 @@
  * carry them (src/dapl, src/shm). It is three verbs down and two upcalls up:
  *
  *      mdapl_send      a message to a peer: a short header and a body of any length
- *      mdapl_rx_read   the next bytes of a body that has been announced go here
+ *      mdapl_rx_read   the next bytes of a body that has to be fetched go here
  *      mdapl_rx_drop   nobody wants the rest of that body
  *
  *      up->msg         a message from a peer has been announced (in the order it was sent)
  *      up->fault       a peer cannot be reached any more
  *
- * Whether a body travels inside one frame or by RDMA is decided below the contract and looks the
- * same above it. Everything else here is opening, wiring, waiting and closing.
+ * A body that arrives with its header is taken during up->msg; any other has an rx. How it travels
+ * is decided below the contract and looks the same above it. Everything else here is opening, wiring, waiting and closing.
  *
  * Who calls whom: the owner opens one context, mdapl_ctx_open() opens the channels in order and
  * gives each peer to the first channel that reaches it. All calls on one context come from one
@@ -61,39 +61,44 @@ struct mdapl_msg {
 };
 
 /*
- * The receiving side of one body. Owned by the channel; the owner of the context holds it from
- * up->msg until every byte has been read (op->done of the last read, or MDAPL_DONE) or dropped.
- * here is 0 or left: the body has arrived already and may be looked at in place (until it is read,
- * skipped or dropped), or it has to be fetched by mdapl_rx_read().
+ * A body that has to be fetched: the receiving side of a rendezvous. Owned by the channel; the owner
+ * of the context holds it from up->msg until every byte has been read (op->done of the last read,
+ * or MDAPL_DONE) or the rest has been dropped.
  */
 struct mdapl_rx {
     const struct mdapl_rx_ops *ops;
-    const char *data;
-    size_t here;
-    size_t left;
+    size_t left;             /* bytes not read yet */
 };
 
-/* How a channel fetches what is not here yet; called through the mdapl_rx_ verbs only. */
+/* How a channel fetches it; called through mdapl_rx_read() and mdapl_rx_drop() only. */
 struct mdapl_rx_ops {
     int (*read)(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
     void (*drop)(struct mdapl_rx *rx);
-    /* Every byte that was here has been taken and nothing is left: the rx goes. */
-    void (*finish)(struct mdapl_rx *rx);
+};
+
+/*
+ * A message as it is announced. hdr and data are valid during the call. A body that has arrived
+ * with its header lies at data, all of it, and is gone when the call returns: the owner copies what
+ * it wants. Any other body has an rx, which the owner keeps until it has read or dropped it.
+ */
+struct mdapl_rx_msg {
+    const void *hdr;
+    size_t hdr_len;
+    const char *data;        /* NULL: there is no body, or it has to be fetched */
+    size_t len;              /* bytes of the body */
+    struct mdapl_rx *rx;     /* NULL: there is nothing to fetch */
 };
 
 /* What up->msg answers about the messages that follow from the same peer. */
 enum mdapl_next {
     MDAPL_NEXT_GO,           /* they may be announced while this body is still unread */
-    MDAPL_NEXT_HOLD          /* they wait until this rx has been read or dropped to its end */
+    MDAPL_NEXT_HOLD          /* they wait until m->rx has been read or dropped to its end */
 };
 
 struct mdapl_up {
-    /*
-     * A message. hdr is valid during the call. rx is NULL when there is no body. The owner may
-     * send from here, and may read or drop the rx here or at any later time.
-     */
-    enum mdapl_next (*msg)(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                           struct mdapl_rx *rx);
+    /* A message. The owner may send from here, and may read or drop m->rx here or at any later
+     * time. */
+    enum mdapl_next (*msg)(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
     /* The peer is lost; every queued operation to it has failed already. why: one clear line. */
     void (*fault)(void *owner, struct mdapl_peer *peer, int status, const char *why);
 };
@@ -225,10 +230,6 @@ int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdap
  */
 int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
 
-/* Steps over the first n bytes of what is here (the owner has taken them in place). n <= rx->here.
- * Returns true when that was the whole rest: the rx is gone then. */
-bool mdapl_rx_skip(struct mdapl_rx *rx, size_t n);
-
 /* Gives up the rest of a body; the rx is gone. No read may be in progress. */
 void mdapl_rx_drop(struct mdapl_rx *rx);
 
@@ -260,8 +261,7 @@ bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
 /* Another rank's business card, asked from the launcher. 0 or -errno. */
 int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
 /* The channel's upcalls go through these. */
-enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                             struct mdapl_rx *rx);
+enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);
 
 #endif

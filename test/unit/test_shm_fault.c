@@ -69,19 +69,18 @@ static void cts_before_its_rts(void **state)
 static struct rank *sender;
 static uint32_t seen[2];
 
-static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const void *hdr,
-                                 size_t hdr_len, struct mdapl_rx *rx)
+static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct mdapl_door *door = mdapl_speer_of(sender->other)->tx.door;
     uint32_t slot = mdapl_speer_of(peer)->rx.taken % MDAPL_SLOTS;
 
-    (void)owner, (void)hdr_len;
-    memcpy(&seen[0], hdr, sizeof(seen[0]));
+    (void)owner;
+    memcpy(&seen[0], m->hdr, sizeof(seen[0]));
     memset(door->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
     memset(door->data, 0xbb, sizeof(door->data));
-    memcpy(&seen[1], hdr, sizeof(seen[1]));
-    if (rx)
-        mdapl_rx_drop(rx);
+    memcpy(&seen[1], m->hdr, sizeof(seen[1]));
+    if (m->rx)
+        mdapl_rx_drop(m->rx);
     return MDAPL_NEXT_GO;
 }
 
