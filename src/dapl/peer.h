@@ -16,6 +16,8 @@
  * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
  * window is open and a request slot is free; nothing else queues.
  */
+#include "channel.h"
+#include "clock.h"
 #include "cm_fsm.h"
 #include "idmap.h"
 #include "inbox.h"
@@ -25,7 +27,6 @@
 #include "regcache.h"
 #include "ring.h"
 #include "timer.h"
-#include "transport.h"
 #include "vbuf.h"
 #include "window.h"
 #include "wire.h"

@@ -17,7 +17,7 @@
  * Which is faster from which length on depends on the machine: it is measured when the first long
  * body comes, or set by a knob.
  */
-#include "transport.h"
+#include "channel.h"
 
 struct mdapl_long;
 struct mdapl_shm;

@@ -30,7 +30,7 @@
 #include "pool.h"
 #include "ring.h"
 #include "seg.h"
-#include "transport.h"
+#include "channel.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
  * instead (copy.h). The receiver knows the message while the sender still copies. What the owner
  * has not asked for when it arrives is copied aside, so that cells never wait for the owner.
  */
-#include "transport.h"
+#include "channel.h"
 
 #include <stdint.h>
 

@@ -27,7 +27,7 @@
  *
  * Numbers are the low 32 bits of counts that never go back (seq.h); the first message is 1.
  */
-#include "transport.h"
+#include "contract.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>

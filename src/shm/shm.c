@@ -3,7 +3,7 @@
 
 #include "bell.h"
 #include "cell.h"
-#include "cfg.h"
+#include "clock.h"
 #include "copy.h"
 #include "err.h"
 #include "log.h"

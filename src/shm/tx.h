@@ -2,7 +2,7 @@
 #ifndef MDAPL_SHM_TX_H
 #define MDAPL_SHM_TX_H
 /* A peer's queue, and messages into its ring. */
-#include "transport.h"
+#include "channel.h"
 
 struct mdapl_iov;
 struct mdapl_long;

@@ -2,6 +2,7 @@
 #include "transport.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
 #include "log.h"
 #include "stats.h"

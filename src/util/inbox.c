@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "inbox.h"
 
+#include "channel.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ void mdapl_inbox_fail(struct mdapl_inbox *in)
         struct held *h = MDAPL_OF(l, struct held, link);
 
         if (h->msg.rx)
-            mdapl_rx_drop(h->msg.rx);
+            h->msg.rx->ops->drop(h->msg.rx);
         free(h);
     }
 }

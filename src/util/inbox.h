@@ -7,7 +7,7 @@
  * the frame or slot that carried a message never waits for the owner.
  */
 #include "list.h"
-#include "transport.h"
+#include "contract.h"
 
 struct mdapl_inbox {
     struct mdapl_peer *peer;

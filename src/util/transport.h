@@ -2,8 +2,8 @@
 #ifndef MDAPL_TRANSPORT_H
 #define MDAPL_TRANSPORT_H
 /*
- * The contract between whoever has messages (src/mpid, a benchmark, a test) and the channels that
- * carry them (src/dapl, src/shm). It is three verbs down and two upcalls up:
+ * The contract as the owner of messages sees it (src/mpid, a benchmark, a test); the channels that
+ * carry them (src/dapl, src/shm) see channel.h. It is three verbs down and two upcalls up:
  *
  *      mdapl_send      a message to a peer: a short header and a body of any length
  *      mdapl_rx_read   the next bytes of a body that has to be fetched go here
@@ -13,87 +13,23 @@
  *      up->fault       a peer cannot be reached any more
  *
  * A body that arrives with its header is taken during up->msg; any other has an rx. How it travels
- * is decided below the contract and looks the same above it. Everything else here is opening, wiring, waiting and closing.
+ * is decided below the contract and looks the same above it. Everything else here is opening,
+ * wiring, waiting and closing.
  *
  * Who calls whom: the owner opens one context, mdapl_ctx_open() opens the channels in order and
  * gives each peer to the first channel that reaches it. All calls on one context come from one
- * thread at a time (the owner's lock). Nothing blocks but mdapl_wait(). Upcalls and op->done come
- * only from inside mdapl_progress(), never from inside a verb or one of the other calls.
+ * thread at a time (the owner's lock). Upcalls and op->done come only from inside mdapl_progress(),
+ * never from inside a verb or one of the other calls.
+ *
+ * What may block: mdapl_wait(), for its time; mdapl_ctx_open() and mdapl_probe(), in system calls;
+ * mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(), for a bounded time, while peers
+ * disconnect. Verbs and progress never wait, but for job->card (contract.h), which progress calls
+ * at the first contact of a rank.
  */
 #include "clock.h"
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/uio.h>
+#include "contract.h"
 
-struct mdapl_ctx;
-struct mdapl_peer;
-struct mdapl_rx;
 struct mdapl_cfg;
-struct mdapl_stats;
-struct mdapl_err;
-struct mdapl_log;
-
-enum {
-    MDAPL_DONE = 1,          /* a verb's answer: finished at once, op->done will not be called */
-    MDAPL_HDR_MAX = 128,     /* bytes of header that every channel carries in one frame */
-    MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
-    MDAPL_KEY_BYTES = 16,    /* the job's key, shared through the launcher only */
-};
-
-/*
- * An operation in progress. The owner embeds it in its own request and keeps it until done() has
- * been called, exactly once. status is 0 or a negative errno value; -ECANCELED for a send whose
- * body the receiver has dropped without reading any of it.
- */
-struct mdapl_op {
-    void (*done)(struct mdapl_op *op, int status);
-    struct mdapl_op *next;   /* the channel's, while the operation is in its hands */
-};
-
-/* What mdapl_send() takes. The header is copied; the body's bytes stay the caller's until done. */
-struct mdapl_msg {
-    const void *hdr;
-    size_t hdr_len;          /* at most MDAPL_HDR_MAX */
-    const struct iovec *body;
-    int n_body;
-    bool synchronous;        /* done means: the receiver has read the body (or dropped it) */
-};
-
-/*
- * A body that has to be fetched: the receiving side of a rendezvous. Owned by the channel; the owner
- * of the context holds it from up->msg until every byte has been read (op->done of the last read,
- * or MDAPL_DONE) or the rest has been dropped.
- */
-struct mdapl_rx {
-    const struct mdapl_rx_ops *ops;
-    size_t left;             /* bytes not read yet */
-};
-
-/* How a channel fetches it; called through mdapl_rx_read() and mdapl_rx_drop() only. */
-struct mdapl_rx_ops {
-    int (*read)(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
-    void (*drop)(struct mdapl_rx *rx);
-};
-
-/*
- * A message as it is announced. hdr and data are valid during the call. A body that has arrived
- * with its header lies at data, all of it, and is gone when the call returns: the owner copies what
- * it wants. Any other body has an rx, which the owner keeps until it has read or dropped it.
- */
-struct mdapl_rx_msg {
-    const void *hdr;
-    size_t hdr_len;
-    const char *data;        /* NULL: there is no body, or it has to be fetched */
-    size_t len;              /* bytes of the body */
-    struct mdapl_rx *rx;     /* NULL: there is nothing to fetch */
-};
-
-/* What up->msg answers about the messages that follow from the same peer. */
-enum mdapl_next {
-    MDAPL_NEXT_GO,           /* they may be announced while this body is still unread */
-    MDAPL_NEXT_HOLD          /* they wait until m->rx has been read or dropped to its end */
-};
 
 struct mdapl_up {
     /* A message. The owner may send from here, and may read or drop m->rx here or at any later
@@ -101,67 +37,6 @@ struct mdapl_up {
     enum mdapl_next (*msg)(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
     /* The peer is lost; every queued operation to it has failed already. why: one clear line. */
     void (*fault)(void *owner, struct mdapl_peer *peer, int status, const char *why);
-};
-
-/*
- * The launcher, as the channels see it: who we are and how to learn another rank's card. The
- * implementation is the owner's (PMI in src/mpid, a pipe or shared memory in tests).
- */
-struct mdapl_job {
-    int rank;                /* mine */
-    int size;
-    uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
-    uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
-    /* Copies the card of rank into buf (zero terminated). 0 or -errno. */
-    int (*card)(void *owner, int rank, char *buf, size_t len);
-    /* Does the launcher place rank on my node? The same answer on all ranks of a node. NULL: it
-     * does not tell, and any rank may be there. */
-    bool (*near)(void *owner, int rank);
-};
-
-/* A channel: one table of calls. state is what open() made. */
-struct mdapl_channel {
-    const char *name;
-    /* Makes the channel's state. -ENOTSUP: this system has no such thing, and nobody is to blame:
-     * the job goes on without; any other failure ends it. mdapl_ctx_err() has the line. */
-    int (*open)(struct mdapl_ctx *ctx, void **state_p);
-    /* Appends this channel's part to my business card, at most len bytes with the zero. */
-    int (*card)(void *state, char *buf, size_t len);
-    /* As mdapl_probe(); NULL: there is nothing to be agreed on. */
-    void (*probe)(void *state);
-    /* Can this card be reached? Makes the peer if so; -EHOSTUNREACH if not. No traffic yet. */
-    int (*reach)(void *state, int rank, const char *card, struct mdapl_peer **peer_p);
-    /* Connects to whom the wiring policy says: as mdapl_wire(). */
-    int (*wire)(void *state);
-    int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
-    /* Bytes of header and body that one frame carries. */
-    size_t (*eager_max)(void *state);
-    /* Moves whatever can move. Returns how many things moved (0: nothing to do). */
-    int (*progress)(void *state);
-    /* The same, with all that every round need not look at: new connections, what is due. Called
-     * about every 100 us, or with every round if these are further apart. now: ns on the context's
-     * clock. NULL: progress() does all. */
-    int (*look)(void *state, uint64_t now);
-    /* Has any peer come into contact, so that something may come in? A first contact may come in
-     * any case: it is heard after a sleep. */
-    bool (*hears)(void *state);
-    /* Sleeps until something may have happened, at most ns nanoseconds. */
-    void (*wait)(void *state, uint64_t ns);
-    /* As mdapl_drain(). */
-    size_t (*drain)(void *state);
-    /* Is this peer's queue empty and all of it acknowledged? */
-    bool (*idle)(struct mdapl_peer *peer);
-    void (*close)(void *state);
-    /* One line for people: the channel, the adapter, the mode. */
-    void (*describe)(void *state, char *buf, size_t len);
-};
-
-/* First member of every channel's peer object. */
-struct mdapl_peer {
-    const struct mdapl_channel *channel;
-    struct mdapl_ctx *ctx;
-    int rank;
-    void *owner;             /* the owner's own (a VC); NULL until it sets it */
 };
 
 /* -- opening and closing (ctx.c) -------------------------------------------------------------- */
@@ -200,8 +75,6 @@ size_t mdapl_peer_eager_max(const struct mdapl_peer *peer);
  * all are up. -errno: it will not be; mdapl_ctx_err() has the line.
  */
 int mdapl_wire(struct mdapl_ctx *ctx);
-/* The peer of a rank, made at the first call. -EHOSTUNREACH: no channel reaches it. */
-int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p);
 /*
  * Before the launcher's last barrier: from now on acknowledgements leave at once. Returns how much
  * is still to be delivered or acknowledged, either way; to be called again between rounds of
@@ -243,25 +116,5 @@ void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns);
 bool mdapl_peer_idle(struct mdapl_peer *peer);
 /* One line per channel for people (verbose output, quickstart). */
 void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len);
-
-/* What channels may know of their context. */
-const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx);
-const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
-struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx);
-uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);  /* ns on the context's clock */
-/* The same, as it was read last: in one of the last 16 rounds of progress. */
-uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
-struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
-struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
-const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
-/* Does the launcher place rank on my node, as far as it tells? */
-bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
-/* Is there one channel only? */
-bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
-/* Another rank's business card, asked from the launcher. 0 or -errno. */
-int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
-/* The channel's upcalls go through these. */
-enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
-void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);
 
 #endif

@@ -10,6 +10,7 @@
 #include "unit.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "channels.h"
 #include "err.h"
 #include "stats.h"

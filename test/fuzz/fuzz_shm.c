@@ -18,6 +18,7 @@
 #include "err.h"
 #include "peer.h"
 #include "shm.h"
+#include "transport.h"
 #include "tx.h"
 
 #include <pthread.h>

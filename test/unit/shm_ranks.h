@@ -8,10 +8,12 @@
 #include "unit.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
 #include "peer.h"
 #include "shm.h"
 #include "stats.h"
+#include "transport.h"
 
 enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
 
