@@ -1,8 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-#include "bell.h"
+/*
+ * Who has something for me. A process watches the rings of those who have talked lately: it looks
+ * at their next slot in every round, so that their messages cost no more than the slot. All others
+ * ring a bell, a bit in the reader's head, after they have written; so silent ones cost one look
+ * at one word, however many they are. A reader that goes to sleep stops watching, and whoever
+ * rings a sleeper's bell wakes it.
+ *
+ * Both ends have to agree although neither waits: the writer stores its slot and then loads
+ * `watched`; the reader, when it stops watching, stores `watched` and then looks at the slot once
+ * more. If both loads could pass the stores before them a message would be lost to sight. The
+ * reader, for whom it is rare, pays for that with mdapl_os_barrier(); where the system has none
+ * the writer uses a fence. That is all that is asked of them, so `watched` itself is relaxed.
+ *
+ * The bits of the bells, `bells` and `asleep` are sequentially consistent, because a sleeper and a
+ * ringer agree in the same way: one stores `asleep` and loads `bells`, the other sets its bit and
+ * loads `asleep`; and one takes `bells` before the words below it, the other sets a word before it
+ * looks whether `bells` tells of it. The first bell publishes the hello as well: written before
+ * the bit is set, read after the bit has been taken.
+ */
+#include "peer.h"
 
+#include "channel.h"
 #include "log.h"
-#include "rx.h"
 #include "shm.h"
 #include "siphash.h"
 #include "stats.h"
@@ -38,7 +57,7 @@ void mdapl_bell_ring(struct mdapl_speer *peer)
 {
     struct mdapl_seg_head *far = peer->far.head;
     uint32_t word = peer->far_door / 64;
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
+    struct mdapl_stats *stats = peer->s->stats;
 
     stats->shm_bells++;
     atomic_fetch_or(&far->bell[word], (uint64_t)1 << peer->far_door % 64);
@@ -86,7 +105,7 @@ static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
     hello = door->hello;         /* once: it is the other's memory; the bell has published it */
     peer = visitor(s, &hello);
     if (!peer) {
-        mdapl_ctx_stats(s->ctx)->cr_refused++;
+        s->stats->cr_refused++;
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
                   "refused shared memory to one that calls itself rank %u", hello.rank);
         atomic_store(&door->refused, 1);
@@ -126,19 +145,10 @@ static void unwatch(struct mdapl_shm *s, int i)
     s->hot[i] = s->hot[--s->n_hot];
 }
 
-int mdapl_bell_watch(struct mdapl_shm *s)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->n_hot; i++)
-        n += mdapl_shm_rx_poll(s->hot[i]);
-    return n;
-}
-
 /* It interrupts every core that runs a process of any job, so it is counted. */
 static void barrier(struct mdapl_shm *s)
 {
-    mdapl_ctx_stats(s->ctx)->shm_barriers++;
+    s->stats->shm_barriers++;
     mdapl_os_barrier();
 }
 
@@ -261,7 +271,7 @@ void mdapl_bell_sleep(struct mdapl_shm *s, uint64_t ns)
         return;
     atomic_store(&head->asleep, 1);
     if (atomic_load(&head->bells) == 0) {
-        mdapl_ctx_stats(s->ctx)->shm_sleeps++;
+        s->stats->shm_sleeps++;
         mdapl_os_sleep(&head->asleep, 1, ns);
         s->slept = true;
     }

@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-#include "cell.h"
-
-#include "least.h"
+/*
+ * Cells: pieces of long bodies on their way. A process has a few in its segment, for all its peers
+ * together. It fills one and tells the receiver in a message (DATA); with the news that this
+ * message has been taken the cell is free again. The message publishes the bytes of the cell and
+ * the news gives it back (ring.h). The one given back last is used first: it is still in the
+ * caches, and few are ever touched where few are needed.
+ *
+ * Peers that make no progress may hold all cells, for as long as they compute. No other pair of
+ * ranks waits for them (MPI 4.0, 3.5: of a matching send and receive at least one completes
+ * whatever else happens): a pair with a cell in flight gets room from its own receiver, and a pair
+ * without one sends its pieces in its ring, which no other pair uses.
+ */
 #include "peer.h"
+
+#include "iov.h"
+#include "least.h"
 #include "stats.h"
-#include "tx.h"
 
 #include <assert.h>
 
@@ -88,14 +99,14 @@ void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t le
     mdapl_iov_gather(from, mdapl_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len);
     data->cell = cell;
     data->len = (uint32_t)len;
-    sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data));
+    sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data), NULL, 0);
     assert(sent);                /* mdapl_cells_free() has counted its slot */
     (void)sent;
     peer->fly[last].number = peer->tx.next;
     peer->fly[last].cell = cell;
     if (mdapl_list_empty(&peer->flying))
         mdapl_list_append(&s->flying, &peer->flying);
-    mdapl_ctx_stats(s->ctx)->shm_cells++;
+    s->stats->shm_cells++;
 }
 
 bool mdapl_cell_or_ring(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,

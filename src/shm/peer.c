@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "peer.h"
 
-#include "bell.h"
-#include "copy.h"
+#include "channel.h"
 #include "err.h"
-#include "log.h"
-#include "push.h"
-#include "read.h"
-#include "rx.h"
+#include "node.h"
 #include "shm.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdio.h>

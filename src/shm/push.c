@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "push.h"
-
-#include "cell.h"
-#include "least.h"
+/*
+ * Bodies of middle length, too long for the ring and too short to ask for: if enough cells are
+ * free, the message and its cells leave together (PUSH, then DATA after DATA); if earlier ones to
+ * the same peer hold the cells it waits for them; if other peers hold them the body is announced
+ * instead (copy.c). The receiver knows the message while the sender still copies. What the owner
+ * has not asked for when it arrives is copied aside, so that cells never wait for the owner.
+ */
 #include "peer.h"
+
+#include "channel.h"
+#include "least.h"
 #include "read.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,8 +48,7 @@ bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size
     uint64_t body = len;
 
     if (!mdapl_cells_free(peer, cells_for(len), 1)
-        || !mdapl_shm_tx_put_with(peer, MDAPL_SHM_PUSH, msg->hdr, msg->hdr_len, &body,
-                                  sizeof(body)))
+        || !mdapl_shm_tx_put(peer, MDAPL_SHM_PUSH, msg->hdr, msg->hdr_len, &body, sizeof(body)))
         return false;
     while (data.off < len) {
         size_t n = mdapl_least(len - data.off, share);
@@ -137,16 +141,15 @@ static const struct mdapl_rx_ops pushed_ops = {
 
 /* -- what comes in ---------------------------------------------------------------------------- */
 
-bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
-                        const void *body, size_t len)
+bool mdapl_push_on_push(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
     struct pushed *b = calloc(1, sizeof(*b));
     uint64_t total = 0;
 
     if (!b)
         return mdapl_speer_no_memory(peer);
-    memcpy(&total, body, mdapl_least(len, sizeof(total)));
-    if (len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
+    memcpy(&total, m->body, mdapl_least(m->len, sizeof(total)));
+    if (m->len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
         || peer->coming_left > 0) {
         free(b);
         return false;
@@ -157,7 +160,7 @@ bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_le
     b->len = total;
     peer->coming = b;
     mdapl_list_append(&peer->pushed, &b->link);
-    return mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &b->rx) == 0
+    return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &b->rx) == 0
            || mdapl_speer_no_memory(peer);
 }
 

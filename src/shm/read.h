@@ -33,7 +33,5 @@ int mdapl_shm_read_begin(struct mdapl_speer *peer, struct mdapl_shm_read *r,
 void mdapl_shm_read_put(struct mdapl_shm_read *r, const void *bytes, size_t n);
 /* Ends it, if it is in progress. Returns its op, or NULL. */
 struct mdapl_op *mdapl_shm_read_end(struct mdapl_shm_read *r);
-/* The peer is lost: all that are in progress are over. */
-void mdapl_shm_reads_fail(struct mdapl_speer *peer, int status);
 
 #endif

@@ -45,7 +45,7 @@ enum {
     MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
 };
 
-/* Written by the one who comes, before anything else; the first bell carries it (bell.h). */
+/* Written by the one who comes, before anything else; the first bell carries it (bell.c). */
 struct mdapl_shm_hello {
     uint32_t job;
     uint32_t rank;
@@ -62,7 +62,7 @@ struct mdapl_slot {
 struct mdapl_door {
     struct mdapl_shm_hello hello;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
-    _Atomic uint32_t watched;    /* 0: ring the bell as well (bell.h) */
+    _Atomic uint32_t watched;    /* 0: ring the bell as well (bell.c) */
     _Atomic uint32_t refused;    /* nobody will ever take a message from here */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_slot slot[MDAPL_SLOTS];
     uint8_t data[MDAPL_DATA_BYTES_MAX];
@@ -118,20 +118,19 @@ static inline void mdapl_spsc_hear(struct mdapl_spsc_tx *tx, uint32_t taken)
         tx->put = tx->freed = 0;
 }
 
-/* Where `bytes` of data would lie, as a count; UINT64_MAX when there is no room. */
+/* Where `bytes` of data would lie, as a count; UINT64_MAX: no slot is free, or no room in data. */
 static inline uint64_t mdapl_spsc_find(const struct mdapl_spsc_tx *tx, size_t bytes)
 {
-    uint64_t at = tx->put, off = at % MDAPL_DATA_BYTES_MAX;
+    uint64_t at = tx->put, off;
 
+    if (tx->next - tx->heard >= MDAPL_SLOTS)
+        return UINT64_MAX;
+    if (bytes == 0)
+        return at;
+    off = at % MDAPL_DATA_BYTES_MAX;
     if (off + bytes > MDAPL_DATA_BYTES_MAX)
         at += MDAPL_DATA_BYTES_MAX - off;
     return at + bytes - tx->freed <= MDAPL_DATA_BYTES_MAX ? at : UINT64_MAX;
-}
-
-static inline bool mdapl_spsc_has_room(const struct mdapl_spsc_tx *tx, size_t bytes)
-{
-    return tx->next - tx->heard < MDAPL_SLOTS
-           && (bytes == 0 || mdapl_spsc_find(tx, bytes) != UINT64_MAX);
 }
 
 /*
@@ -143,10 +142,12 @@ static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, 
 {
     size_t outside = mdapl_spsc_outside(hdr_len, len);
     struct mdapl_slot *slot = &tx->door->slot[tx->next % MDAPL_SLOTS];
+    uint64_t at = mdapl_spsc_find(tx, outside);
 
-    if (!mdapl_spsc_has_room(tx, outside)) {
+    if (at == UINT64_MAX) {
         mdapl_spsc_hear(tx, atomic_load_explicit(&tx->door->taken, memory_order_acquire));
-        if (!mdapl_spsc_has_room(tx, outside))
+        at = mdapl_spsc_find(tx, outside);
+        if (at == UINT64_MAX)
             return false;
     }
     m->hdr = slot->room;
@@ -154,8 +155,6 @@ static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, 
     m->hdr_len = (uint8_t)hdr_len;
     m->len = (uint16_t)len;
     if (outside > 0) {
-        uint64_t at = mdapl_spsc_find(tx, outside);
-
         slot->at = (uint32_t)(at % MDAPL_DATA_BYTES_MAX);
         m->body = tx->door->data + slot->at;
         if (hdr_len > MDAPL_SLOT_ROOM) {

@@ -34,7 +34,7 @@ enum {
 };
 
 /* The first fields never change once the card is out; the launcher's exchange of cards publishes
- * them. All others are atomic (bell.h). */
+ * them. All others are atomic (bell.c). */
 struct mdapl_seg_head {
     uint32_t magic, version;
     uint64_t token;
@@ -45,7 +45,7 @@ struct mdapl_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bells;      /* words of bell that may have any */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bell[MDAPL_BELL_WORDS];  /* a bit for a door */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: wake me when you ring */
-    /* By index of the ranks of the node (near.h): MAPPED, or the -errno why its segment is not. */
+    /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_DOORS];
 };
 

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "shm.h"
 
-#include "bell.h"
-#include "cell.h"
+#include "channel.h"
 #include "clock.h"
-#include "copy.h"
 #include "err.h"
-#include "log.h"
+#include "node.h"
 #include "peer.h"
-#include "stats.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,12 +56,15 @@ static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
     if (!s)
         return NULL;
     s->ctx = ctx;
+    s->stats = mdapl_ctx_stats(ctx);
     s->peers = calloc((size_t)mdapl_ctx_job(ctx)->size, sizeof(*s->peers));
     s->owner = calloc(MDAPL_DOORS, sizeof(*s->owner));
     mdapl_list_init(&s->work);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
     mdapl_cells_init(s);
-    mdapl_long_init(s);
+    mdapl_idmap_init(&s->tx_ids);
+    mdapl_idmap_init(&s->rx_ids);
+    mdapl_single_init(s);
     return s;
 }
 
@@ -204,9 +203,11 @@ static void seldom(struct mdapl_shm *s)
 static int progress(void *state)
 {
     struct mdapl_shm *s = state;
-    int n = mdapl_bell_watch(s);
+    int n = 0;
 
-    if (mdapl_bell_rung(s))
+    for (int i = 0; i < s->n_hot; i++)
+        n += mdapl_shm_rx_poll(s->hot[i]);
+    if (atomic_load_explicit(&s->seg.head->bells, memory_order_relaxed) != 0)
         n += mdapl_bell_answer(s);
     if (!mdapl_list_empty(&s->work))
         n += work(s);

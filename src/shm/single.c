@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-#include "single.h"
+/* Bodies read out of the sender's memory: whether that works, whether it pays, doing it. */
+#include "peer.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "clock.h"
-#include "least.h"
+#include "iov.h"
 #include "log.h"
-#include "os.h"
-#include "peer.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+void mdapl_single_init(struct mdapl_shm *s)
+{
+    s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
+}
+
+/* What this permits goes to every process of the user, so not before there is a body that the knob
+ * lets the receiver read out of our memory. */
+void mdapl_single_allow(struct mdapl_shm *s, size_t len)
+{
+    int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
+
+    if (s->reads_allowed || (from >= 0 && len < (uint64_t)from))
+        return;
+    mdapl_os_reads_allow();
+    s->reads_allowed = true;
+}
 
 /* -- does it work ----------------------------------------------------------------------------- */
 
@@ -142,7 +159,7 @@ bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct 
     struct iovec to[PIECES], from[PIECES];
 
     while (len > 0) {
-        size_t most = mdapl_least(len, CALL_BYTES);
+        size_t most = len < CALL_BYTES ? len : CALL_BYTES;
         int n_to = next_pieces(*here, most, to), n_from = next_pieces(*there, most, from);
         ssize_t got = mdapl_os_read(peer->pid, to, n_to, from, n_from);
 

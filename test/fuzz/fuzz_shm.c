@@ -13,13 +13,12 @@
  * Runs of one seed are the same, but for those with the thread. Built with sanitizers it looks
  * deeper: no access outside of what there is.
  */
-#include "bell.h"
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
 #include "peer.h"
 #include "shm.h"
 #include "transport.h"
-#include "tx.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -186,7 +185,7 @@ static void forge(void)
     /* The first id that a channel gives, and the next ones. */
     if (type >= MDAPL_SHM_CTS && draw(4))
         hdr[0] = (hdr[0] & ~(uint64_t)UINT32_MAX) | 1 << 20 | draw(draw(2) ? 4 : 32);
-    if (!peer || peer->dead || !mdapl_shm_tx_put_with(peer, (int)type, hdr, hdr_len, body, len))
+    if (!peer || peer->dead || !mdapl_shm_tx_put(peer, (int)type, hdr, hdr_len, body, len))
         return;
     r.ring = (uint8_t *)peer->tx.door;
     if (draw(2))

@@ -5,8 +5,7 @@
  */
 #include "shm_ranks.h"
 
-#include "bell.h"
-#include "tx.h"
+#include "node.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -40,7 +39,7 @@ static void record_before_its_rts(void **state, int type, const void *record, si
         assert_int_equal(send_now(a, i, 8), MDAPL_DONE);
     assert_int_equal(send_op(a, MDAPL_SLOTS, LONG, true, &s.op), 0);
     assert_int_equal(*(const uint32_t *)record, only_id(a));
-    assert_true(mdapl_shm_tx_put(mdapl_speer_of(b->other), type, record, len));
+    assert_true(mdapl_shm_tx_put(mdapl_speer_of(b->other), type, record, len, NULL, 0));
     rounds(a, 2);
     assert_true(s.done == 1 && s.status == -EPROTO);
     assert_non_null(strstr(a->fault, "none of this protocol"));

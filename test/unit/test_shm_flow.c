@@ -6,8 +6,6 @@
  */
 #include "shm_ranks.h"
 
-#include "cell.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,8 +5,7 @@
  */
 #include "shm_ranks.h"
 
-#include "bell.h"
-#include "cell.h"
+#include "node.h"
 
 #include <errno.h>
 #include <pthread.h>
