@@ -9,7 +9,7 @@
 
 struct mdapl_cfg;
 
-/* How a channel fetches it; called through mdapl_rx_read() and mdapl_rx_drop() only. */
+/* How a channel fetches a body; the owner calls mdapl_rx_read() and mdapl_rx_drop(). */
 struct mdapl_rx_ops {
     int (*read)(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
     void (*drop)(struct mdapl_rx *rx);

@@ -18,8 +18,8 @@
  *
  * Who calls whom: the owner opens one context, mdapl_ctx_open() opens the channels in order and
  * gives each peer to the first channel that reaches it. All calls on one context come from one
- * thread at a time (the owner's lock). Upcalls and op->done come only from inside mdapl_progress(),
- * never from inside a verb or one of the other calls.
+ * thread at a time (the owner's lock). Upcalls come from inside mdapl_progress(), and so does
+ * op->done, which mdapl_ctx_close() also calls for what is unfinished; no verb calls either.
  *
  * What may block: mdapl_wait(), for its time; mdapl_ctx_open() and mdapl_probe(), in system calls;
  * mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(), for a bounded time, while peers
