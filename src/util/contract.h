@@ -31,7 +31,6 @@ enum {
  */
 struct mdapl_op {
     void (*done)(struct mdapl_op *op, int status);
-    struct mdapl_op *next;   /* the channel's, while the operation is in its hands */
 };
 
 /* What mdapl_send() takes. The header is copied; the body's bytes stay the caller's until done. */

@@ -334,11 +334,12 @@ static void pushed(void **state)
 
 /* Read inside up->msg, when none of it has come, in two batches; dropped there by turns. */
 static struct mdapl_op batch;
+static struct rank *batch_rank;
 static int batches;
 
 static void next_batch(struct mdapl_op *op, int status)
 {
-    struct rank *me = &((struct pair *)(void *)op->next)->rank[1];
+    struct rank *me = batch_rank;
     struct iovec v = { sink + 5000, LONG };
 
     assert_int_equal(status, 0);
@@ -366,7 +367,8 @@ static void pushed_in_batches(void **state)
     struct rank *a = &p->rank[0], *b = &p->rank[1];
 
     batches = 0;
-    batch = (struct mdapl_op){ next_batch, (struct mdapl_op *)(void *)p };
+    batch = (struct mdapl_op){ .done = next_batch };
+    batch_rank = b;
     on_message = read_or_drop;
     memset(sink, 0, LONG);
     for (uint32_t i = 0; i < 3; i++)
