@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cells: pieces of long bodies on their way. A process has a few in its segment, for all its peers
- * together. It fills one and tells the receiver in a message (DATA); with the news that this
- * message has been taken the cell is free again. The message publishes the bytes of the cell and
- * the news gives it back (ring.h). The one given back last is used first: it is still in the
- * caches, and few are ever touched where few are needed.
+ * Cells carry pieces of bodies. A process has a few in its segment, for all its peers together. It
+ * fills one and sends a message that names it (DATA); when the receiver has taken that message the
+ * cell is free again. The order of both is that of the message (ring.h). The cell that was freed
+ * last is used first: it is still in the caches, and no more are touched than are needed.
  *
  * Peers that make no progress may hold all cells, for as long as they compute. No other pair of
  * ranks waits for them (MPI 4.0, 3.5: of a matching send and receive at least one completes
@@ -20,8 +19,8 @@
 #include <assert.h>
 
 enum {
-    LEAST = 8192,                /* bytes put into a cell at least, while there are so many */
-    SHARE = 4,                   /* ... and at most this part of a body */
+    LEAST = 8192,                /* bytes of a cell, at least, if the body has so many */
+    SHARE = 4,                   /* ... and at most this fraction of the body */
 };
 
 void mdapl_cells_init(struct mdapl_shm *s)
@@ -60,7 +59,7 @@ static void hear(struct mdapl_speer *peer)
     mdapl_cells_reclaim(peer);
 }
 
-/* Nobody else looks after cells that went to peers for which nothing waits any more. */
+/* Cells of peers with empty queues, which no round of progress looks at, come back here. */
 static void hear_all(struct mdapl_shm *s)
 {
     MDAPL_LIST_EACH_SAFE(pos, &s->flying)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long bodies, and synchronous ones. The sender announces them (RTS) and keeps them; the receiver,
- * when the owner reads, has them copied in one of two ways, and says FIN at the end.
+ * Rendezvous, for long bodies and for synchronous messages. The sender announces the body (RTS) and
+ * keeps it; when the owner reads, the receiver copies it in one of two ways and ends with a FIN.
  *
- *      once    it reads them out of the sender's memory, if the kernel lets it. The sender's core
- *              does nothing, the kernel pins page after page.
- *      twice   it asks for bytes (CTS), and the sender copies them into cells of its segment while
- *              the receiver copies them out (DATA tells of each cell): two cores at once, no
- *              system call.
+ *      once    It reads the body out of the sender's memory, if the kernel permits (cross-memory
+ *              attach). The sender's core does nothing; the kernel pins page after page.
+ *      twice   It asks for bytes (CTS); the sender copies them into cells of its segment while the
+ *              receiver copies them out (one DATA for each cell): two cores, no system call.
  *
- * The RTS publishes the bytes of the body where they lie, for the kernel's reads too, and the FIN
- * gives them back: both are messages of a ring (ring.h).
+ * The RTS publishes the bytes of the body where they lie, for the kernel's reads too, and after the
+ * FIN they may change: both are messages of a ring (ring.h).
  *
- * Which is faster from which length on depends on the machine: it is measured when the first long
- * body comes, or set by a knob.
+ * From which length on one copy is faster depends on the machine: it is measured at the first long
+ * body, or set by the knob SHM_SINGLE_BYTES.
  */
 #include "peer.h"
 
@@ -45,9 +44,9 @@ struct mdapl_long {
     struct mdapl_op *op;
     struct mdapl_speer *peer;
     uint32_t id;
-    bool announced;              /* its RTS has been sent: only now can the receiver know the id */
+    bool announced;              /* its RTS has been sent, so the receiver may use the id */
     size_t len;
-    struct mdapl_shm_cts asked;  /* the bytes that the receiver has asked for last */
+    struct mdapl_shm_cts asked;  /* the last CTS */
     size_t sent;                 /* of them */
     struct mdapl_iov cursor;     /* the next of them */
     int n_body;
@@ -114,7 +113,7 @@ bool mdapl_long_put_rts(struct mdapl_long *send, const void *hdr, size_t hdr_len
     return send->announced;
 }
 
-/* The body of an id that this peer has sent us, if we have announced that body to it. */
+/* The body with this id, if it is one whose RTS this peer has got: ids come from the peer. */
 static struct mdapl_long *find_send(struct mdapl_speer *peer, uint32_t id)
 {
     struct mdapl_long *send = mdapl_idmap_find(&peer->s->tx_ids, id);
@@ -183,7 +182,7 @@ int mdapl_long_stream(struct mdapl_speer *peer)
         if (!send_piece(peer, send))
             break;
         n++;
-        /* In turn, when there are several. */
+        /* Round robin, when there are several. */
         mdapl_list_remove(l);
         if (send->sent < send->asked.len)
             mdapl_list_append(&peer->streaming, l);
@@ -211,7 +210,7 @@ static void send_fin(struct long_rx *r, int status)
         mdapl_speer_broken(r->peer, -ENOMEM, "out of memory");
 }
 
-/* So many more bytes have been read; with the last one the body goes. */
+/* So many more bytes have been read; the last one frees the body. */
 static void advance(struct long_rx *r, size_t n)
 {
     r->at += n;
@@ -297,7 +296,7 @@ static const struct mdapl_rx_ops long_ops = {
 
 /* -- receiving: messages ---------------------------------------------------------------------- */
 
-/* All that the owner asked for has landed, or will not (status). */
+/* A read by cells has ended: all bytes have arrived, or it fails with status. */
 static void read_over(struct mdapl_shm_read *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
@@ -381,7 +380,7 @@ void mdapl_long_fail(struct mdapl_speer *peer, int status)
         send_free(send);
         op->done(op, status);
     }
-    /* The cells that it will never take. */
+    /* It will not take the cells in flight. */
     peer->tx.heard = peer->tx.next;
     mdapl_cells_reclaim(peer);
 }

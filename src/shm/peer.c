@@ -28,7 +28,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
 
     if (!mdapl_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
-    /* Proven by touching: what the card names opens, and has the card's token in it. */
+    /* The proof: what the card names can be opened, and has the card's token in it. */
     rc = mdapl_seg_open(&far, card.ref, card.token, rank, s->near.n);
     if (rc)
         return rc;
@@ -57,7 +57,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     return 0;
 }
 
-/* Everything that is under way ends with status. */
+/* All operations in progress end with status. */
 static void end_all(struct mdapl_speer *peer, int status)
 {
     peer->dead = status;
@@ -102,8 +102,8 @@ static bool something_waits(const struct mdapl_speer *peer)
            || !mdapl_list_empty(&peer->streaming) || peer->broken;
 }
 
-/* What the peer had completed before its end is delivered: no more than its ring holds, as a peer
- * that lives could go on for ever. */
+/* Delivers what the peer had completed before its end: at most what its ring holds, as a peer that
+ * is alive could write more for ever. */
 static void last_messages(struct mdapl_speer *peer)
 {
     int n = 0, got = 1;

@@ -39,9 +39,9 @@ struct pushed;
 
 enum {
     MDAPL_SHM_EAGER = 16384,     /* bytes of header and body that go into the ring */
-    MDAPL_SHM_PUSH_BYTES = 65536,    /* bytes of a body that is not asked for */
-    MDAPL_HOT = 16,              /* rings that are watched without a bell */
-    MDAPL_FLY = 16,              /* cells under way to one peer */
+    MDAPL_SHM_PUSH_BYTES = 65536,    /* bytes of a body that goes without a rendezvous */
+    MDAPL_HOT = 16,              /* rings that are polled */
+    MDAPL_FLY = 16,              /* cells in flight to one peer */
 };
 
 /* What travels in a ring. The records are the header of their message. */
@@ -71,7 +71,7 @@ struct mdapl_shm_fin {
     int32_t status;              /* as op->done's */
 };
 
-/* Something that waits for room. */
+/* A message or record in a peer's queue. */
 struct mdapl_shm_item {
     struct mdapl_list link;
     struct mdapl_op *op;         /* MSG, PUSH */
@@ -95,7 +95,7 @@ struct mdapl_shm {
     struct mdapl_ctx *ctx;
     struct mdapl_stats *stats;   /* the context's */
     uint64_t node;               /* node.h */
-    uint64_t word;               /* others try whether they can read it here (copy.c) */
+    uint64_t word;               /* others test whether they can read it (single.c) */
     struct mdapl_seg seg;
     bool barrier;                /* os.h */
     struct mdapl_near near;      /* the ranks of this node */
@@ -103,18 +103,18 @@ struct mdapl_shm {
     struct mdapl_speer **owner;  /* by door; NULL until it has been opened */
     struct mdapl_speer *hot[MDAPL_HOT];
     int n_hot;
-    int n_doors;                 /* doors opened, mine and others' */
-    struct mdapl_list work;      /* peers with something that waits */
+    int n_doors;                 /* doors in use, in this segment and in others' */
+    struct mdapl_list work;      /* peers with something in a queue */
     struct mdapl_pool items;
     struct mdapl_idmap tx_ids, rx_ids;   /* long bodies */
     uint8_t free_cell[MDAPL_CELLS];
     int n_free_cells;
-    struct mdapl_list flying;    /* peers with cells under way */
+    struct mdapl_list flying;    /* peers with cells in flight */
     int64_t single_from;         /* bytes from which one copy is better; -1: not measured yet */
     unsigned rounds;
-    uint64_t checked;            /* when the peers were last looked at, ns */
+    uint64_t checked;            /* when the peers were last checked, ns */
     bool draining, wired;
-    bool slept;                  /* since bells were last answered (bell.c) */
+    bool slept;                  /* since doorbells were last handled (bell.c) */
     bool reads_allowed;          /* os.h: others may read my memory */
 };
 
@@ -123,31 +123,31 @@ struct mdapl_speer {
     struct mdapl_peer base;
     struct mdapl_shm *s;
     struct mdapl_seg far;        /* its segment */
-    /* out: all of it NULL and 0 until the first message */
+    /* sending: all NULL and 0 until the first message */
     struct mdapl_spsc_tx tx;
     uint32_t far_door;
     bool fence;                  /* one of the two has no barrier (os.h) */
-    struct mdapl_list ctl;       /* items that go first: CTS, FIN */
+    struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     struct mdapl_list streaming; /* bodies with bytes still to go into cells */
     struct mdapl_list sends;     /* long bodies, until their FIN */
     struct {
-        uint32_t number;         /* of the message that tells of it */
+        uint32_t number;         /* of the message that names it */
         uint8_t cell;
-    } fly[MDAPL_FLY];            /* cells under way, in their order */
+    } fly[MDAPL_FLY];            /* cells in flight, in their order */
     unsigned fly_first, fly_n;
     struct mdapl_list flying;    /* on s->flying while there are some */
-    /* in: rx.door is NULL until the peer has come */
+    /* receiving: rx.door is NULL until the peer has sent a message */
     struct mdapl_spsc_rx rx;
     uint32_t door;
-    bool hot;                    /* on s->hot */
+    bool hot;                    /* polled: on s->hot */
     bool active;                 /* has sent something lately */
     struct mdapl_inbox inbox;
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list pushed;    /* bodies of middle length that the owner has not finished */
     struct mdapl_list reading;   /* reads of either in progress (read.h) */
-    struct pushed *coming;       /* the one whose cells are coming; NULL if the owner dropped it */
-    size_t coming_left;          /* ... then: its bytes that will still come */
+    struct pushed *coming;       /* the one whose cells arrive now; NULL if the owner dropped it */
+    size_t coming_left;          /* ... then: its bytes that are still to arrive */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
 
     struct mdapl_list work;      /* on s->work */
@@ -156,7 +156,7 @@ struct mdapl_speer {
     int dead;                    /* negative errno once it is lost */
     const char *broken;          /* a fault that the next round of progress raises */
     int broken_status;
-    int process;                 /* by which its end is noticed (os.h) */
+    int process;                 /* as mdapl_os_process_open() */
 };
 
 static inline struct mdapl_speer *mdapl_speer_of(struct mdapl_peer *peer)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bodies of middle length, too long for the ring and too short to ask for: if enough cells are
- * free, the message and its cells leave together (PUSH, then DATA after DATA); if earlier ones to
- * the same peer hold the cells it waits for them; if other peers hold them the body is announced
- * instead (copy.c). The receiver knows the message while the sender still copies. What the owner
- * has not asked for when it arrives is copied aside, so that cells never wait for the owner.
+ * Bodies of middle length, too long for the ring and too short for a rendezvous. If enough cells
+ * are free the message and its cells are sent together (PUSH, then one DATA for each cell); if
+ * earlier bodies to the same peer hold the cells, the message waits for them; if other peers hold
+ * them it goes by rendezvous (copy.c). The receiver gets the message while the sender still copies.
+ * Bytes that arrive before the owner reads them are copied aside, so that no cell waits for the
+ * owner.
  */
 #include "peer.h"
 
@@ -16,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A body of which the first bytes may be there already. */
+/* A body that is arriving. */
 struct pushed {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->pushed */
     struct mdapl_speer *peer;
-    size_t len, came, at;        /* bytes of the body: all, here, read */
-    uint8_t *aside;              /* len bytes; of them those from at (+ got) to came are in use */
-    struct mdapl_shm_read read;  /* what is in progress has had all that came */
+    size_t len, came, at;        /* bytes of the body: all, arrived, read */
+    uint8_t *aside;              /* len bytes; in use: those that have arrived and are not read */
+    struct mdapl_shm_read read;  /* the read in progress has got all that has arrived */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ static void pushed_drop(struct mdapl_rx *rx)
     pushed_free(pushed_of(rx));
 }
 
-/* So many more bytes have been read; with the last one the body goes. */
+/* So many more bytes have been read; the last one frees the body. */
 static void advance(struct pushed *b, size_t n)
 {
     b->at += n;
@@ -107,7 +108,7 @@ static void read_over(struct mdapl_shm_read *read, int status)
 
 /* -- a read ----------------------------------------------------------------------------------- */
 
-/* The rest of it comes with the cells. */
+/* Reads more than has arrived: the cells bring the rest. */
 static int read_on(struct pushed *b, const struct iovec *iov, int n, size_t want,
                    struct mdapl_op *op)
 {
@@ -173,7 +174,7 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
     return b->aside != NULL;
 }
 
-/* First to the read in progress; what it does not want is put aside for the next one. */
+/* Gives bytes to the read in progress and puts the others aside for the next one. */
 static bool take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
     struct mdapl_shm_read *read = &b->read;

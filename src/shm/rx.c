@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { BURST = 32 };             /* messages of one peer in one round, so that others get a turn */
+enum { BURST = 32 };             /* messages of one peer in one round, at most */
 
 /* -- types ------------------------------------------------------------------------------------ */
 
@@ -56,20 +56,19 @@ static void bad(struct mdapl_speer *peer)
                      "different builds: use the same installation everywhere");
 }
 
-/* The header is copied once, and every look at it is at the copy: what lies in the ring the peer
- * may change at any time. */
+/* The header is copied once and read from the copy: the peer may change the ring at any time. */
 static bool take(struct mdapl_speer *peer, struct mdapl_spsc_msg *m)
 {
     uint8_t *hdr = peer->s->hdr;
 
     if (m->hdr_len <= MDAPL_LINE_ROOM)
-        memcpy(hdr, m->hdr, MDAPL_LINE_ROOM);    /* a known length: a few moves and no loop */
+        memcpy(hdr, m->hdr, MDAPL_LINE_ROOM);    /* a constant length: a few moves and no loop */
     else
         memcpy(hdr, m->hdr, m->hdr_len);
     m->hdr = hdr;
     mdapl_spsc_hear(&peer->tx, m->ack);
     if (m->type == MDAPL_SHM_MSG)
-        return on_msg(peer, m);      /* nearly all are: a jump that is guessed right */
+        return on_msg(peer, m);      /* nearly all are: a branch that is predicted */
     return m->type < MDAPL_SHM_TYPES
            && (row[m->type].record == 0 || row[m->type].record == m->hdr_len)
            && row[m->type].on(peer, m);

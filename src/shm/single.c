@@ -31,7 +31,7 @@ void mdapl_single_allow(struct mdapl_shm *s, size_t len)
 
 /* -- does it work ----------------------------------------------------------------------------- */
 
-/* The kernel decides for each pair; a number that is known shows what it says. */
+/* The kernel decides for each pair of processes, so a word with a known value is read. */
 static bool works(struct mdapl_speer *peer)
 {
     const struct mdapl_seg_head *far = peer->far.head;
@@ -73,7 +73,7 @@ static bool copy_by_core(const struct trial *t, size_t len)
     return true;
 }
 
-/* The shortest of a few tries in ns: whatever disturbs makes it longer. Negative: it fails. */
+/* The shortest of a few tries in ns: disturbances make it longer. Negative: it fails. */
 static double best(const struct trial *t, bool (*copy)(const struct trial *, size_t), size_t len)
 {
     const struct mdapl_clock clock = mdapl_clock_system();
@@ -93,9 +93,10 @@ static double best(const struct trial *t, bool (*copy)(const struct trial *, siz
 }
 
 /*
- * From how many bytes on is one copy faster? One: a fixed time and a time for each byte. Two: both
- * cores copy at the same time, so the bytes count little more than once. Both are measured on my
- * own memory; that the bytes come from another core makes both slower alike.
+ * From how many bytes on is one copy faster? One copy takes a fixed time and a time for each byte;
+ * with two copies both cores work at the same time, so the time is little more than that of one
+ * core. Both are measured on this process's memory: that the bytes are another core's makes both
+ * slower alike.
  */
 static int64_t crossover(const struct trial *t)
 {

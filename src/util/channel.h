@@ -3,7 +3,7 @@
 #define MDAPL_CHANNEL_H
 /*
  * The contract as the channels see it: what a channel implements, what it may ask of its context,
- * and the upcalls. A channel never includes transport.h, an owner never this file.
+ * and the upcalls. A channel does not include transport.h, an owner not this file.
  */
 #include "contract.h"
 
@@ -18,53 +18,55 @@ struct mdapl_rx_ops {
 /* A channel: one table of calls. state is what open() made. */
 struct mdapl_channel {
     const char *name;
-    /* Makes the channel's state. -ENOTSUP: this system has no such thing, and nobody is to blame:
-     * the job goes on without; any other failure ends it. mdapl_ctx_err() has the line. */
+    /* Makes the channel's state. 0, or -errno with the line in mdapl_ctx_err(). After -ENOTSUP (not
+     * possible on this system) the job goes on without the channel; other failures end it. */
     int (*open)(struct mdapl_ctx *ctx, void **state_p);
-    /* Appends this channel's part to my business card, at most len bytes with the zero. */
+    /* Writes this channel's part of the business card, at most len bytes with the zero. Returns its
+     * length without the zero, or -errno. */
     int (*card)(void *state, char *buf, size_t len);
-    /* As mdapl_probe(); NULL: there is nothing to be agreed on. */
+    /* As mdapl_probe(); NULL: the two ends cannot disagree. */
     void (*probe)(void *state);
-    /* Can this card be reached? Makes the peer if so; -EHOSTUNREACH if not. No traffic yet. */
+    /* Makes the peer of the rank with this business card, without traffic. 0, or -errno:
+     * -EHOSTUNREACH if this channel does not reach it. */
     int (*reach)(void *state, int rank, const char *card, struct mdapl_peer **peer_p);
-    /* Connects to whom the wiring policy says: as mdapl_wire(). */
+    /* As mdapl_wire() and mdapl_send(). */
     int (*wire)(void *state);
     int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
-    /* Bytes of header and body that one frame carries. */
+    /* Bytes of header and body that travel eagerly. */
     size_t (*eager_max)(void *state);
-    /* Moves whatever can move. Returns how many things moved (0: nothing to do). */
+    /* Polls and transmits what is queued. Returns how many messages, frames and transfers moved. */
     int (*progress)(void *state);
-    /* The same, with all that every round need not look at: new connections, what is due. Called
-     * about every 100 us, or with every round if these are further apart. now: ns on the context's
-     * clock. NULL: progress() does all. */
+    /* The same, and what not each round has to check: new connections, timers. Called about every
+     * 100 us, or with each round if rounds are further apart. now: ns on the context's clock. NULL:
+     * progress() does all. */
     int (*look)(void *state, uint64_t now);
-    /* Has any peer come into contact, so that something may come in? A first contact may come in
-     * any case: it is heard after a sleep. */
+    /* Is any peer connected? If not, the channel is polled rarely, and its first connection is
+     * noticed after a sleep. */
     bool (*hears)(void *state);
-    /* Sleeps until something may have happened, at most ns nanoseconds. */
+    /* As mdapl_wait(), for this channel's events. */
     void (*wait)(void *state, uint64_t ns);
     /* As mdapl_drain(). */
     size_t (*drain)(void *state);
-    /* Is this peer's queue empty and all of it acknowledged? */
+    /* As mdapl_peer_idle(). */
     bool (*idle)(struct mdapl_peer *peer);
     void (*close)(void *state);
-    /* One line for people: the channel, the adapter, the mode. */
+    /* This channel's part of mdapl_ctx_describe(). */
     void (*describe)(void *state, char *buf, size_t len);
 };
 
-/* What channels may know of their context. */
+/* What the context was opened with; valid until it is closed. */
 const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx);
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
 /* The clock as it was read last, in one of the last 16 rounds of progress: ns. */
 uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
-/* Does the launcher place rank on my node, as far as it tells? */
+/* Does the launcher place rank on this node? True where it is not known. */
 bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
 /* Is there one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
-/* Another rank's business card, asked from the launcher. 0 or -errno. */
+/* As job->card. */
 int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
-/* The channel's upcalls go through these. */
+/* The upcalls of struct mdapl_up, counted. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);
 

@@ -2,8 +2,9 @@
 #ifndef MDAPL_CONTRACT_H
 #define MDAPL_CONTRACT_H
 /*
- * What both sides of the contract use: the owner of a context (transport.h: src/mpid, a benchmark,
- * a test) and the channels below it (channel.h: src/dapl, src/shm).
+ * What both sides of the contract use: the owner of a context, which sends and receives messages
+ * (transport.h: src/mpid, a benchmark, a test), and the channels that carry them (channel.h:
+ * src/dapl, src/shm).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,22 +73,24 @@ enum mdapl_next {
 };
 
 /*
- * The launcher, as the channels see it: who we are and how to learn another rank's card. The
- * implementation is the owner's (PMI in src/mpid, a pipe or shared memory in tests).
+ * The job, and what its launcher knows. The owner of the context provides both calls (by PMI in
+ * src/mpid, from memory in tests).
  */
 struct mdapl_job {
     int rank;                /* mine */
     int size;
     uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
     uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
-    /* Copies the card of rank into buf (zero terminated). 0 or -errno. */
+    /* Copies the business card of rank into buf (zero terminated). 0 or -errno. Progress calls it
+     * at the first contact of a rank, so it should answer from memory. */
     int (*card)(void *owner, int rank, char *buf, size_t len);
-    /* Does the launcher place rank on my node? The same answer on all ranks of a node. NULL: it
-     * does not tell, and any rank may be there. */
+    /* Does the launcher place rank on this node? The same answer on all ranks of a node. NULL: not
+     * known, so any rank may be there. */
     bool (*near)(void *owner, int rank);
 };
 
-/* First member of every channel's peer object. */
+/* Another rank, as the owner of the context holds it: the first member of each channel's peer. The
+ * channel makes it and frees it in mdapl_ctx_close(). */
 struct mdapl_peer {
     const struct mdapl_channel *channel;
     struct mdapl_ctx *ctx;
@@ -95,13 +98,14 @@ struct mdapl_peer {
     void *owner;             /* the owner's own (a VC); NULL until it sets it */
 };
 
-/* The peer of a rank, made at the first call. -EHOSTUNREACH: no channel reaches it. */
+/* The peer of a rank, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel reaches it),
+ * -EINVAL (it is this rank, or none of the job), or what job->card answers. */
 int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p);
-/* Counters, log and last error of a context, which has them until it is closed. */
+/* Counters, log and last error of a context; valid until it is closed. */
 struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx);
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
 struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
-/* Its clock, read now: ns. */
+/* The time on its clock, in ns. */
 uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);
 
 #endif

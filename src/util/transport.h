@@ -7,7 +7,7 @@
  *
  *      mdapl_send      a message to a peer: a short header and a body of any length
  *      mdapl_rx_read   the next bytes of a body that has to be fetched go here
- *      mdapl_rx_drop   nobody wants the rest of that body
+ *      mdapl_rx_drop   the rest of that body is not wanted
  *
  *      up->msg         a message from a peer has been announced (in the order it was sent)
  *      up->fault       a peer cannot be reached any more
@@ -23,8 +23,7 @@
  *
  * What may block: mdapl_wait(), for its time; mdapl_ctx_open() and mdapl_probe(), in system calls;
  * mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(), for a bounded time, while peers
- * disconnect. Verbs and progress never wait, but for job->card (contract.h), which progress calls
- * at the first contact of a rank.
+ * disconnect. Verbs and progress do not block if job->card (contract.h) does not.
  */
 #include "clock.h"
 #include "contract.h"
@@ -35,7 +34,8 @@ struct mdapl_up {
     /* A message. The owner may send from here, and may read or drop m->rx here or at any later
      * time. */
     enum mdapl_next (*msg)(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
-    /* The peer is lost; every queued operation to it has failed already. why: one clear line. */
+    /* The peer is lost; every queued operation to it has failed already. status: negative errno;
+     * why: one line for the user, valid during the call. */
     void (*fault)(void *owner, struct mdapl_peer *peer, int status, const char *why);
 };
 
@@ -50,71 +50,74 @@ struct mdapl_ctx_args {
     struct mdapl_clock clock;     /* all zero: the system's */
 };
 
-/* Opens those of the channels that the knob CHANNELS names, in its order (empty: all, in theirs).
- * 0, or -errno: err then has the one clear line. */
+/* Opens the channels that the knob CHANNELS names, in its order (empty: all, in the order of
+ * args->channels). 0, or -errno: err then has the line for the user. */
 int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
                    struct mdapl_err *err);
-/* My business card: printable, no ';' '#' ' ' '$' (launchers use them). Bytes written or -errno. */
+/* Writes this rank's business card: printable, without ';' '#' ' ' '$', which launchers use, zero
+ * terminated. Returns its length in bytes, or -errno (-ENOSPC: it is longer than len). */
 int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
-/* What the launcher has told about the job after the cards were published; before mdapl_wire(). */
+/* Sets id and key of the job, where the launcher distributes them after the business cards have
+ * been published; before mdapl_wire(). Both are copied. */
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES]);
 /*
- * Tries to reach the ranks that the launcher places on this node, for channels whose two ends may
- * come to different answers. To be called once, by all ranks, when every rank's card can be asked
- * for; when all have returned from it (the launcher's barrier) mdapl_wire() and mdapl_peer_get()
- * may be called. Both ends of a pair then choose the same channel.
+ * Has channels whose two ends may disagree on whether they reach each other try all ranks that the
+ * launcher places on this node. All ranks call it once, when every rank's business card is
+ * published. When all have returned (the launcher's barrier) mdapl_wire() and mdapl_peer_get() may
+ * be called, and both ends of a pair choose the same channel.
  */
 void mdapl_probe(struct mdapl_ctx *ctx);
-/* Bytes of header and body together that surely travel in one frame, whichever the channel. */
+/* Bytes of header and body together that travel eagerly through each of the channels. */
 size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx);
 /* The same, for the channel that reaches this peer. */
 size_t mdapl_peer_eager_max(const struct mdapl_peer *peer);
 /*
- * Connects as the policy (knob) says. To be called first when every rank's card can be asked for,
- * then again between rounds of mdapl_progress() as long as it answers 0 (under way). MDAPL_DONE:
- * all are up. -errno: it will not be; mdapl_ctx_err() has the line.
+ * Connects to the ranks that the knob WIRING says. Called when every rank's business card is
+ * published, then again between rounds of mdapl_progress() as long as it returns 0 (in progress).
+ * MDAPL_DONE: all are connected. -errno: that is not possible; mdapl_ctx_err() has the line.
  */
 int mdapl_wire(struct mdapl_ctx *ctx);
 /*
- * Before the launcher's last barrier: from now on acknowledgements leave at once. Returns how much
- * is still to be delivered or acknowledged, either way; to be called again between rounds of
- * mdapl_progress() until it answers 0.
+ * Before the launcher's last barrier: from now on acknowledgements are transmitted at once. Returns
+ * how many messages and frames are still to be delivered or acknowledged, in either direction;
+ * called again between rounds of mdapl_progress() until it returns 0.
  */
 size_t mdapl_drain(struct mdapl_ctx *ctx);
-/* Closes connections, frees everything. The job must be quiet: drain, launcher's barrier, close. */
+/* Closes connections and frees the context with all its peers; operations that are unfinished end
+ * with -ECANCELED. In order: all ranks drain, the launcher's barrier, all ranks close. */
 void mdapl_ctx_close(struct mdapl_ctx *ctx);
 
 /* -- the verbs -------------------------------------------------------------------------------- */
 
 /*
- * Sends a message. Messages to one peer are announced there in the order of these calls.
- * op == NULL: all or nothing, now: MDAPL_DONE, or -EAGAIN and nothing has happened.
- * op != NULL: MDAPL_DONE, or 0 and op->done() later; body must stay as it is until then.
- * Done means: the body may be reused (msg->synchronous: and has been read).
- * Any other negative value: refused (a lost peer, a header too long); op->done is not called.
+ * Sends a message. The peer announces messages in the order of these calls.
+ * op == NULL: all of it is transmitted now, or nothing: MDAPL_DONE or -EAGAIN.
+ * op != NULL: MDAPL_DONE, or 0 and op->done() later; the body must not change until then.
+ * Done means: the body may be reused (with msg->synchronous: and has been read).
+ * Other negative values: refused (lost peer, header too long); op->done is not called.
  */
 int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
 
 /*
- * Reads the next bytes of a body, as many as iov has room for (never more than rx->left).
+ * Reads the next bytes of a body, as many as iov has room for, at most rx->left.
  * MDAPL_DONE, or 0 and op->done() later (iov itself is copied, the memory it names must stay), or
- * a negative errno. One read at a time per rx. When the last byte has been read the rx is gone;
- * after a failed read it is not, and has to be dropped.
+ * a negative errno. One read at a time per rx. With its last byte the rx is freed; after a failed
+ * read it is not, and has to be dropped.
  */
 int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
 
-/* Gives up the rest of a body; the rx is gone. No read may be in progress. */
+/* Discards the rest of a body and frees the rx. No read may be in progress. */
 void mdapl_rx_drop(struct mdapl_rx *rx);
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-/* One round over all channels. Returns how many things moved. */
+/* One round over all channels. Returns how many messages, frames and transfers moved. */
 int mdapl_progress(struct mdapl_ctx *ctx);
-/* Gives the core away until something may have happened; at most ns nanoseconds. */
+/* Sleeps until a channel may have an event; at most ns nanoseconds, maybe less. */
 void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns);
 /* True when all that was sent to this peer has been acknowledged by it. */
 bool mdapl_peer_idle(struct mdapl_peer *peer);
-/* One line per channel for people (verbose output, quickstart). */
+/* Writes one line for the user: adapters, modes and sizes of all channels; cut at len bytes. */
 void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len);
 
 #endif
