@@ -186,6 +186,39 @@ static void a_full_ring(void **state)
         assert_int_equal(b->told[i].number, i);
 }
 
+static bool in_ring(struct mdapl_peer *peer, const void *p)
+{
+    uintptr_t at = (uintptr_t)p, door = (uintptr_t)mdapl_speer_of(peer)->rx.door;
+
+    return at >= door && at < door + MDAPL_DOOR_BYTES;
+}
+
+static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
+{
+    assert_true(in_ring(peer, m->data));
+    return ranks_on_msg(owner, peer, m);
+}
+
+/* The owner takes a body out of the ring: there is no copy and no object in between. */
+static void taken_in_place(void **state)
+{
+    static const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_EAGER - sizeof(uint32_t) };
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    on_message = in_place;
+    for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        memset(source, (int)i + 1, lens[i]);
+        memset(sink, 0, lens[i]);
+        assert_int_equal(send_now(a, i, lens[i]), MDAPL_DONE);
+        rounds(b, 1);
+        assert_memory_equal(sink, source, lens[i]);
+    }
+    on_message = ranks_on_msg;
+    assert_int_equal(b->n_told, sizeof(lens) / sizeof(lens[0]));
+    assert_int_equal(stats(b)->held, 0);
+}
+
 /* The body of a held message is its own. */
 static enum mdapl_next compare(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
@@ -193,6 +226,7 @@ static enum mdapl_next compare(void *owner, struct mdapl_peer *peer, const struc
 
     ranks_on_msg(owner, peer, m);
     assert_int_equal(m->len, 100);
+    assert_false(in_ring(peer, m->data));
     for (size_t i = 0; i < m->len; i++)
         assert_int_equal(m->data[i], me->told[me->n_told - 1].number % 100);
     return MDAPL_NEXT_GO;
@@ -506,7 +540,7 @@ int main(void)
         TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
         TEST(the_bell_wakes),
-        TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
+        TEST(a_full_ring), TEST(taken_in_place), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
         TEST(nonsense),
