@@ -42,10 +42,9 @@ struct rank {
     int rank, size;
 };
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
-    (void)owner, (void)peer, (void)hdr, (void)hdr_len, (void)rx;
+    (void)owner, (void)peer, (void)m;
     return MDAPL_NEXT_GO;
 }
 

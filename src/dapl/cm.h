@@ -7,7 +7,7 @@
  * allocated for it.
  */
 #include "ia.h"
-#include "transport.h"
+#include "channel.h"
 
 struct mdapl_dapl;
 struct mdapl_dpeer;

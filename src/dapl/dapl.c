@@ -143,12 +143,6 @@ static void open_regs(struct mdapl_dapl *d)
 
 static void close_channel(void *state);
 
-/* The inboxes' hook. */
-static void wake(struct mdapl_inbox *in)
-{
-    mdapl_dpeer_wake(mdapl_dpeer_of(in->peer));
-}
-
 static int make_room(struct mdapl_dapl *d)
 {
     int rc = fit_limits(d);
@@ -156,7 +150,6 @@ static int make_room(struct mdapl_dapl *d)
     open_regs(d);
     mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
-    mdapl_inboxes_init(&d->inboxes, wake);
     mdapl_idmap_init(&d->tx_ids);
     mdapl_idmap_init(&d->rx_ids);
     mdapl_move_init(d);
@@ -421,7 +414,6 @@ static void close_channel(void *state)
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_move_fini(d);
     mdapl_pool_fini(&d->items);
-    mdapl_inboxes_fini(&d->inboxes);
     free(d->peers);
     free(d);
 }

@@ -2,7 +2,7 @@
 #ifndef MDAPL_DAPL_H
 #define MDAPL_DAPL_H
 /* The dapl channel: peers reached through uDAPL. dapl.c is its table of calls: start there. */
-#include "transport.h"
+#include "channel.h"
 
 extern const struct mdapl_channel mdapl_dapl_channel;
 

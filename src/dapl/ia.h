@@ -9,7 +9,7 @@
  */
 #include "dat.h"
 #include "list.h"
-#include "transport.h"
+#include "channel.h"
 #include "tree.h"
 
 #include <stdbool.h>

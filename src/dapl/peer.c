@@ -143,6 +143,11 @@ static int make_streams(struct mdapl_dpeer *peer, const struct card *card)
     return peer->stream ? 0 : -ENOMEM;
 }
 
+static void inbox_ready(struct mdapl_inbox *in)
+{
+    mdapl_dpeer_wake(mdapl_dpeer_of(in->peer));
+}
+
 int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct mdapl_dpeer **p)
 {
     struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
@@ -165,7 +170,7 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         mdapl_list_init(lists[i]);
     peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, rank, NULL };
-    mdapl_inbox_init(&peer->inbox, &d->inboxes, &peer->base);
+    mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
     d->peers[rank] = peer;
     *p = peer;
@@ -232,10 +237,6 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
         return 1;
     }
     n = mdapl_inbox_announce_held(&peer->inbox);
-    if (n < 0) {
-        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
-        return 0;
-    }
     n += mdapl_move_flush(peer);
     n += mdapl_tx_flush(peer);
     return n;

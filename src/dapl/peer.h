@@ -16,6 +16,8 @@
  * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
  * window is open and a request slot is free; nothing else queues.
  */
+#include "channel.h"
+#include "clock.h"
 #include "cm_fsm.h"
 #include "idmap.h"
 #include "inbox.h"
@@ -25,7 +27,6 @@
 #include "regcache.h"
 #include "ring.h"
 #include "timer.h"
-#include "transport.h"
 #include "vbuf.h"
 #include "window.h"
 #include "wire.h"
@@ -53,7 +54,6 @@ struct mdapl_dapl {
     struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
     struct mdapl_pool items, transfers;
-    struct mdapl_inboxes inboxes;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */

@@ -13,7 +13,7 @@
  * and a FIN of the receiver's ends it. The sender's knob chooses; what the adapters or the memory
  * do not allow falls to the next of the three.
  */
-#include "transport.h"
+#include "channel.h"
 #include "wire.h"
 
 #include <stdbool.h>

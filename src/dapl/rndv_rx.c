@@ -183,7 +183,7 @@ static void rndv_drop(struct mdapl_rx *rx)
 }
 
 static const struct mdapl_rx_ops rndv_ops = {
-    .read = rndv_read, .drop = rndv_drop, .finish = rndv_drop
+    .read = rndv_read, .drop = rndv_drop
 };
 
 /* -- frames ----------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
         mdapl_dpeer_broken(peer, "out of memory");
         return true;
     }
-    r->rx = (struct mdapl_rx){ &rndv_ops, NULL, 0, rts->body_len };
+    r->rx = (struct mdapl_rx){ &rndv_ops, rts->body_len };
     r->peer = peer;
     r->rts = *rts;
     mdapl_list_append(&peer->rndv_rx, &r->link);

@@ -5,7 +5,7 @@
  * Frames in: checked, put in sequence, acknowledged, handed to the one that their type concerns.
  * Messages go to the owner through the peer's inbox (util), so frames never wait for the owner.
  */
-#include "transport.h"
+#include "channel.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
  * retained until the peer acknowledges them (paper resilient-message-passing, IV.A).
  */
 #include "list.h"
-#include "transport.h"
+#include "channel.h"
 #include "wire.h"
 
 #include <stdbool.h>

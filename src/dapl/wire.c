@@ -2,7 +2,7 @@
 #include "wire.h"
 
 #include "siphash.h"
-#include "transport.h"
+#include "channel.h"
 
 #include <string.h>
 

@@ -145,9 +145,13 @@ int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t
 int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p);
 
 /* recv.c */
-enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void *hdr,
-                               size_t hdr_len, struct mdapl_rx *rx);
+enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
 int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx);
+/* The next bytes of the request's body into iov, no more than ch.left: as mdapl_rx_read(), with
+ * ch.op. */
+int mdapl_recv_bytes(MPIR_Request *rreq, const struct iovec *iov, int n);
+/* Gives up the rest of the request's body. */
+void mdapl_recv_drop(MPIR_Request *rreq);
 /* op->done of a read: status is 0 or a negative errno. */
 void mdapl_recv_done(struct mdapl_op *op, int status);
 

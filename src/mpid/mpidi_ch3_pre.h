@@ -33,8 +33,9 @@ struct mdapl_vc {
 struct mdapl_req {
     struct mdapl_op op;          /* the channel's operation on this request */
     struct MPIDI_VC *vc;
-    struct mdapl_rx *rx;         /* receiving: the body */
-    size_t left;                 /* receiving: bytes of it still to be read */
+    struct mdapl_rx *rx;         /* receiving: a body that has to be fetched, until its end */
+    const char *data;            /* receiving: the next bytes of a body that is here */
+    size_t left;                 /* receiving: bytes of either still to be read */
     struct mdapl_unmatched *unmatched;   /* receiving: the entry of an unexpected rendezvous */
     void *pack;                  /* sending: a packed body; receiving: see unpack.c */
 };

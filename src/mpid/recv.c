@@ -57,16 +57,29 @@ static size_t batch_len(const MPIR_Request *rreq)
     return len;
 }
 
-/* Nobody wants the bytes: they are not even fetched. */
-static int drop_batch(MPIR_Request *rreq, size_t len)
+void mdapl_recv_drop(MPIR_Request *rreq)
+{
+    if (rreq->ch.left > 0 && rreq->ch.rx)
+        mdapl_rx_drop(rreq->ch.rx);
+    rreq->ch.rx = NULL;
+    rreq->ch.left = 0;
+}
+
+/* A body that is here is copied: batch for batch, all of them within the upcall that brought it. */
+static int copy_bytes(struct mdapl_req *ch, const struct iovec *iov, int n)
+{
+    for (int i = 0; i < n; ch->data += iov[i++].iov_len)
+        memcpy(iov[i].iov_base, ch->data, iov[i].iov_len);
+    return MDAPL_DONE;
+}
+
+int mdapl_recv_bytes(MPIR_Request *rreq, const struct iovec *iov, int n)
 {
     struct mdapl_req *ch = &rreq->ch;
 
-    if (ch->left > 0 && ch->rx)
-        mdapl_rx_drop(ch->rx);
-    ch->rx = NULL;
-    ch->left -= MPL_MIN(len, ch->left);
-    return MDAPL_DONE;
+    for (int i = 0; i < n; i++)
+        ch->left -= iov[i].iov_len;
+    return ch->data ? copy_bytes(ch, iov, n) : mdapl_rx_read(ch->rx, iov, n, &ch->op);
 }
 
 /* Reads one batch. MDAPL_DONE, 0 (op->done comes), or a negative errno: the rx is still there. */
@@ -74,16 +87,16 @@ static int read_batch(MPIR_Request *rreq)
 {
     size_t len = batch_len(rreq);
 
-    if (rreq->dev.drop_data)
-        return drop_batch(rreq, len);
+    if (rreq->dev.drop_data) {
+        mdapl_recv_drop(rreq);   /* nobody wants the bytes: they are not even fetched */
+        return MDAPL_DONE;
+    }
     if (mdapl_unpack_wanted(rreq))
         return mdapl_unpack_body(rreq);
     /* CH3's length is the packet's, the channel's is that of the body. */
     if (len == 0 || len > rreq->ch.left)
         return -EPROTO;
-    rreq->ch.left -= len;
-    return mdapl_rx_read(rreq->ch.rx, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count,
-                         &rreq->ch.op);
+    return mdapl_recv_bytes(rreq, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count);
 }
 
 /* Reads on until CH3 has enough or the rest has to be waited for. *pending_p: it has. */
@@ -126,13 +139,15 @@ void mdapl_recv_done(struct mdapl_op *op, int status)
         mdapl_handler_failed(mpi_errno, "the rest of a message");
 }
 
-/* Starts to read a body into a request whose iov is loaded. */
-static int read_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx, bool *pending_p)
+/* Starts to read the last `left` bytes of a message's body into a request whose iov is loaded. */
+static int read_body(MPIDI_VC_t *vc, MPIR_Request *rreq, const struct mdapl_rx_msg *m, size_t left,
+                     bool *pending_p)
 {
     rreq->dev.iov_offset = 0;
     rreq->ch.vc = vc;
-    rreq->ch.rx = rx;
-    rreq->ch.left = rx->left;
+    rreq->ch.rx = m->rx;
+    rreq->ch.data = m->rx ? NULL : m->data + (m->len - left);
+    rreq->ch.left = left;
     rreq->ch.op.done = mdapl_recv_done;
     rreq->ch.pack = NULL;
     return read_on(rreq, pending_p);
@@ -140,65 +155,64 @@ static int read_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx, bo
 
 int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
 {
+    const struct mdapl_rx_msg m = { .len = rx->left, .rx = rx };
     bool pending;
 
-    return read_body(vc, rreq, rx, &pending);
+    return read_body(vc, rreq, &m, m.len, &pending);
 }
 
-static bool is_packet(const void *hdr, size_t hdr_len)
+static bool is_packet(const struct mdapl_rx_msg *m)
 {
-    const MPIDI_CH3_Pkt_t *pkt = hdr;
+    const MPIDI_CH3_Pkt_t *pkt = m->hdr;
 
-    return hdr_len >= sizeof(pkt->type) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
-           && hdr_len == mdapl_packet_len(pkt)
-           && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV || mdapl_glue.handler[pkt->type]);
+    return m->hdr_len >= sizeof(pkt->type) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
+           && m->hdr_len == mdapl_packet_len(pkt)
+           && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV ? m->rx != NULL
+                                                     : mdapl_glue.handler[pkt->type] != NULL);
 }
 
 /* A packet of CH3's own: its handler takes what is here or says where it should go. */
-static int handle_packet(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, struct mdapl_rx *rx, bool *pending_p)
+static int handle_packet(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, const struct mdapl_rx_msg *m,
+                         bool *pending_p)
 {
-    intptr_t len = rx ? (intptr_t)rx->here : 0;
+    intptr_t taken = m->rx ? 0 : (intptr_t)m->len;
     MPIR_Request *rreq = NULL;
-    int mpi_errno = mdapl_glue.handler[pkt->type](vc, pkt, rx ? (void *)rx->data : NULL, &len,
-                                                  &rreq);
+    int mpi_errno = mdapl_glue.handler[pkt->type](vc, pkt, (void *)m->data, &taken, &rreq);
 
-    if (mpi_errno != MPI_SUCCESS || !rx)
+    if (mpi_errno != MPI_SUCCESS || (size_t)taken == m->len)
         return mpi_errno;
-    if (len > 0 && mdapl_rx_skip(rx, (size_t)len))
-        return mpi_errno;
-    if (!rreq) {
-        mdapl_rx_drop(rx);
-        return mpi_errno;
-    }
-    return read_body(vc, rreq, rx, pending_p);
+    if (rreq)
+        return read_body(vc, rreq, m, m->len - (size_t)taken, pending_p);
+    if (m->rx)
+        mdapl_rx_drop(m->rx);
+    return mpi_errno;
 }
 
 /* up->msg. */
-enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const void *hdr,
-                               size_t hdr_len, struct mdapl_rx *rx)
+enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     MPIDI_VC_t *vc = mdapl_vc_of(peer);
-    MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)hdr, whole;
+    MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)m->hdr, whole;
     bool pending = false;
     int mpi_errno;
 
     (void)owner;
-    if (!is_packet(hdr, hdr_len)) {
+    if (!is_packet(m)) {
         mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN,
                   "dropped a message of rank %d that is no MPI packet; use the same installation "
                   "everywhere", peer->rank);
-        if (rx)
-            mdapl_rx_drop(rx);
+        if (m->rx)
+            mdapl_rx_drop(m->rx);
         return MDAPL_NEXT_GO;
     }
     /* Its handler may copy the whole union, with the union's alignment; frames promise 8 bytes,
      * which is enough for the members of shorter packets. */
-    if (hdr_len == sizeof(whole))
-        pkt = memcpy(&whole, hdr, sizeof(whole));
+    if (m->hdr_len == sizeof(whole))
+        pkt = memcpy(&whole, m->hdr, sizeof(whole));
     if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV)
-        mpi_errno = mdapl_rndv_announced(vc, pkt, rx);
+        mpi_errno = mdapl_rndv_announced(vc, pkt, m->rx);
     else
-        mpi_errno = handle_packet(vc, pkt, rx, &pending);
+        mpi_errno = handle_packet(vc, pkt, m, &pending);
     if (mpi_errno != MPI_SUCCESS)
         mdapl_handler_failed(mpi_errno, "a message");
     /* CH3 takes the packets of a VC in order, their data included. */

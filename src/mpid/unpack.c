@@ -45,10 +45,7 @@ void mdapl_unpack_end(MPIR_Request *rreq)
 /* Nobody wants what is left of the body. CH3 completes the request: this was the last batch. */
 static int finish(MPIR_Request *rreq)
 {
-    if (rreq->ch.left > 0)
-        mdapl_rx_drop(rreq->ch.rx);
-    rreq->ch.rx = NULL;
-    rreq->ch.left = 0;
+    mdapl_recv_drop(rreq);
     rreq->dev.OnDataAvail = rreq->dev.OnFinal;
     mdapl_unpack_end(rreq);
     return MDAPL_DONE;
@@ -84,13 +81,10 @@ static int read_piece(MPIR_Request *rreq)
 {
     struct mdapl_staging *s = rreq->ch.pack;
     struct iovec iov;
-    int rc;
 
     s->asked = MPL_MIN(s->size - s->kept, s->fits);
     iov = (struct iovec){ s->bytes + s->kept, s->asked };
-    rreq->ch.left -= s->asked;
-    rc = mdapl_rx_read(rreq->ch.rx, &iov, 1, &rreq->ch.op);
-    return rc;
+    return mdapl_recv_bytes(rreq, &iov, 1);
 }
 
 /* Reads and unpacks until nothing more fits or a read is pending. */

@@ -1,15 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-#include "bell.h"
+/*
+ * Doorbells. A process polls the inrings of the peers that have sent to it lately: each round looks
+ * at their next slot, so that their messages cost no more than the slot. All other senders set a
+ * bit in the head of the reader's segment, their doorbell, after they have written; so idle peers
+ * cost one load for all of them. A reader polls no inring while it sleeps; a sender that rings its
+ * doorbell wakes it.
+ *
+ * Both ends have to agree without waiting: the writer stores its slot and then loads `watched`; the
+ * reader that stops polling stores `watched` and then looks at the slot once more. If both loads
+ * could pass the stores before them, the message would stay unseen. Stopping is rare, so the reader
+ * pays for the order, with mdapl_os_barrier(); where the system has none the writer uses a fence.
+ * `watched` itself may then be relaxed.
+ *
+ * The doorbell bits, `bells` and `asleep` are sequentially consistent, because a sleeping reader
+ * and a writer agree in the same way: one stores `asleep` and loads `bells`, the other sets its bit
+ * and loads `asleep`; and one takes `bells` before the words below it, the other sets a word before
+ * it checks whether its bit in `bells` is set. The first doorbell also publishes the hello, which
+ * is written before the bit is set and read after the bit has been taken.
+ */
+#include "peer.h"
 
+#include "channel.h"
 #include "log.h"
-#include "rx.h"
 #include "shm.h"
 #include "siphash.h"
 #include "stats.h"
 
 #include <errno.h>
 
-/* -- coming to another's door ----------------------------------------------------------------- */
+/* -- the writer: a ring in another's segment --------------------------------------------------- */
 
 static struct mdapl_shm_hello hello_for(const struct mdapl_speer *peer)
 {
@@ -28,7 +47,7 @@ int mdapl_bell_come(struct mdapl_speer *peer)
     if (!door)
         return -ENOMEM;
     peer->fence = !s->barrier || !peer->far.head->barrier;
-    door->hello = hello_for(peer);       /* the bell of the first message publishes it */
+    door->hello = hello_for(peer);       /* the first doorbell publishes it */
     peer->tx.door = door;
     s->n_doors++;
     return 0;
@@ -38,7 +57,7 @@ void mdapl_bell_ring(struct mdapl_speer *peer)
 {
     struct mdapl_seg_head *far = peer->far.head;
     uint32_t word = peer->far_door / 64;
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
+    struct mdapl_stats *stats = peer->s->stats;
 
     stats->shm_bells++;
     atomic_fetch_or(&far->bell[word], (uint64_t)1 << peer->far_door % 64);
@@ -50,7 +69,7 @@ void mdapl_bell_ring(struct mdapl_speer *peer)
     }
 }
 
-/* -- somebody comes to mine ------------------------------------------------------------------- */
+/* -- the reader: a first message --------------------------------------------------------------- */
 
 static bool hello_right(const struct mdapl_shm *s, const struct mdapl_shm_hello *h)
 {
@@ -63,7 +82,8 @@ static bool hello_right(const struct mdapl_shm *s, const struct mdapl_shm_hello 
     return mdapl_mac_equal(mac, h->mac);
 }
 
-/* The peer who has come; NULL: a stranger, one with a door already, one that we do not reach. */
+/* The peer that sent this hello; NULL: its MAC is wrong, it has a ring already, it is lost, or we
+ * do not reach it in shared memory. */
 static struct mdapl_speer *visitor(struct mdapl_shm *s, const struct mdapl_shm_hello *h)
 {
     struct mdapl_peer *base;
@@ -83,10 +103,10 @@ static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
 
     if (!door)
         return NULL;
-    hello = door->hello;         /* once: it is the other's memory; the bell has published it */
+    hello = door->hello;         /* once: the peer may change it; the doorbell has published it */
     peer = visitor(s, &hello);
     if (!peer) {
-        mdapl_ctx_stats(s->ctx)->cr_refused++;
+        s->stats->cr_refused++;
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
                   "refused shared memory to one that calls itself rank %u", hello.rank);
         atomic_store(&door->refused, 1);
@@ -101,7 +121,7 @@ static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
     return peer;
 }
 
-/* -- watching --------------------------------------------------------------------------------- */
+/* -- polled rings ----------------------------------------------------------------------------- */
 
 static void set_watched(struct mdapl_speer *peer, uint32_t yes)
 {
@@ -126,23 +146,14 @@ static void unwatch(struct mdapl_shm *s, int i)
     s->hot[i] = s->hot[--s->n_hot];
 }
 
-int mdapl_bell_watch(struct mdapl_shm *s)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->n_hot; i++)
-        n += mdapl_shm_rx_poll(s->hot[i]);
-    return n;
-}
-
-/* It interrupts every core that runs a process of any job, so it is counted. */
+/* It interrupts each core that runs a process with such barriers, so it is counted. */
 static void barrier(struct mdapl_shm *s)
 {
-    mdapl_ctx_stats(s->ctx)->shm_barriers++;
+    s->stats->shm_barriers++;
     mdapl_os_barrier();
 }
 
-/* Has it written what has not been taken yet? */
+/* Is there a message in its ring? */
 static bool has_news(const struct mdapl_speer *peer)
 {
     struct mdapl_spsc_msg m;
@@ -181,9 +192,9 @@ void mdapl_bell_forget(struct mdapl_speer *peer)
             unwatch(s, i);
 }
 
-/* -- answering -------------------------------------------------------------------------------- */
+/* -- doorbells that have been rung ------------------------------------------------------------- */
 
-/* Rings my own bell for a ring that has more than one turn takes. */
+/* Rings its doorbell here, for a ring with more messages than one round takes. */
 static void again(struct mdapl_shm *s, uint32_t door)
 {
     atomic_fetch_or(&s->seg.head->bell[door / 64], (uint64_t)1 << door % 64);
@@ -199,14 +210,14 @@ static int answer(struct mdapl_shm *s, uint32_t door)
         peer = open_door(s, door);
     if (!peer || peer->dead)
         return 0;
-    /* A rank that sleeps between two messages stops watching before each sleep, which costs a
-     * barrier: only a ring that rings again before the next sleep is worth that. */
+    /* A rank that sleeps between two messages stops polling before each sleep, which costs a
+     * barrier: so a ring is polled when its doorbell rings a second time without a sleep. */
     if (!s->slept)
         watch(peer);
     n = mdapl_shm_rx_poll(peer);
     if (peer->hot || peer->dead)
         return n;
-    /* Only who is watched is told later what has been taken (tell() in shm.c). */
+    /* tell() in shm.c does this later for the polled rings, and for no others. */
     mdapl_spsc_tell(&peer->rx);
     if (has_news(peer))
         again(s, door);
@@ -231,7 +242,7 @@ int mdapl_bell_answer(struct mdapl_shm *s)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-/* Nobody is watched from here on: all have to ring. False: somebody had written before. */
+/* Stops polling all rings, so that each message rings a doorbell. False: there is a message. */
 static bool unwatch_all(struct mdapl_shm *s)
 {
     bool quiet = true;
@@ -261,7 +272,7 @@ void mdapl_bell_sleep(struct mdapl_shm *s, uint64_t ns)
         return;
     atomic_store(&head->asleep, 1);
     if (atomic_load(&head->bells) == 0) {
-        mdapl_ctx_stats(s->ctx)->shm_sleeps++;
+        s->stats->shm_sleeps++;
         mdapl_os_sleep(&head->asleep, 1, ns);
         s->slept = true;
     }

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-#include "cell.h"
-
-#include "least.h"
+/*
+ * Cells carry pieces of bodies. A process has a few in its segment, for all its peers together. It
+ * fills one and sends a message that names it (DATA); when the receiver has taken that message the
+ * cell is free again. The order of both is that of the message (ring.h). The cell that was freed
+ * last is used first: it is still in the caches, and no more are touched than are needed.
+ *
+ * Peers that make no progress may hold all cells, for as long as they compute. No other pair of
+ * ranks waits for them (MPI 4.0, 3.5: of a matching send and receive at least one completes
+ * whatever else happens): a pair with a cell in flight gets room from its own receiver, and a pair
+ * without one sends its pieces in its ring, which no other pair uses.
+ */
 #include "peer.h"
+
+#include "iov.h"
+#include "least.h"
 #include "stats.h"
-#include "tx.h"
 
 #include <assert.h>
 
 enum {
-    LEAST = 8192,                /* bytes put into a cell at least, while there are so many */
-    SHARE = 4,                   /* ... and at most this part of a body */
+    LEAST = 8192,                /* bytes of a cell, at least, if the body has so many */
+    SHARE = 4,                   /* ... and at most this fraction of the body */
 };
 
 void mdapl_cells_init(struct mdapl_shm *s)
@@ -49,7 +59,7 @@ static void hear(struct mdapl_speer *peer)
     mdapl_cells_reclaim(peer);
 }
 
-/* Nobody else looks after cells that went to peers for which nothing waits any more. */
+/* Cells of peers with empty queues, which no round of progress looks at, come back here. */
 static void hear_all(struct mdapl_shm *s)
 {
     MDAPL_LIST_EACH_SAFE(pos, &s->flying)
@@ -88,14 +98,14 @@ void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t le
     mdapl_iov_gather(from, mdapl_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len);
     data->cell = cell;
     data->len = (uint32_t)len;
-    sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data));
+    sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data), NULL, 0);
     assert(sent);                /* mdapl_cells_free() has counted its slot */
     (void)sent;
     peer->fly[last].number = peer->tx.next;
     peer->fly[last].cell = cell;
     if (mdapl_list_empty(&peer->flying))
         mdapl_list_append(&s->flying, &peer->flying);
-    mdapl_ctx_stats(s->ctx)->shm_cells++;
+    s->stats->shm_cells++;
 }
 
 bool mdapl_cell_or_ring(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,

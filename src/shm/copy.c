@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-#include "copy.h"
-
-#include "cell.h"
-#include "cfg.h"
-#include "least.h"
+/*
+ * Rendezvous, for long bodies and for synchronous messages. The sender announces the body (RTS) and
+ * keeps it; when the owner reads, the receiver copies it in one of two ways and ends with a FIN.
+ *
+ *      once    It reads the body out of the sender's memory, if the kernel permits (cross-memory
+ *              attach). The sender's core does nothing; the kernel pins page after page.
+ *      twice   It asks for bytes (CTS); the sender copies them into cells of its segment while the
+ *              receiver copies them out (one DATA for each cell): two cores, no system call.
+ *
+ * The RTS publishes the bytes of the body where they lie, for the kernel's reads too, and after the
+ * FIN they may change: both are messages of a ring (ring.h).
+ *
+ * From which length on one copy is faster depends on the machine: it is measured at the first long
+ * body, or set by the knob SHM_SINGLE_BYTES.
+ */
 #include "peer.h"
+
+#include "channel.h"
+#include "least.h"
 #include "read.h"
-#include "single.h"
 #include "stats.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -33,9 +44,9 @@ struct mdapl_long {
     struct mdapl_op *op;
     struct mdapl_speer *peer;
     uint32_t id;
-    bool announced;              /* its RTS has been sent: only now can the receiver know the id */
+    bool announced;              /* its RTS has been sent, so the receiver may use the id */
     size_t len;
-    struct mdapl_shm_cts asked;  /* the bytes that the receiver has asked for last */
+    struct mdapl_shm_cts asked;  /* the last CTS */
     size_t sent;                 /* of them */
     struct mdapl_iov cursor;     /* the next of them */
     int n_body;
@@ -54,26 +65,7 @@ struct long_rx {
     struct iovec seg[];          /* addresses of the sender's */
 };
 
-void mdapl_long_init(struct mdapl_shm *s)
-{
-    mdapl_idmap_init(&s->tx_ids);
-    mdapl_idmap_init(&s->rx_ids);
-    s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
-}
-
 /* -- sending ---------------------------------------------------------------------------------- */
-
-/* What this permits goes to every process of the user, so not before there is a body that the knob
- * lets the receiver read out of our memory. */
-static void allow_reads(struct mdapl_shm *s, size_t len)
-{
-    int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
-
-    if (s->reads_allowed || (from >= 0 && len < (uint64_t)from))
-        return;
-    mdapl_os_reads_allow();
-    s->reads_allowed = true;
-}
 
 struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_msg *msg,
                                    size_t len, struct mdapl_op *op)
@@ -92,7 +84,7 @@ struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_
     }
     mdapl_list_append(&peer->sends, &send->link);
     mdapl_list_init(&send->streaming);
-    allow_reads(peer->s, len);
+    mdapl_single_allow(peer->s, len);
     return send;
 }
 
@@ -104,32 +96,24 @@ static void send_free(struct mdapl_long *send)
     free(send);
 }
 
-static uint32_t named_segs(const struct mdapl_long *send)
+bool mdapl_long_put_rts(struct mdapl_long *send, const void *hdr, size_t hdr_len)
 {
-    return send->n_body <= SEGS ? (uint32_t)send->n_body : 0;
+    struct {
+        struct rts rts;
+        struct seg seg[SEGS];
+    } body;
+
+    body.rts = (struct rts){ send->len, send->id,
+                             send->n_body <= SEGS ? (uint32_t)send->n_body : 0 };
+    for (uint32_t i = 0; i < body.rts.n_segs; i++)
+        body.seg[i] = (struct seg){ (uint64_t)(uintptr_t)send->body[i].iov_base,
+                                    send->body[i].iov_len };
+    send->announced |= mdapl_shm_tx_put(send->peer, MDAPL_SHM_RTS, hdr, hdr_len, &body,
+                                        sizeof(body.rts) + body.rts.n_segs * sizeof(body.seg[0]));
+    return send->announced;
 }
 
-size_t mdapl_long_rts_len(const struct mdapl_long *send)
-{
-    return sizeof(struct rts) + named_segs(send) * sizeof(struct seg);
-}
-
-void mdapl_long_put_rts(struct mdapl_long *send, void *out)
-{
-    struct rts rts = { send->len, send->id, named_segs(send) };
-    char *p = out;
-
-    memcpy(p, &rts, sizeof(rts));
-    p += sizeof(rts);
-    for (uint32_t i = 0; i < rts.n_segs; i++, p += sizeof(struct seg)) {
-        struct seg seg = { (uint64_t)(uintptr_t)send->body[i].iov_base, send->body[i].iov_len };
-
-        memcpy(p, &seg, sizeof(seg));
-    }
-    send->announced = true;
-}
-
-/* The body of an id that this peer has sent us, if we have announced that body to it. */
+/* The body with this id, if it is one whose RTS this peer has got: ids come from the peer. */
 static struct mdapl_long *find_send(struct mdapl_speer *peer, uint32_t id)
 {
     struct mdapl_long *send = mdapl_idmap_find(&peer->s->tx_ids, id);
@@ -137,32 +121,38 @@ static struct mdapl_long *find_send(struct mdapl_speer *peer, uint32_t id)
     return send && send->peer == peer && send->announced ? send : NULL;
 }
 
-bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_shm_cts *cts)
+bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
-    struct mdapl_long *send = find_send(peer, cts->tx_id);
+    struct mdapl_long *send;
+    struct mdapl_shm_cts cts;
 
-    if (!send || !mdapl_list_empty(&send->streaming) || cts->len == 0 || cts->off > send->len
-        || cts->len > send->len - cts->off)
+    memcpy(&cts, m->hdr, sizeof(cts));
+    send = find_send(peer, cts.tx_id);
+    if (!send || !mdapl_list_empty(&send->streaming) || cts.len == 0 || cts.off > send->len
+        || cts.len > send->len - cts.off)
         return false;
-    send->asked = *cts;
+    send->asked = cts;
     send->sent = 0;
     send->cursor = mdapl_iov_start(send->body, send->n_body);
-    mdapl_iov_skip(&send->cursor, cts->off);
+    mdapl_iov_skip(&send->cursor, cts.off);
     mdapl_list_append(&peer->streaming, &send->streaming);
     mdapl_speer_wake(peer);
     return true;
 }
 
-bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_shm_fin *fin)
+bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
-    struct mdapl_long *send = find_send(peer, fin->tx_id);
+    struct mdapl_long *send;
+    struct mdapl_shm_fin fin;
     struct mdapl_op *op;
 
+    memcpy(&fin, m->hdr, sizeof(fin));
+    send = find_send(peer, fin.tx_id);
     if (!send || !mdapl_list_empty(&send->streaming))
         return false;
     op = send->op;
     send_free(send);
-    op->done(op, fin->status == -ECANCELED ? -ECANCELED : 0);
+    op->done(op, fin.status == -ECANCELED ? -ECANCELED : 0);
     return true;
 }
 
@@ -192,7 +182,7 @@ int mdapl_long_stream(struct mdapl_speer *peer)
         if (!send_piece(peer, send))
             break;
         n++;
-        /* In turn, when there are several. */
+        /* Round robin, when there are several. */
         mdapl_list_remove(l);
         if (send->sent < send->asked.len)
             mdapl_list_append(&peer->streaming, l);
@@ -220,7 +210,7 @@ static void send_fin(struct long_rx *r, int status)
         mdapl_speer_broken(r->peer, -ENOMEM, "out of memory");
 }
 
-/* So many more bytes have been read; with the last one the body goes. */
+/* So many more bytes have been read; the last one frees the body. */
 static void advance(struct long_rx *r, size_t n)
 {
     r->at += n;
@@ -277,7 +267,7 @@ static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t 
 static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
     struct long_rx *r = long_rx_of(rx);
-    struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->s->ctx);
+    struct mdapl_stats *stats = r->peer->s->stats;
     size_t room = mdapl_iov_len(iov, n), want = mdapl_least(room, rx->left);
     bool first = r->at == 0;
     int rc;
@@ -301,12 +291,12 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
 }
 
 static const struct mdapl_rx_ops long_ops = {
-    .read = rx_read, .drop = rx_drop, .finish = rx_drop
+    .read = rx_read, .drop = rx_drop
 };
 
 /* -- receiving: messages ---------------------------------------------------------------------- */
 
-/* All that the owner asked for has landed, or will not (status). */
+/* A read by cells has ended: all bytes have arrived, or it fails with status. */
 static void read_over(struct mdapl_shm_read *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
@@ -340,27 +330,26 @@ static bool take_segs(struct long_rx *r, const char *p)
     return r->n_segs == 0 || sum == r->rx.left;
 }
 
-bool mdapl_long_on_rts(struct mdapl_speer *peer, const void *hdr, size_t hdr_len, const void *body,
-                       size_t len)
+bool mdapl_long_on_rts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
     struct rts rts = { 0 };
     struct long_rx *r;
 
-    memcpy(&rts, body, mdapl_least(len, sizeof(rts)));
-    if (!rts_right(&rts, len))
+    memcpy(&rts, m->body, mdapl_least(m->len, sizeof(rts)));
+    if (!rts_right(&rts, m->len))
         return false;
     r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));
     if (!r)
         return mdapl_speer_no_memory(peer);
-    *r = (struct long_rx){ .rx = { &long_ops, NULL, 0, rts.len }, .peer = peer,
+    *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
     mdapl_shm_read_init(&r->read, read_over);
     mdapl_list_append(&peer->bodies, &r->link);
-    if (!take_segs(r, (const char *)body + sizeof(rts))) {
+    if (!take_segs(r, (const char *)m->body + sizeof(rts))) {
         rx_free(r);
         return false;
     }
-    return mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx) == 0
+    return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &r->rx) == 0
            || mdapl_speer_no_memory(peer);
 }
 
@@ -391,7 +380,7 @@ void mdapl_long_fail(struct mdapl_speer *peer, int status)
         send_free(send);
         op->done(op, status);
     }
-    /* The cells that it will never take. */
+    /* It will not take the cells in flight. */
     peer->tx.heard = peer->tx.next;
     mdapl_cells_reclaim(peer);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "peer.h"
 
-#include "bell.h"
-#include "copy.h"
+#include "channel.h"
 #include "err.h"
-#include "log.h"
-#include "push.h"
-#include "read.h"
-#include "rx.h"
+#include "node.h"
 #include "shm.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +13,11 @@
 static const char out_of_memory[] = "out of memory for a message that waits";
 
 /* -- making and freeing ----------------------------------------------------------------------- */
+
+static void inbox_ready(struct mdapl_inbox *in)
+{
+    mdapl_speer_wake(mdapl_speer_of(in->peer));
+}
 
 int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mdapl_speer **p)
 {
@@ -28,7 +28,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
 
     if (!mdapl_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
-    /* Proven by touching: what the card names opens, and has the card's token in it. */
+    /* The proof: what the card names can be opened, and has the card's token in it. */
     rc = mdapl_seg_open(&far, card.ref, card.token, rank, s->near.n);
     if (rc)
         return rc;
@@ -52,12 +52,12 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
     mdapl_list_init(&peer->flying);
-    mdapl_inbox_init(&peer->inbox, &s->inboxes, &peer->base);
+    mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     *p = peer;
     return 0;
 }
 
-/* Everything that is under way ends with status. */
+/* All operations in progress end with status. */
 static void end_all(struct mdapl_speer *peer, int status)
 {
     peer->dead = status;
@@ -102,8 +102,8 @@ static bool something_waits(const struct mdapl_speer *peer)
            || !mdapl_list_empty(&peer->streaming) || peer->broken;
 }
 
-/* What the peer had completed before its end is delivered: no more than its ring holds, as a peer
- * that lives could go on for ever. */
+/* Delivers what the peer had completed before its end: at most what its ring holds, as a peer that
+ * is alive could write more for ever. */
 static void last_messages(struct mdapl_speer *peer)
 {
     int n = 0, got = 1;
@@ -125,10 +125,7 @@ int mdapl_speer_work(struct mdapl_speer *peer)
         mdapl_speer_fail(peer, peer->broken_status, peer->broken);
         return 1;
     }
-    n = mdapl_inbox_announce_held(&peer->inbox);
-    if (n < 0)
-        mdapl_speer_broken(peer, -ENOMEM, out_of_memory);
-    n = (n > 0 ? n : 0) + mdapl_shm_tx_flush(peer);
+    n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer);
     if (something_waits(peer))
         mdapl_speer_wake(peer);
     return n;

@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-#include "push.h"
-
-#include "cell.h"
-#include "least.h"
+/*
+ * Bodies of middle length, too long for the ring and too short for a rendezvous. If enough cells
+ * are free the message and its cells are sent together (PUSH, then one DATA for each cell); if
+ * earlier bodies to the same peer hold the cells, the message waits for them; if other peers hold
+ * them it goes by rendezvous (copy.c). The receiver gets the message while the sender still copies.
+ * Bytes that arrive before the owner reads them are copied aside, so that no cell waits for the
+ * owner.
+ */
 #include "peer.h"
+
+#include "channel.h"
+#include "least.h"
 #include "read.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A body of which the first bytes may be there already. */
+/* A body that is arriving. */
 struct pushed {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->pushed */
     struct mdapl_speer *peer;
-    size_t len, came, at;        /* bytes of the body: all, here, read */
-    uint8_t *aside;              /* len bytes; of them those from at (+ got) to came are in use */
-    struct mdapl_shm_read read;  /* what is in progress has had all that came */
+    size_t len, came, at;        /* bytes of the body: all, arrived, read */
+    uint8_t *aside;              /* len bytes; in use: those that have arrived and are not read */
+    struct mdapl_shm_read read;  /* the read in progress has got all that has arrived */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -43,8 +49,7 @@ bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size
     uint64_t body = len;
 
     if (!mdapl_cells_free(peer, cells_for(len), 1)
-        || !mdapl_shm_tx_put_with(peer, MDAPL_SHM_PUSH, msg->hdr, msg->hdr_len, &body,
-                                  sizeof(body)))
+        || !mdapl_shm_tx_put(peer, MDAPL_SHM_PUSH, msg->hdr, msg->hdr_len, &body, sizeof(body)))
         return false;
     while (data.off < len) {
         size_t n = mdapl_least(len - data.off, share);
@@ -82,7 +87,7 @@ static void pushed_drop(struct mdapl_rx *rx)
     pushed_free(pushed_of(rx));
 }
 
-/* So many more bytes have been read; with the last one the body goes. */
+/* So many more bytes have been read; the last one frees the body. */
 static void advance(struct pushed *b, size_t n)
 {
     b->at += n;
@@ -103,7 +108,7 @@ static void read_over(struct mdapl_shm_read *read, int status)
 
 /* -- a read ----------------------------------------------------------------------------------- */
 
-/* The rest of it comes with the cells. */
+/* Reads more than has arrived: the cells bring the rest. */
 static int read_on(struct pushed *b, const struct iovec *iov, int n, size_t want,
                    struct mdapl_op *op)
 {
@@ -132,32 +137,31 @@ static int pushed_read(struct mdapl_rx *rx, const struct iovec *iov, int n, stru
 }
 
 static const struct mdapl_rx_ops pushed_ops = {
-    .read = pushed_read, .drop = pushed_drop, .finish = pushed_drop
+    .read = pushed_read, .drop = pushed_drop
 };
 
 /* -- what comes in ---------------------------------------------------------------------------- */
 
-bool mdapl_push_on_push(struct mdapl_speer *peer, const void *hdr, size_t hdr_len,
-                        const void *body, size_t len)
+bool mdapl_push_on_push(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 {
     struct pushed *b = calloc(1, sizeof(*b));
     uint64_t total = 0;
 
     if (!b)
         return mdapl_speer_no_memory(peer);
-    memcpy(&total, body, mdapl_least(len, sizeof(total)));
-    if (len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
+    memcpy(&total, m->body, mdapl_least(m->len, sizeof(total)));
+    if (m->len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
         || peer->coming_left > 0) {
         free(b);
         return false;
     }
-    b->rx = (struct mdapl_rx){ &pushed_ops, NULL, 0, total };
+    b->rx = (struct mdapl_rx){ &pushed_ops, total };
     b->peer = peer;
     mdapl_shm_read_init(&b->read, read_over);
     b->len = total;
     peer->coming = b;
     mdapl_list_append(&peer->pushed, &b->link);
-    return mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &b->rx) == 0
+    return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &b->rx) == 0
            || mdapl_speer_no_memory(peer);
 }
 
@@ -170,7 +174,7 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
     return b->aside != NULL;
 }
 
-/* First to the read in progress; what it does not want is put aside for the next one. */
+/* Gives bytes to the read in progress and puts the others aside for the next one. */
 static bool take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
     struct mdapl_shm_read *read = &b->read;

@@ -50,7 +50,7 @@ void mdapl_shm_reads_fail(struct mdapl_speer *peer, int status)
 {
     struct mdapl_list *l;
 
-    /* One after the other: the owner may drop any of them when it hears of one. */
+    /* One at a time: the op->done of one may drop another. */
     while ((l = mdapl_list_first(&peer->reading))) {
         struct mdapl_shm_read *r = MDAPL_OF(l, struct mdapl_shm_read, link);
 

@@ -2,9 +2,9 @@
 #ifndef MDAPL_SHM_READ_H
 #define MDAPL_SHM_READ_H
 /*
- * A read of the owner's that is in progress: its bytes come in cells, of a body that has been asked
- * for (copy.c) or is being pushed (push.c). All of a peer's are on peer->reading, so that they can
- * fail together.
+ * A read of the owner's in progress: its bytes arrive in cells, of a body that has been asked for
+ * (copy.c) or is pushed (push.c). All of a peer are on peer->reading, so that they can fail
+ * together.
  */
 #include "iov.h"
 #include "list.h"
@@ -17,7 +17,7 @@ struct mdapl_speer;
 
 struct mdapl_shm_read {
     struct mdapl_list link;      /* on peer->reading */
-    void (*over)(struct mdapl_shm_read *r, int status);  /* ends it, and tells the owner */
+    void (*over)(struct mdapl_shm_read *r, int status);  /* ends it, and calls op->done */
     struct mdapl_op *op;         /* NULL: none is in progress */
     size_t want, got;            /* bytes */
     struct iovec *dst;
@@ -33,7 +33,5 @@ int mdapl_shm_read_begin(struct mdapl_speer *peer, struct mdapl_shm_read *r,
 void mdapl_shm_read_put(struct mdapl_shm_read *r, const void *bytes, size_t n);
 /* Ends it, if it is in progress. Returns its op, or NULL. */
 struct mdapl_op *mdapl_shm_read_end(struct mdapl_shm_read *r);
-/* The peer is lost: all that are in progress are over. */
-void mdapl_shm_reads_fail(struct mdapl_speer *peer, int status);
 
 #endif

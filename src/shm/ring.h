@@ -2,32 +2,32 @@
 #ifndef MDAPL_SHM_RING_H
 #define MDAPL_SHM_RING_H
 /*
- * The ring of messages from one process to another. It has one writer and one reader; both ends
- * lie in a door, a piece of the reader's segment.
+ * The ring of messages from one process to another: one writer, one reader (Lamport's queue). It
+ * lies in a door, a part of the reader's segment.
  *
- *      hello      the writer's name, written once
- *      line       the reader's: how many messages it has taken, whether it is watching
+ *      hello      the writer's identity, written once
+ *      line       written by the reader: how many messages it has taken, whether it polls
  *      slots      two cache lines for each message, used in turn
- *      data       what does not fit in slots
+ *      data       what does not fit into slots
  *
  * A slot is a word, a few counters and 112 bytes of room. A header that fits lies there, the body
  * behind it if that fits too. With 48 bytes together the message costs the transfer of one cache
  * line; the other line of a slot is its neighbour, which many processors fetch along with it. What
  * does not fit lies in data, at an offset that the slot names.
  *
- * Memory orders: the word is stored last (release) and carries the message's number, so whoever
- * loads the number it waits for (acquire) sees the message. Words are all that is ever in their
- * place, so an old one is told from a new one and the reader never has to write into a slot. The
- * reader stores `taken` (release) once it is done with a message; the writer loads it (acquire)
- * before it uses the place again. It does so only when it is out of room: mostly it learns the
- * number from the slots of the ring that goes the other way: `ack` lies in a slot like a message,
- * so its word orders it, and what the reader read before it counts as read. Everything else here
- * is plain memory, and each end has its own counters. No order weaker than these will do:
- * test_shm_ring and test_shm_threads fail under TSan with any of them relaxed.
+ * Memory orders: the word is stored last (release) and carries the message's number, so a reader
+ * that loads the number it waits for (acquire) sees the message. Nothing but words is stored in the
+ * place of a word, so an old one differs from a new one and the reader need not write into a slot.
+ * The reader stores `taken` (release) when it has taken a message; the writer loads it (acquire)
+ * before it uses the place again. It does so when it is out of room; mostly it gets the number from
+ * the slots of the ring in the other direction: `ack` lies in a slot like a message, so its word
+ * orders it behind what the reader read before. All else here is plain memory, and each end has its
+ * own counters. No weaker orders will do: test_shm_ring and test_shm_threads fail under TSan with
+ * any of them relaxed.
  *
- * Numbers are the low 32 bits of counts that never go back (seq.h); the first message is 1.
+ * Numbers are the low 32 bits of counts that never decrease (seq.h); the first message is 1.
  */
-#include "transport.h"
+#include "contract.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -45,11 +45,11 @@ enum {
     MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
 };
 
-/* Written by the one who comes, before anything else; the first bell carries it (bell.h). */
+/* Written by the sender before its first message; the first doorbell publishes it (bell.c). */
 struct mdapl_shm_hello {
     uint32_t job;
     uint32_t rank;
-    uint8_t mac[16];         /* of who comes to whom, under the job's key (seg.c) */
+    uint8_t mac[16];         /* mdapl_seg_mac() */
 };
 
 struct mdapl_slot {
@@ -62,8 +62,8 @@ struct mdapl_slot {
 struct mdapl_door {
     struct mdapl_shm_hello hello;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
-    _Atomic uint32_t watched;    /* 0: ring the bell as well (bell.h) */
-    _Atomic uint32_t refused;    /* nobody will ever take a message from here */
+    _Atomic uint32_t watched;    /* 0: the reader needs the doorbell (bell.c) */
+    _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_slot slot[MDAPL_SLOTS];
     uint8_t data[MDAPL_DATA_BYTES_MAX];
 };
@@ -86,8 +86,8 @@ struct mdapl_spsc_msg {
 struct mdapl_spsc_tx {
     struct mdapl_door *door;
     uint32_t next;           /* messages written */
-    uint32_t heard;          /* messages that the reader has taken, as far as we know */
-    uint64_t put, freed;     /* bytes of data given out and given back, with what wraps skip */
+    uint32_t heard;          /* messages that the reader has taken, as last known */
+    uint64_t put, freed;     /* bytes of data reserved, and free again, with those skipped */
     uint64_t end[MDAPL_SLOTS];   /* put, after each message */
 };
 
@@ -106,32 +106,31 @@ static inline size_t mdapl_spsc_outside(size_t hdr_len, size_t len)
     return hdr_len > MDAPL_SLOT_ROOM ? hdr + len : len;
 }
 
-/* The reader says that it has taken so many. What is old or impossible changes nothing. */
+/* The reader has taken so many. An old or impossible number changes nothing. */
 static inline void mdapl_spsc_hear(struct mdapl_spsc_tx *tx, uint32_t taken)
 {
     if (taken == tx->heard || taken - tx->heard > tx->next - tx->heard)
         return;
     tx->heard = taken;
     tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
-    /* Nothing is under way: the first lines again, they are warm in both caches. */
+    /* Nothing is in flight: the first lines again, which are in both caches. */
     if (taken == tx->next)
         tx->put = tx->freed = 0;
 }
 
-/* Where `bytes` of data would lie, as a count; UINT64_MAX when there is no room. */
+/* Where `bytes` of data would lie, as a count; UINT64_MAX: no slot is free, or no room in data. */
 static inline uint64_t mdapl_spsc_find(const struct mdapl_spsc_tx *tx, size_t bytes)
 {
-    uint64_t at = tx->put, off = at % MDAPL_DATA_BYTES_MAX;
+    uint64_t at = tx->put, off;
 
+    if (tx->next - tx->heard >= MDAPL_SLOTS)
+        return UINT64_MAX;
+    if (bytes == 0)
+        return at;
+    off = at % MDAPL_DATA_BYTES_MAX;
     if (off + bytes > MDAPL_DATA_BYTES_MAX)
         at += MDAPL_DATA_BYTES_MAX - off;
     return at + bytes - tx->freed <= MDAPL_DATA_BYTES_MAX ? at : UINT64_MAX;
-}
-
-static inline bool mdapl_spsc_has_room(const struct mdapl_spsc_tx *tx, size_t bytes)
-{
-    return tx->next - tx->heard < MDAPL_SLOTS
-           && (bytes == 0 || mdapl_spsc_find(tx, bytes) != UINT64_MAX);
 }
 
 /*
@@ -143,10 +142,12 @@ static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, 
 {
     size_t outside = mdapl_spsc_outside(hdr_len, len);
     struct mdapl_slot *slot = &tx->door->slot[tx->next % MDAPL_SLOTS];
+    uint64_t at = mdapl_spsc_find(tx, outside);
 
-    if (!mdapl_spsc_has_room(tx, outside)) {
+    if (at == UINT64_MAX) {
         mdapl_spsc_hear(tx, atomic_load_explicit(&tx->door->taken, memory_order_acquire));
-        if (!mdapl_spsc_has_room(tx, outside))
+        at = mdapl_spsc_find(tx, outside);
+        if (at == UINT64_MAX)
             return false;
     }
     m->hdr = slot->room;
@@ -154,8 +155,6 @@ static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, 
     m->hdr_len = (uint8_t)hdr_len;
     m->len = (uint16_t)len;
     if (outside > 0) {
-        uint64_t at = mdapl_spsc_find(tx, outside);
-
         slot->at = (uint32_t)(at % MDAPL_DATA_BYTES_MAX);
         m->body = tx->door->data + slot->at;
         if (hdr_len > MDAPL_SLOT_ROOM) {
@@ -168,7 +167,7 @@ static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, 
     return true;
 }
 
-/* It is filled: out with it. ack: messages that this process has taken from the other ring. */
+/* Publishes a filled message. ack: messages that this process has taken from the other ring. */
 static inline void mdapl_spsc_publish(struct mdapl_spsc_tx *tx, const struct mdapl_spsc_msg *m,
                                       uint8_t type, uint32_t ack)
 {
@@ -187,7 +186,7 @@ static inline void mdapl_spsc_publish(struct mdapl_spsc_tx *tx, const struct mda
 struct mdapl_spsc_rx {
     struct mdapl_door *door;
     uint32_t taken;          /* messages taken */
-    uint32_t told;           /* of them, how many the writer has been told */
+    uint32_t told;           /* of them, how many have been published to the writer */
     uint32_t bytes;          /* of data, in messages taken since then */
 };
 
@@ -213,7 +212,7 @@ static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *r
     m->outside = (uint32_t)outside;
     if (outside == 0)
         return MDAPL_SPSC_MSG;
-    at = slot->at;           /* once: it is the other's memory */
+    at = slot->at;           /* once: the writer may change it */
     if (m->hdr_len > MDAPL_HDR_MAX || at > MDAPL_DATA_BYTES_MAX - outside
         || outside > MDAPL_DATA_BYTES_MAX)
         return MDAPL_SPSC_BAD;
@@ -225,20 +224,20 @@ static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *r
     return MDAPL_SPSC_MSG;
 }
 
-/* Its place may be used again, once the writer hears of it. */
+/* Its place may be used again, as soon as that has been published to the writer. */
 static inline void mdapl_spsc_took(struct mdapl_spsc_rx *rx, const struct mdapl_spsc_msg *m)
 {
     rx->taken++;
     rx->bytes += m->outside;
 }
 
-/* Has so much been taken that the writer should hear of it by the line? */
+/* Has so much been taken that it should be published in the line? */
 static inline bool mdapl_spsc_owes(const struct mdapl_spsc_rx *rx)
 {
     return rx->taken - rx->told >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_DATA_BYTES_MAX / 4;
 }
 
-/* The writer has been told by the other ring; or tell it by the line. */
+/* A message of the other ring has published it; or the line does, now. */
 static inline void mdapl_spsc_told(struct mdapl_spsc_rx *rx)
 {
     rx->told = rx->taken;

@@ -42,7 +42,7 @@ static int map(struct mdapl_seg *seg, int fd)
     return 0;
 }
 
-/* -- mine ------------------------------------------------------------------------------------- */
+/* -- this process's segment -------------------------------------------------------------------- */
 
 bool mdapl_seg_size_allowed(size_t bytes)
 {
@@ -82,8 +82,8 @@ int mdapl_seg_make(struct mdapl_seg *seg, int rank, int n_ranks, const uint64_t 
         mdapl_seg_close(seg);
         return rc;
     }
-    /* The one who reads polls: what others write for me lies near my core. The wish stays with the
-     * segment, in whichever process a page is first touched. */
+    /* On the NUMA node of the reader, because it polls. The policy belongs to the mapping, so it
+     * holds whichever process touches a page first. */
     mdapl_os_near(seg->head, seg->bytes);
     fill_head(seg->head, rank, word, barrier);
     return 0;
@@ -100,7 +100,7 @@ void mdapl_seg_close(struct mdapl_seg *seg)
     close(seg->fd);
 }
 
-/* -- another's -------------------------------------------------------------------------------- */
+/* -- another process's segment ----------------------------------------------------------------- */
 
 int mdapl_seg_open(struct mdapl_seg *seg, const char *ref, uint64_t token, int rank, int n_ranks)
 {

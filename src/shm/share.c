@@ -15,7 +15,7 @@
 
 enum {
     HEAD_BYTES = MDAPL_SEG_HEAD_BYTES,
-    PIECE_BYTES = 2 << 20,       /* taken at once: short enough to come through between signals */
+    PIECE_BYTES = 2 << 20,       /* allocated by one call, which completes between two signals */
 };
 
 struct share_head {
@@ -82,7 +82,7 @@ static int fill_head(struct mdapl_share *share)
     return rc;
 }
 
-/* More than there is would be granted, and the kernel would look for someone to kill later. */
+/* More than there is would be granted, and the kernel would kill a process later. */
 static int segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
 {
     if (bytes > PTRDIFF_MAX - HEAD_BYTES || bytes > mdapl_os_memory_left())
@@ -202,7 +202,7 @@ uint64_t mdapl_share_token(const struct mdapl_share *share)
 
 void mdapl_share_lock(struct mdapl_share *share)
 {
-    /* What the dead one has left half done is its own part of the job's end. */
+    /* The operation that the dead process did not complete is lost with it. */
     if (pthread_mutex_lock(&share->head->lock) == EOWNERDEAD)
         pthread_mutex_consistent(&share->head->lock);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "shm.h"
 
-#include "bell.h"
-#include "cell.h"
-#include "cfg.h"
-#include "copy.h"
+#include "channel.h"
+#include "clock.h"
 #include "err.h"
-#include "log.h"
+#include "node.h"
 #include "peer.h"
-#include "stats.h"
-#include "tx.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +13,9 @@
 #include <string.h>
 
 enum {
-    SELDOM = 64,                 /* rounds of progress between two looks at what is not urgent */
-    AGE = 8192,                  /* rounds after which a silent ring is not watched any more */
-    CHECK_MS = 100,              /* between two looks whether the peers are alive */
+    SELDOM = 64,                 /* rounds of progress between two calls of seldom() */
+    AGE = 8192,                  /* rounds after which a silent ring is not polled any more */
+    CHECK_MS = 100,              /* between two checks whether the peers are alive */
     WORK_US = 50,                /* longest sleep while something waits for room */
 };
 
@@ -44,19 +40,13 @@ static int make_segment(struct mdapl_shm *s)
     rc = mdapl_seg_make(&s->seg, rank, s->near.n, &s->word, s->barrier);
     if (rc)
         return unusable(s->ctx, strerror(-rc));
-    /* What I cannot open the way that others would, they cannot either. */
+    /* A segment that its owner cannot open the way that others would, they cannot open either. */
     if (mdapl_seg_open(&again, s->seg.ref, s->seg.head->token, rank, s->near.n) == 0) {
         mdapl_seg_close(&again);
         return 0;
     }
     mdapl_seg_close(&s->seg);
     return unusable(s->ctx, "a segment of its own cannot be opened again");
-}
-
-/* The inboxes' hook. */
-static void wake(struct mdapl_inbox *in)
-{
-    mdapl_speer_wake(mdapl_speer_of(in->peer));
 }
 
 static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
@@ -66,13 +56,15 @@ static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
     if (!s)
         return NULL;
     s->ctx = ctx;
+    s->stats = mdapl_ctx_stats(ctx);
     s->peers = calloc((size_t)mdapl_ctx_job(ctx)->size, sizeof(*s->peers));
     s->owner = calloc(MDAPL_DOORS, sizeof(*s->owner));
     mdapl_list_init(&s->work);
-    mdapl_inboxes_init(&s->inboxes, wake);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
     mdapl_cells_init(s);
-    mdapl_long_init(s);
+    mdapl_idmap_init(&s->tx_ids);
+    mdapl_idmap_init(&s->rx_ids);
+    mdapl_single_init(s);
     return s;
 }
 
@@ -82,7 +74,6 @@ static void free_state(struct mdapl_shm *s)
     mdapl_idmap_fini(&s->tx_ids);
     mdapl_idmap_fini(&s->rx_ids);
     mdapl_pool_fini(&s->items);
-    mdapl_inboxes_fini(&s->inboxes);
     free(s->owner);
     free(s->peers);
     free(s);
@@ -122,7 +113,7 @@ static int reach(void *state, int rank, const char *text, struct mdapl_peer **pe
     struct mdapl_speer *peer;
     int rc = mdapl_near_reach(state, rank, &peer);
 
-    (void)text;                  /* it has been read by the probe */
+    (void)text;                  /* the probe has read it */
     if (!rc)
         *peer_p = &peer->base;
     return rc;
@@ -138,8 +129,8 @@ static int nobody_reaches(struct mdapl_shm *s, int rank)
                          "%s. Put dapl into MPIR_CVAR_DAPL_CHANNELS", rank, why);
 }
 
-/* A ring begins with its first message; which ranks are reached is known already. Those that are
- * not are another channel's, if there is one. */
+/* Rings are made by first messages, and the probe has found out which ranks are reached; the others
+ * are another channel's, if there is one. */
 static int wire(void *state)
 {
     struct mdapl_shm *s = state;
@@ -171,7 +162,7 @@ static int work(struct mdapl_shm *s)
     struct mdapl_list todo, *l;
     int n = 0;
 
-    /* Those that are woken meanwhile, by themselves too, have their turn in the next round. */
+    /* Peers that are woken meanwhile, by themselves too, have their turn in the next round. */
     todo = s->work;
     todo.next->prev = todo.prev->next = &todo;
     mdapl_list_init(&s->work);
@@ -180,7 +171,7 @@ static int work(struct mdapl_shm *s)
     return n;
 }
 
-/* Peers that wait to hear what we have taken, and get no message that would tell them. */
+/* Publishes how many messages have been taken, to peers that get no message which says so. */
 static void tell(struct mdapl_shm *s)
 {
     for (int i = 0; i < s->n_hot; i++)
@@ -212,9 +203,11 @@ static void seldom(struct mdapl_shm *s)
 static int progress(void *state)
 {
     struct mdapl_shm *s = state;
-    int n = mdapl_bell_watch(s);
+    int n = 0;
 
-    if (mdapl_bell_rung(s))
+    for (int i = 0; i < s->n_hot; i++)
+        n += mdapl_shm_rx_poll(s->hot[i]);
+    if (atomic_load_explicit(&s->seg.head->bells, memory_order_relaxed) != 0)
         n += mdapl_bell_answer(s);
     if (!mdapl_list_empty(&s->work))
         n += work(s);

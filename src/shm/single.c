@@ -1,20 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-#include "single.h"
+/* Bodies read out of the sender's memory: whether that works, whether it pays, doing it. */
+#include "peer.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "clock.h"
-#include "least.h"
+#include "iov.h"
 #include "log.h"
-#include "os.h"
-#include "peer.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+void mdapl_single_init(struct mdapl_shm *s)
+{
+    s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
+}
+
+/* What this permits goes to every process of the user, so not before there is a body that the knob
+ * lets the receiver read out of our memory. */
+void mdapl_single_allow(struct mdapl_shm *s, size_t len)
+{
+    int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
+
+    if (s->reads_allowed || (from >= 0 && len < (uint64_t)from))
+        return;
+    mdapl_os_reads_allow();
+    s->reads_allowed = true;
+}
+
 /* -- does it work ----------------------------------------------------------------------------- */
 
-/* The kernel decides for each pair; a number that is known shows what it says. */
+/* The kernel decides for each pair of processes, so a word with a known value is read. */
 static bool works(struct mdapl_speer *peer)
 {
     const struct mdapl_seg_head *far = peer->far.head;
@@ -56,7 +73,7 @@ static bool copy_by_core(const struct trial *t, size_t len)
     return true;
 }
 
-/* The shortest of a few tries in ns: whatever disturbs makes it longer. Negative: it fails. */
+/* The shortest of a few tries in ns: disturbances make it longer. Negative: it fails. */
 static double best(const struct trial *t, bool (*copy)(const struct trial *, size_t), size_t len)
 {
     const struct mdapl_clock clock = mdapl_clock_system();
@@ -76,9 +93,10 @@ static double best(const struct trial *t, bool (*copy)(const struct trial *, siz
 }
 
 /*
- * From how many bytes on is one copy faster? One: a fixed time and a time for each byte. Two: both
- * cores copy at the same time, so the bytes count little more than once. Both are measured on my
- * own memory; that the bytes come from another core makes both slower alike.
+ * From how many bytes on is one copy faster? One copy takes a fixed time and a time for each byte;
+ * with two copies both cores work at the same time, so the time is little more than that of one
+ * core. Both are measured on this process's memory: that the bytes are another core's makes both
+ * slower alike.
  */
 static int64_t crossover(const struct trial *t)
 {
@@ -142,7 +160,7 @@ bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct 
     struct iovec to[PIECES], from[PIECES];
 
     while (len > 0) {
-        size_t most = mdapl_least(len, CALL_BYTES);
+        size_t most = len < CALL_BYTES ? len : CALL_BYTES;
         int n_to = next_pieces(*here, most, to), n_from = next_pieces(*there, most, from);
         ssize_t got = mdapl_os_read(peer->pid, to, n_to, from, n_from);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "tx.h"
-
-#include "bell.h"
-#include "bytes.h"
-#include "copy.h"
+/*
+ * One queue for each peer, and messages into its ring. A message leaves at once if nothing is
+ * queued before it and the ring has room; else it is queued, with a copy of its header.
+ */
 #include "peer.h"
-#include "push.h"
+
+#include "bytes.h"
+#include "iov.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -14,8 +15,10 @@
 
 /* -- into the ring ---------------------------------------------------------------------------- */
 
-static bool come(struct mdapl_speer *peer)
+bool mdapl_shm_tx_open(struct mdapl_speer *peer)
 {
+    if (peer->tx.door)
+        return true;
     if (peer->broken || peer->dead)
         return false;
     if (mdapl_bell_come(peer))
@@ -23,17 +26,48 @@ static bool come(struct mdapl_speer *peer)
     return peer->tx.door && !peer->broken;
 }
 
-bool mdapl_shm_tx_open(struct mdapl_speer *peer)
-{
-    return peer->tx.door || come(peer);
-}
-
-/* The message is filled: out with it. What we have taken from the peer is told with it. */
-static void leave(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, int type)
+/*
+ * Publishes a message that has been filled, and with it how many of the peer's messages have been
+ * taken. A peer that does not poll this ring gets the doorbell (bell.c): the load of `watched`
+ * comes behind the store of the slot. It is relaxed, as a stale 1 is what the reader's barrier
+ * excludes and a stale 0 costs one doorbell too many.
+ */
+static void publish(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, int type)
 {
     mdapl_spsc_publish(&peer->tx, m, (uint8_t)type, peer->rx.taken);
     mdapl_spsc_told(&peer->rx);
-    mdapl_bell_after(peer);
+    if (peer->fence)
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);   /* the compiler keeps the order, too */
+    if (!atomic_load_explicit(&peer->tx.door->watched, memory_order_relaxed))
+        mdapl_bell_ring(peer);
+}
+
+/* Writes a message with a body of len bytes, which are all of v, if there is room. */
+static bool put(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                const struct iovec *v, int n, size_t len)
+{
+    struct mdapl_iov cur = mdapl_iov_start(v, n);
+    struct mdapl_spsc_msg m;
+
+    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
+        return false;
+    mdapl_bytes_copy(m.hdr, hdr, hdr_len);
+    if (n == 1)
+        mdapl_bytes_copy(m.body, v->iov_base, len);
+    else if (len > 0)
+        mdapl_iov_gather(&cur, m.body, len);
+    publish(peer, &m, type);
+    return true;
+}
+
+bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+                      const void *body, size_t len)
+{
+    const struct iovec v = { (void *)(uintptr_t)body, len };
+
+    return put(peer, type, hdr, hdr_len, &v, len > 0, len);
 }
 
 bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
@@ -43,107 +77,13 @@ bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, 
 
     if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
         return false;
-    memcpy(m.hdr, hdr, hdr_len);
+    mdapl_bytes_copy(m.hdr, hdr, hdr_len);
     mdapl_iov_gather(from, m.body, len);
-    leave(peer, &m, type);
+    publish(peer, &m, type);
     return true;
 }
 
-bool mdapl_shm_tx_put_with(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
-                           const void *body, size_t len)
-{
-    const struct iovec v = { (void *)(uintptr_t)body, len };
-    struct mdapl_iov from = mdapl_iov_start(&v, 1);
-
-    return mdapl_shm_tx_put_from(peer, type, hdr, hdr_len, &from, len);
-}
-
-bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *record, size_t len)
-{
-    return mdapl_shm_tx_put_with(peer, type, record, len, "", 0);
-}
-
-static bool fits_ring(const struct mdapl_msg *msg, size_t len)
-{
-    return msg->hdr_len + len <= MDAPL_SHM_EAGER;
-}
-
-static void put_body(uint8_t *body, const struct iovec *v, int n, size_t len)
-{
-    struct mdapl_iov cur = mdapl_iov_start(v, n);
-
-    if (n == 1)
-        mdapl_bytes_copy(body, v->iov_base, len);
-    else if (len > 0)
-        mdapl_iov_gather(&cur, body, len);
-}
-
-static bool put_msg(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
-{
-    struct mdapl_spsc_msg m;
-
-    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
-        return false;
-    mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
-    put_body(m.body, msg->body, msg->n_body, len);
-    leave(peer, &m, MDAPL_SHM_MSG);
-    return true;
-}
-
-/* All of it, body included, if there is room. */
-static bool send_now(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
-{
-    return fits_ring(msg, len) ? put_msg(peer, msg, len) : mdapl_push_send(peer, msg, len);
-}
-
-static bool put_rts(struct mdapl_speer *peer, const struct mdapl_shm_item *it)
-{
-    size_t len = mdapl_long_rts_len(it->send);
-    struct mdapl_spsc_msg m;
-
-    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, it->hdr_len, len, &m))
-        return false;
-    memcpy(m.hdr, it->hdr, it->hdr_len);
-    mdapl_long_put_rts(it->send, m.body);
-    leave(peer, &m, MDAPL_SHM_RTS);
-    return true;
-}
-
-/* Other peers have taken the cells that this body was to leave in: it is announced instead, since
- * nobody knows when they give them back. */
-static bool announce_instead(struct mdapl_speer *peer, struct mdapl_shm_item *it,
-                             const struct mdapl_msg *msg)
-{
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
-
-    it->send = mdapl_long_send(peer, msg, it->len, it->op);
-    if (!it->send) {
-        mdapl_speer_broken(peer, -ENOMEM, "out of memory");
-        return false;
-    }
-    it->op = NULL;               /* the body's now, until its FIN */
-    it->type = MDAPL_SHM_RTS;
-    stats->tx_eager--;
-    stats->tx_rndv++;
-    return true;
-}
-
-static bool put_item(struct mdapl_speer *peer, struct mdapl_shm_item *it)
-{
-    const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
-
-    if ((it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH) && send_now(peer, &msg, it->len))
-        return true;
-    if (it->type == MDAPL_SHM_PUSH && !mdapl_push_will(peer, it->len)
-        && !announce_instead(peer, it, &msg))
-        return false;
-    if (it->type == MDAPL_SHM_RTS)
-        return put_rts(peer, it);
-    return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
-           && mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len);
-}
-
-/* -- items that wait -------------------------------------------------------------------------- */
+/* -- queued items ----------------------------------------------------------------------------- */
 
 static struct mdapl_shm_item *item_make(struct mdapl_speer *peer, int type, const void *hdr,
                                         size_t hdr_len)
@@ -159,7 +99,19 @@ static struct mdapl_shm_item *item_make(struct mdapl_speer *peer, int type, cons
     memcpy(it->hdr, hdr, hdr_len);
     it->v = it->own;
     it->n = 0;
+    it->send = NULL;
     return it;
+}
+
+/* False: out of memory. */
+static bool item_take_body(struct mdapl_shm_item *it, const struct mdapl_msg *msg)
+{
+    if (msg->n_body > (int)(sizeof(it->own) / sizeof(it->own[0])))
+        it->v = malloc(sizeof(*it->v) * (size_t)msg->n_body);
+    if (it->v && msg->n_body > 0)
+        memcpy(it->v, msg->body, sizeof(*it->v) * (size_t)msg->n_body);
+    it->n = msg->n_body;
+    return it->v != NULL;
 }
 
 static void item_free(struct mdapl_speer *peer, struct mdapl_shm_item *it)
@@ -177,24 +129,11 @@ static void item_queue(struct mdapl_speer *peer, struct mdapl_list *list,
     mdapl_speer_wake(peer);
 }
 
-static bool item_take_body(struct mdapl_shm_item *it, const struct mdapl_msg *msg, size_t len)
-{
-    it->len = len;
-    it->n = msg->n_body;
-    if (msg->n_body > (int)(sizeof(it->own) / sizeof(it->own[0])))
-        it->v = malloc(sizeof(*it->v) * (size_t)msg->n_body);
-    if (!it->v)
-        return false;
-    if (msg->n_body > 0)
-        memcpy(it->v, msg->body, sizeof(*it->v) * (size_t)msg->n_body);
-    return true;
-}
-
 int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, size_t len)
 {
     struct mdapl_shm_item *it;
 
-    if (mdapl_list_empty(&peer->ctl) && mdapl_shm_tx_put(peer, type, record, len))
+    if (mdapl_list_empty(&peer->ctl) && put(peer, type, record, len, NULL, 0, 0))
         return 0;
     it = item_make(peer, type, record, len);
     if (!it)
@@ -205,89 +144,121 @@ int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, 
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-static int queue_msg(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len,
-                     struct mdapl_op *op)
+/*
+ * How a message travels: with its body in the ring, with its body in cells (push.c), or by
+ * rendezvous. The latter if the body is long, if the sender waits until it has been read, or if
+ * other peers hold the cells: they may hold them for as long as they compute.
+ */
+static int type_of(const struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
 {
-    int type = fits_ring(msg, len) ? MDAPL_SHM_MSG : MDAPL_SHM_PUSH;
-    struct mdapl_shm_item *it = item_make(peer, type, msg->hdr, msg->hdr_len);
-
-    if (!it)
-        return -ENOMEM;
-    if (!item_take_body(it, msg, len)) {
-        it->v = it->own;
-        item_free(peer, it);
-        return -ENOMEM;
-    }
-    it->op = op;
-    item_queue(peer, &peer->queue, it);
-    return 0;
+    if (msg->synchronous && len > 0)
+        return MDAPL_SHM_RTS;
+    if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
+        return MDAPL_SHM_MSG;
+    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_push_will(peer, len) ? MDAPL_SHM_PUSH
+                                                                     : MDAPL_SHM_RTS;
 }
 
-/* The body stays where it is until the receiver asks for it. */
-static int send_long(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len,
+static void count(struct mdapl_stats *stats, int type, size_t hdr_len, size_t len)
+{
+    bool eager = type != MDAPL_SHM_RTS;
+
+    stats->tx_msgs++;
+    stats->tx_bytes += len;
+    stats->shm_msgs++;
+    stats->tx_rndv += !eager;
+    stats->tx_eager += eager;
+    stats->shm_lines += eager && mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
+}
+
+/* Sends a message, body included, if there is room. */
+static bool put_msg(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len)
+{
+    return type == MDAPL_SHM_MSG
+           ? put(peer, type, msg->hdr, msg->hdr_len, msg->body, msg->n_body, len)
+           : mdapl_push_send(peer, msg, len);
+}
+
+/* Queues a message. An RTS, whose body needs no room, leaves if nothing is queued before it. */
+static int queue_msg(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len,
                      struct mdapl_op *op)
 {
-    struct mdapl_shm_item *it = item_make(peer, MDAPL_SHM_RTS, msg->hdr, msg->hdr_len);
+    struct mdapl_shm_item *it = item_make(peer, type, msg->hdr, msg->hdr_len);
+    bool rts = type == MDAPL_SHM_RTS;
 
     if (!it)
         return -ENOMEM;
-    it->send = mdapl_long_send(peer, msg, len, op);
-    if (!it->send) {
+    it->len = len;
+    if (rts)
+        it->send = mdapl_long_send(peer, msg, len, op);
+    if (rts ? !it->send : !item_take_body(it, msg)) {
         item_free(peer, it);
         return -ENOMEM;
     }
-    if (mdapl_list_empty(&peer->queue) && put_rts(peer, it))
+    if (!rts)
+        it->op = op;
+    count(peer->s->stats, type, msg->hdr_len, len);
+    if (rts && mdapl_list_empty(&peer->queue) && mdapl_long_put_rts(it->send, it->hdr, it->hdr_len))
         item_free(peer, it);
     else
         item_queue(peer, &peer->queue, it);
     return 0;
 }
 
-static void count(struct mdapl_speer *peer, size_t hdr_len, size_t len, bool eager)
-{
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->s->ctx);
-
-    stats->tx_msgs++;
-    stats->tx_bytes += len;
-    stats->shm_msgs++;
-    if (!eager) {
-        stats->tx_rndv++;
-        return;
-    }
-    stats->tx_eager++;
-    stats->shm_lines += mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
-}
-
-/* Has the receiver to ask for the body? When it is long, when its asking is what the sender waits
- * for, and when there is no telling how long others keep the cells that it would need. */
-static bool is_asked(const struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
-{
-    return len > MDAPL_SHM_PUSH_BYTES || (msg->synchronous && len > 0)
-           || (!fits_ring(msg, len) && !mdapl_push_will(peer, len));
-}
-
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
 {
     struct mdapl_speer *peer = mdapl_speer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
-    bool asked;
-    int rc;
+    int type;
 
     if (peer->dead)
         return peer->dead;
     if (msg->hdr_len > MDAPL_HDR_MAX)
         return -EMSGSIZE;
-    asked = is_asked(peer, msg, len);
-    if (!asked && mdapl_list_empty(&peer->queue) && send_now(peer, msg, len)) {
-        count(peer, msg->hdr_len, len, true);
+    type = type_of(peer, msg, len);
+    if (type != MDAPL_SHM_RTS && mdapl_list_empty(&peer->queue)
+        && put_msg(peer, type, msg, len)) {
+        count(peer->s->stats, type, msg->hdr_len, len);
         return MDAPL_DONE;
     }
-    if (!op)
-        return -EAGAIN;
-    rc = asked ? send_long(peer, msg, len, op) : queue_msg(peer, msg, len, op);
-    if (rc == 0)
-        count(peer, msg->hdr_len, len, !asked);
-    return rc;
+    return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
+}
+
+/* -- sending what is queued ------------------------------------------------------------------- */
+
+/* Other peers hold the cells that this body was to go into: it goes by rendezvous instead, since
+ * there is no bound on when they give them back. False: out of memory, the peer fails. */
+static bool announce_instead(struct mdapl_speer *peer, struct mdapl_shm_item *it,
+                             const struct mdapl_msg *msg)
+{
+    struct mdapl_stats *stats = peer->s->stats;
+
+    it->send = mdapl_long_send(peer, msg, it->len, it->op);
+    if (!it->send) {
+        mdapl_speer_broken(peer, -ENOMEM, "out of memory");
+        return false;
+    }
+    it->op = NULL;               /* the body's now, until its FIN */
+    it->type = MDAPL_SHM_RTS;
+    stats->tx_eager--;
+    stats->tx_rndv++;
+    return true;
+}
+
+static bool put_item(struct mdapl_speer *peer, struct mdapl_shm_item *it)
+{
+    const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
+
+    if ((it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH)
+        && put_msg(peer, it->type, &msg, it->len))
+        return true;
+    if (it->type == MDAPL_SHM_PUSH && !mdapl_push_will(peer, it->len)
+        && !announce_instead(peer, it, &msg))
+        return false;
+    if (it->type == MDAPL_SHM_RTS)
+        return mdapl_long_put_rts(it->send, it->hdr, it->hdr_len);
+    return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
+           && put(peer, it->type, it->hdr, it->hdr_len, NULL, 0, 0);
 }
 
 /* Sends the first item of a list if there is room. */

@@ -24,7 +24,7 @@ void mdapl_bytes_between_cores(void *to, const void *from, size_t n)
     char *p = to;
 
     if (n >= 4 * LINE) {
-        /* Lines are written whole: what is written in two halves is fetched before. */
+        /* Full cache lines: a partial store costs a read for ownership. */
         memcpy(p, q, first);
         p += first, q += first, n -= first;
         for (; n >= LINE; n -= LINE, p += LINE, q += LINE)

@@ -2,11 +2,11 @@
 #ifndef MDAPL_BYTES_H
 #define MDAPL_BYTES_H
 /*
- * Copies on the way of messages. Of a few bytes (packets, short bodies): a call of the C library's
- * memcpy() goes through a jump table and finds out the length's class by itself, which is as long
- * as the copy; these are two moves that may overlap. Of many: glibc takes an instruction of the
- * processor's (rep movsb), which is slow when the bytes come from another core's cache or go where
- * another core has read: 256 KiB took 30 us where whole lines in vectors take 24.
+ * Copies on the hot paths. For a few bytes (packets, short bodies) the C library's memcpy() spends
+ * as long on its call and its choice by length as on the copy; here they are two moves that may
+ * overlap. For many bytes glibc uses rep movsb, which is slow when the source is in another core's
+ * cache or the destination was read by another core: 256 KiB took 30 us, with full lines in vectors
+ * 24 us.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,7 @@
 #ifndef MDAPL_CLOCK_H
 #define MDAPL_CLOCK_H
 /*
- * Time as a variable: everything that asks for the time asks a clock, and a test owns the clock.
- * Nanoseconds since an arbitrary start, never going back.
+ * Time as a parameter, so that tests can set it. Nanoseconds since an arbitrary start, monotonic.
  */
 #include <stdint.h>
 

@@ -2,9 +2,8 @@
 #include "transport.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
-#include "iov.h"
-#include "least.h"
 #include "log.h"
 #include "stats.h"
 
@@ -17,11 +16,11 @@
 
 enum {
     CHANNELS_MAX = 4,
-    SILENT = 1000,               /* empty rounds after which one of several is asked less often */
+    SILENT = 1000,               /* empty rounds after which one of several is polled rarely */
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
-    LOOK_US = 100,               /* time between two looks at all that a channel has ... */
+    LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
-    SHARE_US = 100,              /* longest sleep in one channel while another one could hear */
+    SHARE_US = 100,              /* longest sleep in one channel while another has connections */
 };
 
 struct open_channel {
@@ -33,7 +32,7 @@ struct open_channel {
 struct mdapl_ctx {
     struct open_channel channel[CHANNELS_MAX];
     int n_channels;
-    unsigned silent_max;         /* empty rounds after which a channel is asked less often */
+    unsigned silent_max;         /* empty rounds after which a channel is polled rarely */
     unsigned until_clock;        /* rounds until the clock is read */
     unsigned stride;             /* so many that was last time */
     unsigned strides;            /* readings of the clock since the last look */
@@ -279,28 +278,9 @@ int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdap
     return peer->channel->send(peer, msg, op);
 }
 
-bool mdapl_rx_skip(struct mdapl_rx *rx, size_t n)
-{
-    rx->data += n;
-    rx->here -= n;
-    rx->left -= n;
-    if (rx->left > 0)
-        return false;
-    rx->ops->finish(rx);
-    return true;
-}
-
 int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
-    struct mdapl_iov cur = mdapl_iov_start(iov, n);
-    size_t room = mdapl_iov_len(iov, n), take = mdapl_least(room, rx->here);
-
-    if (rx->here == 0)
-        return rx->ops->read(rx, iov, n, op);
-    mdapl_iov_scatter(&cur, rx->data, take);
-    /* A channel gives a body whole in its frame or not at all, so here == left. */
-    mdapl_rx_skip(rx, take);
-    return MDAPL_DONE;
+    return rx->ops->read(rx, iov, n, op);
 }
 
 void mdapl_rx_drop(struct mdapl_rx *rx)
@@ -321,7 +301,7 @@ static int ask(struct open_channel *c)
     return note(c, c->table->progress(c->state));
 }
 
-/* Looks at everything in all channels. */
+/* Calls each channel's look(). */
 static int look(struct mdapl_ctx *ctx, uint64_t now)
 {
     int n = 0;
@@ -337,9 +317,9 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
 }
 
 /*
- * The round that reads the clock. A program that polls rarely reads it with every call, so that
- * nothing waits for a number of calls; one that spins, every 16 rounds. Channels without news, in
- * which peers may send, are asked in these rounds; the others when it is time to look.
+ * The round that reads the clock. A program that polls rarely reads it with each call, so that no
+ * timer depends on a number of calls; one that spins, every 16 rounds. Idle channels that have
+ * connections are polled in these rounds, channels without connections when look() is due.
  */
 static int round_with_clock(struct mdapl_ctx *ctx)
 {
@@ -374,7 +354,7 @@ int mdapl_progress(struct mdapl_ctx *ctx)
     return n;
 }
 
-/* The next round looks at everything: whatever ended a sleep, or did not. */
+/* The next round calls look(): a new connection or a timer may have ended the sleep. */
 static void look_next(struct mdapl_ctx *ctx)
 {
     ctx->until_clock = 1;
@@ -388,7 +368,7 @@ void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
     look_next(ctx);
     for (int i = 0; i < ctx->n_channels; i++)
         ears += ctx->channel[i].table->hears(ctx->channel[i].state);
-    /* A sleep in one channel is deaf to the others: it is short while there are any to hear. */
+    /* A sleep in one channel does not end with an event of another, so it is short. */
     if (ears > 1 && ns > MDAPL_US(SHARE_US))
         ns = MDAPL_US(SHARE_US);
     for (int i = 0; i < ctx->n_channels; i++) {
@@ -473,14 +453,13 @@ int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len)
     return ctx->job.card(ctx->owner, rank, buf, len);
 }
 
-enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                             struct mdapl_rx *rx)
+enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct mdapl_ctx *ctx = peer->ctx;
 
     ctx->stats.rx_msgs++;
-    ctx->stats.rx_bytes += rx ? rx->left : 0;
-    return ctx->up->msg(ctx->owner, peer, hdr, hdr_len, rx);
+    ctx->stats.rx_bytes += m->len;
+    return ctx->up->msg(ctx->owner, peer, m);
 }
 
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why)

@@ -2,8 +2,8 @@
 #ifndef MDAPL_ERR_H
 #define MDAPL_ERR_H
 /*
- * The text that goes with an error code: one line that says what, where and what to do. It is
- * written once, where the error is detected; above that only the code travels up.
+ * The text of an error: one line that says what, where and what to do. It is written where the
+ * error is detected; callers pass the code up.
  */
 #include <stdarg.h>
 
@@ -11,7 +11,7 @@ struct mdapl_err {
     char text[768];
 };
 
-/* Sets the text and returns code; so one may write: return mdapl_err_set(err, -EINVAL, ...); */
+/* Sets the text and returns code, as in: return mdapl_err_set(err, -EINVAL, ...); */
 int mdapl_err_set(struct mdapl_err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -2,9 +2,9 @@
 #ifndef MDAPL_LOG_H
 #define MDAPL_LOG_H
 /*
- * Messages for people, one line each on stderr: "[rank 3 node07 pid 812] ch3:dapl: ...". A message
- * has a level, and the knob VERBOSE says up to which level they are shown: 0 errors and warnings
- * only, 1 what was chosen (adapter, wiring), 2 connections, 3 every frame.
+ * Lines for the user on stderr: "[rank 3 node07 pid 812] ch3:dapl: ...". Each has a level, and the
+ * knob VERBOSE is the highest level that is printed: 0 errors and warnings, 1 what was chosen
+ * (adapter, wiring), 2 connections, 3 each frame.
  */
 #include <stdio.h>
 

@@ -3,8 +3,8 @@
 #define MDAPL_SEQ_H
 /*
  * Serial numbers. Counters are 64 bits wide in memory and never wrap; the wire carries their low
- * 32 bits, which is enough because old connections are fenced off before a new one speaks
- * (RFC 1982 serial arithmetic; a window is far smaller than 2^31).
+ * 32 bits (RFC 1982 serial arithmetic). That is enough because a window is far smaller than 2^31
+ * and frames of an old connection are discarded before a new one carries any.
  */
 #include <stdbool.h>
 #include <stdint.h>

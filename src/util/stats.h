@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_STATS_H
 #define MDAPL_STATS_H
-/* Counters made from stats.def: plain 64-bit numbers, written by the one thread in the library. */
+/* Counters made from stats.def: plain 64-bit numbers, written by the thread that holds the lock of
+ * the context. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,7 @@ struct mdapl_stats {
 };
 #undef COUNTER
 
-/* A row of the table, for whoever shows them. */
+/* A row of the table, for output. */
 struct mdapl_stats_row {
     const char *name, *unit, *help;
     size_t offset;           /* of the counter in struct mdapl_stats */

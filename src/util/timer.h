@@ -26,7 +26,7 @@ void mdapl_timer_set(struct mdapl_timers *s, struct mdapl_timer *t, uint64_t due
 void mdapl_timer_stop(struct mdapl_timer *t);
 /* Fires all that are due at now. Returns how many fired. */
 int mdapl_timers_run(struct mdapl_timers *s, uint64_t now);
-/* The next deadline, UINT64_MAX when there is none. */
+/* The next deadline in ns on the set's clock, UINT64_MAX when there is none. */
 uint64_t mdapl_timers_next(const struct mdapl_timers *s);
 
 #endif

@@ -2,34 +2,35 @@
 #ifndef MDAPL_WINDOW_H
 #define MDAPL_WINDOW_H
 /*
- * Flow control by absolute limits: the receiver says how many it allows ever, the sender counts
- * how many it has sent ever. A lost or repeated announcement costs nothing, since only the
- * highest limit counts (the idea of QUIC's MAX_DATA). See src/dapl/PROTOCOL for the argument
- * that this does not deadlock.
+ * Flow control by absolute limits: the receiver advertises how many frames it allows in total since
+ * the connection began, the sender counts what it has transmitted in total. A lost or repeated
+ * advertisement does no harm, since the highest limit counts (RFC 9000, 4.1: MAX_DATA). See
+ * src/dapl/PROTOCOL for the argument that this does not deadlock.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 /* The sending end. */
 struct mdapl_txwin {
-    uint64_t sent;           /* how many have left, ever */
-    uint64_t limit;          /* how many may leave, ever */
+    uint64_t sent;           /* transmitted, in total */
+    uint64_t limit;          /* allowed, in total */
 };
 
 /* The receiving end. */
 struct mdapl_rxwin {
-    uint64_t freed;          /* how many slots have been given back, ever */
-    uint64_t told;           /* the limit that the peer has been told last */
+    uint64_t freed;          /* slots that are free again, in total */
+    uint64_t told;           /* the limit that was advertised last */
     uint32_t size;           /* slots */
 };
 
-/* May another one leave, with `reserve` slots more than the limit for those who may use them? */
+/* May another frame be transmitted? reserve: slots beyond the limit that this frame may use. */
 static inline bool mdapl_txwin_open(const struct mdapl_txwin *w, uint32_t reserve)
 {
     return w->sent < w->limit + reserve;
 }
 
-/* A limit has been heard, its low 32 bits. Limits never go back. True when the window grew. */
+/* Takes an advertised limit (its low 32 bits); a lower one than before is old and ignored. Returns
+ * true when the window grew. */
 bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit);
 
 static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
@@ -38,9 +39,9 @@ static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
 }
 
 /*
- * Is so much of the window unknown to the peer that it deserves a frame of its own? Half of it,
- * and at least two: the frame that tells takes a slot itself, and with one for one the two ends
- * would tell each other of nothing but their telling for ever.
+ * Is an update of the limit due that no other frame has carried? When half of the window is not
+ * advertised, and at least two slots: the frame with the update takes a slot itself, so with one
+ * slot per update the two ends would answer each other's updates for ever.
  */
 static inline bool mdapl_rxwin_owes(const struct mdapl_rxwin *w)
 {
@@ -49,7 +50,7 @@ static inline bool mdapl_rxwin_owes(const struct mdapl_rxwin *w)
     return mdapl_rxwin_limit(w) - w->told >= (half > 2 ? half : 2);
 }
 
-/* The limit to put into a frame that leaves now (low 32 bits); remembered as told. */
+/* The limit (low 32 bits) for a frame that is transmitted now; it counts as advertised. */
 uint32_t mdapl_rxwin_tell(struct mdapl_rxwin *w);
 
 #endif

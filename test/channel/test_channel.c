@@ -10,6 +10,7 @@
 #include "unit.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "channels.h"
 #include "err.h"
 #include "stats.h"
@@ -190,31 +191,37 @@ static void take_body(struct receiving *r)
         read_done(&r->op, 0);
 }
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static void take_or_keep(struct receiving *r)
+{
+    if (r->me->t->late) {
+        r->next = r->me->late;
+        r->me->late = r;
+    } else {
+        take_body(r);
+    }
+}
+
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
-    struct receiving *r;
-    struct message m;
+    struct receiving *r = malloc(sizeof(*r));
 
-    CHECK(hdr_len == sizeof(m));
-    memcpy(&m, hdr, sizeof(m));
-    CHECK((int)m.src == peer->rank);
-    CHECK((int)m.number == me->heard[m.src]);
-    me->heard[m.src]++;
+    CHECK(r && m->hdr_len == sizeof(r->msg));
+    *r = (struct receiving){ .me = me, .rx = m->rx };
+    memcpy(&r->msg, m->hdr, sizeof(r->msg));
+    CHECK((int)r->msg.src == peer->rank);
+    CHECK((int)r->msg.number == me->heard[r->msg.src]);
+    me->heard[r->msg.src]++;
     me->announced++;
-    CHECK((rx ? rx->left : 0) == m.len);
-    if (!rx) {
-        me->received++;
-        return MDAPL_NEXT_GO;
+    CHECK(m->len == r->msg.len && (m->rx != NULL) + (m->data != NULL) == (m->len > 0));
+    if (m->rx) {
+        take_or_keep(r);
+    } else {
+        r->body = body_memory(me, 1, m->len);
+        if (m->data)
+            memcpy(r->body, m->data, m->len);
+        read_done(&r->op, 0);
     }
-    r = malloc(sizeof(*r));
-    CHECK(r);
-    *r = (struct receiving){ .me = me, .rx = rx, .msg = m, .next = me->late };
-    if (me->t->late)
-        me->late = r;
-    else
-        take_body(r);
     return MDAPL_NEXT_GO;
 }
 

@@ -13,12 +13,12 @@
  * Runs of one seed are the same, but for those with the thread. Built with sanitizers it looks
  * deeper: no access outside of what there is.
  */
-#include "bell.h"
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
 #include "peer.h"
 #include "shm.h"
-#include "tx.h"
+#include "transport.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,6 +50,7 @@ struct rank {
     int rank, faults[RANKS], told[RANKS];
     struct mdapl_rx *kept[KEPT]; /* bodies that the owner has not finished */
     int n_kept;
+    uint64_t sum;                /* of the bytes of bodies that were here: all of them are read */
     struct op op[OPS];
     int n_ops;
 };
@@ -184,7 +185,7 @@ static void forge(void)
     /* The first id that a channel gives, and the next ones. */
     if (type >= MDAPL_SHM_CTS && draw(4))
         hdr[0] = (hdr[0] & ~(uint64_t)UINT32_MAX) | 1 << 20 | draw(draw(2) ? 4 : 32);
-    if (!peer || peer->dead || !mdapl_shm_tx_put_with(peer, (int)type, hdr, hdr_len, body, len))
+    if (!peer || peer->dead || !mdapl_shm_tx_put(peer, (int)type, hdr, hdr_len, body, len))
         return;
     r.ring = (uint8_t *)peer->tx.door;
     if (draw(2))
@@ -246,26 +247,27 @@ static void go_on(struct rank *me, struct mdapl_rx *rx)
         op_done(&op->op, rc < 0 ? rc : 0);
 }
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
     uint8_t copy[MDAPL_HDR_MAX];
 
     if (me->faults[peer->rank])
         die("a message after the fault");
-    if (hdr_len > sizeof(copy))
+    if (m->hdr_len > sizeof(copy))
         die("a header that is too long");
-    memcpy(copy, hdr, hdr_len);
+    memcpy(copy, m->hdr, m->hdr_len);
     me->told[peer->rank]++;
     for (uint64_t n = draw(4); n > 0 && me->rank == VICTIM && peer->rank == HOSTILE; n--)
         meddle(&rng);
-    if (memcmp(copy, hdr, hdr_len))
+    if (memcmp(copy, m->hdr, m->hdr_len))
         die("a header has changed while it was looked at");
-    if (rx && draw(2))
-        go_on(me, rx);
-    else if (rx)
-        keep(me, rx);
+    for (size_t i = 0; m->data && i < m->len; i++)
+        me->sum += (uint8_t)m->data[i];
+    if (m->rx && draw(2))
+        go_on(me, m->rx);
+    else if (m->rx)
+        keep(me, m->rx);
     return draw(4) ? MDAPL_NEXT_GO : MDAPL_NEXT_HOLD;
 }
 

@@ -64,8 +64,7 @@ static void read_over(struct mdapl_op *op, int status)
     free(r);
 }
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct sim_rank *me = owner;
     struct sim *s = me->sim;
@@ -73,17 +72,20 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *
     struct iovec v;
     int rc;
 
-    SIM_CHECK(s, r && hdr_len == sizeof(r->env));
-    memcpy(&r->env, hdr, sizeof(r->env));
+    SIM_CHECK(s, r && m->hdr_len == sizeof(r->env));
+    memcpy(&r->env, m->hdr, sizeof(r->env));
     SIM_CHECK(s, r->env.src == (uint32_t)peer->rank);
     SIM_CHECK(s, r->env.number == me->announced[peer->rank]++);
     r->to = me;
-    r->rx = rx;
+    r->rx = m->rx;
     r->op.done = read_over;
     r->body = malloc(r->env.len + 1);
-    SIM_CHECK(s, r->body && (rx != NULL) == (r->env.len > 0));
+    SIM_CHECK(s, r->body && m->len == r->env.len);
+    SIM_CHECK(s, (m->rx != NULL) + (m->data != NULL) == (m->len > 0));
+    if (m->data)
+        memcpy(r->body, m->data, m->len);
     v = (struct iovec){ r->body, r->env.len };
-    rc = rx ? mdapl_rx_read(rx, &v, 1, &r->op) : MDAPL_DONE;
+    rc = m->rx ? mdapl_rx_read(m->rx, &v, 1, &r->op) : MDAPL_DONE;
     if (rc)
         read_over(&r->op, rc < 0 ? rc : 0);
     return MDAPL_NEXT_GO;

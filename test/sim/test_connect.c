@@ -119,11 +119,10 @@ static const struct mdapl_channel *const second[] = { &quiet, &mdapl_dapl_channe
 
 /* -- the owner --------------------------------------------------------------------------------- */
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
-    (void)peer, (void)hdr;
-    CHECK(hdr_len == 8 && !rx);
+    (void)peer;
+    CHECK(m->hdr_len == 8 && m->len == 0);
     ((struct rank *)owner)->received++;
     return MDAPL_NEXT_GO;
 }

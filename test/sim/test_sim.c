@@ -138,28 +138,29 @@ static void read_some(struct receiving *r)
     read_done(&r->op, 0);
 }
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
     struct receiving *r = me->receiving;
     struct envelope env;
 
-    CHECK(hdr_len == sizeof(env));
-    memcpy(&env, hdr, sizeof(env));
+    CHECK(m->hdr_len == sizeof(env));
+    memcpy(&env, m->hdr, sizeof(env));
     CHECK(env.src == (uint32_t)peer->rank);
     CHECK(env.number == me->heard[peer->rank]);
     me->heard[peer->rank]++;
-    CHECK((rx != NULL) == (env.len > 0));
-    if (!rx) {
+    CHECK(m->len == env.len && (m->rx != NULL) + (m->data != NULL) == (env.len > 0));
+    if (!m->rx) {
+        for (size_t i = 0; i < env.len; i++)
+            CHECK((uint8_t)m->data[i] == byte_of(&env, i));
         me->bodies_done++;
         return MDAPL_NEXT_GO;
     }
-    CHECK(rx->left == env.len);
+    CHECK(m->rx->left == env.len);
     while (r->busy)
         CHECK(++r < me->receiving + MAX_PENDING);
     *r = (struct receiving){
-        .to = me, .rx = rx, .env = env, .busy = true, .body = malloc(env.len),
+        .to = me, .rx = m->rx, .env = env, .busy = true, .body = malloc(env.len),
     };
     CHECK(r->body);
     if (fake_random(2))

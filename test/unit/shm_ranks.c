@@ -25,33 +25,27 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
     return 0;
 }
 
-enum mdapl_next ranks_on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                             struct mdapl_rx *rx)
+enum mdapl_next ranks_on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
     struct told *t = &me->told[me->n_told++ % KEEP];
 
     (void)peer;
-    assert_int_equal(hdr_len, sizeof(t->number));
-    memcpy(&t->number, hdr, sizeof(t->number));
-    t->len = rx ? rx->left : 0;
-    t->rx = rx;
-    if (rx && me->take && rx->here > 0) {
-        struct iovec v = { sink, sizeof(sink) };
-
-        assert_int_equal(mdapl_rx_read(rx, &v, 1, NULL), MDAPL_DONE);
-        t->rx = NULL;
-        return MDAPL_NEXT_GO;
-    }
-    return rx ? me->next : MDAPL_NEXT_GO;
+    assert_int_equal(m->hdr_len, sizeof(t->number));
+    memcpy(&t->number, m->hdr, sizeof(t->number));
+    t->len = m->len;
+    t->rx = m->rx;
+    assert_int_equal((m->rx != NULL) + (m->data != NULL), m->len > 0);
+    if (m->data)
+        memcpy(sink, m->data, m->len);
+    return me->next;
 }
 
 ranks_msg_fn *on_message = ranks_on_msg;
 
-static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
-    return on_message(owner, peer, hdr, hdr_len, rx);
+    return on_message(owner, peer, m);
 }
 
 static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
@@ -83,7 +77,6 @@ void ranks_open(struct pair *p, int rank)
     mdapl_cfg_init(&cfg);
     assert_int_equal(mdapl_cfg_set(&cfg, "shm_single_bytes", ranks_single_bytes, &err), 0);
     me->next = MDAPL_NEXT_GO;
-    me->take = true;
     assert_int_equal(mdapl_ctx_open(&args, &me->ctx, &err), 0);
     me->s = last_state;
     assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);

@@ -8,10 +8,12 @@
 #include "unit.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
 #include "peer.h"
 #include "shm.h"
 #include "stats.h"
+#include "transport.h"
 
 enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
 
@@ -19,7 +21,7 @@ enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
 struct told {
     uint32_t number;
     size_t len;
-    struct mdapl_rx *rx;         /* NULL once it has been read */
+    struct mdapl_rx *rx;         /* NULL: it was here, and has been copied into sink */
 };
 
 struct rank {
@@ -28,7 +30,6 @@ struct rank {
     struct mdapl_peer *other;
     struct told told[KEEP];
     int n_told;
-    bool take;                   /* reads at once what is here */
     enum mdapl_next next;
     char fault[512];
     int n_faults;
@@ -52,8 +53,8 @@ struct sending {
 extern char source[MIB], sink[MIB];
 
 /* The owner's answer to a message; ranks_on_msg() records it, and reads what is here. */
-typedef enum mdapl_next ranks_msg_fn(void *owner, struct mdapl_peer *peer, const void *hdr,
-                                     size_t hdr_len, struct mdapl_rx *rx);
+typedef enum mdapl_next ranks_msg_fn(void *owner, struct mdapl_peer *peer,
+                                     const struct mdapl_rx_msg *m);
 ranks_msg_fn ranks_on_msg;
 extern ranks_msg_fn *on_message;
 

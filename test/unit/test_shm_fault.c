@@ -5,8 +5,7 @@
  */
 #include "shm_ranks.h"
 
-#include "bell.h"
-#include "tx.h"
+#include "node.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -40,7 +39,7 @@ static void record_before_its_rts(void **state, int type, const void *record, si
         assert_int_equal(send_now(a, i, 8), MDAPL_DONE);
     assert_int_equal(send_op(a, MDAPL_SLOTS, LONG, true, &s.op), 0);
     assert_int_equal(*(const uint32_t *)record, only_id(a));
-    assert_true(mdapl_shm_tx_put(mdapl_speer_of(b->other), type, record, len));
+    assert_true(mdapl_shm_tx_put(mdapl_speer_of(b->other), type, record, len, NULL, 0));
     rounds(a, 2);
     assert_true(s.done == 1 && s.status == -EPROTO);
     assert_non_null(strstr(a->fault, "none of this protocol"));
@@ -69,19 +68,18 @@ static void cts_before_its_rts(void **state)
 static struct rank *sender;
 static uint32_t seen[2];
 
-static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const void *hdr,
-                                 size_t hdr_len, struct mdapl_rx *rx)
+static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct mdapl_door *door = mdapl_speer_of(sender->other)->tx.door;
     uint32_t slot = mdapl_speer_of(peer)->rx.taken % MDAPL_SLOTS;
 
-    (void)owner, (void)hdr_len;
-    memcpy(&seen[0], hdr, sizeof(seen[0]));
+    (void)owner;
+    memcpy(&seen[0], m->hdr, sizeof(seen[0]));
     memset(door->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
     memset(door->data, 0xbb, sizeof(door->data));
-    memcpy(&seen[1], hdr, sizeof(seen[1]));
-    if (rx)
-        mdapl_rx_drop(rx);
+    memcpy(&seen[1], m->hdr, sizeof(seen[1]));
+    if (m->rx)
+        mdapl_rx_drop(m->rx);
     return MDAPL_NEXT_GO;
 }
 

@@ -6,8 +6,6 @@
  */
 #include "shm_ranks.h"
 
-#include "cell.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,15 +29,16 @@ static struct mdapl_op *stuck_op(void)
 /* The body of the message to rank 3: read as it is announced, into sink. */
 static struct sending reading;
 
-static enum mdapl_next read_it(void *owner, struct mdapl_peer *peer, const void *hdr,
-                               size_t hdr_len, struct mdapl_rx *rx)
+static enum mdapl_next read_it(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
     struct iovec v = { sink, sizeof(sink) };
 
-    (void)peer, (void)hdr, (void)hdr_len;
+    (void)peer;
     me->n_told++;
-    if (rx && mdapl_rx_read(rx, &v, 1, &reading.op) == MDAPL_DONE)
+    if (m->data)
+        memcpy(sink, m->data, m->len);
+    if (!m->rx || mdapl_rx_read(m->rx, &v, 1, &reading.op) == MDAPL_DONE)
         reading.done++;
     return MDAPL_NEXT_GO;
 }

@@ -5,8 +5,7 @@
  */
 #include "shm_ranks.h"
 
-#include "bell.h"
-#include "cell.h"
+#include "node.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -187,31 +186,77 @@ static void a_full_ring(void **state)
         assert_int_equal(b->told[i].number, i);
 }
 
+static bool in_ring(struct mdapl_peer *peer, const void *p)
+{
+    uintptr_t at = (uintptr_t)p, door = (uintptr_t)mdapl_speer_of(peer)->rx.door;
+
+    return at >= door && at < door + MDAPL_DOOR_BYTES;
+}
+
+static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
+{
+    assert_true(in_ring(peer, m->data));
+    return ranks_on_msg(owner, peer, m);
+}
+
+/* The owner takes a body out of the ring: there is no copy and no object in between. */
+static void taken_in_place(void **state)
+{
+    static const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_EAGER - sizeof(uint32_t) };
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    on_message = in_place;
+    for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        memset(source, (int)i + 1, lens[i]);
+        memset(sink, 0, lens[i]);
+        assert_int_equal(send_now(a, i, lens[i]), MDAPL_DONE);
+        rounds(b, 1);
+        assert_memory_equal(sink, source, lens[i]);
+    }
+    on_message = ranks_on_msg;
+    assert_int_equal(b->n_told, sizeof(lens) / sizeof(lens[0]));
+    assert_int_equal(stats(b)->held, 0);
+}
+
+/* The body of a held message is its own. */
+static enum mdapl_next compare(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
+{
+    struct rank *me = owner;
+
+    ranks_on_msg(owner, peer, m);
+    assert_int_equal(m->len, 100);
+    assert_false(in_ring(peer, m->data));
+    for (size_t i = 0; i < m->len; i++)
+        assert_int_equal(m->data[i], me->told[me->n_told - 1].number % 100);
+    return MDAPL_NEXT_GO;
+}
+
 /* While the owner holds, what follows is copied out of the ring; then it comes in order. */
 static void held(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct iovec v = { sink, sizeof(sink) };
+    struct sending s = { .op.done = ranks_done };
     uint32_t n = 0;
 
-    b->take = false;
     b->next = MDAPL_NEXT_HOLD;
-    memset(source, 'x', 100);
+    assert_int_equal(send_op(a, n++, LONG, false, &s.op), 0);
     for (; n < 2 * MDAPL_SLOTS; n++) {
+        memset(source, (int)n % 100, 100);
         assert_int_equal(send_now(a, n, 100), MDAPL_DONE);
         rounds(b, 1);
     }
     assert_int_equal(b->n_told, 1);
-    b->next = MDAPL_NEXT_GO;
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, &v, 1, NULL), MDAPL_DONE);
+    on_message = compare;
+    mdapl_rx_drop(b->told[0].rx);
     rounds(b, 1);
+    on_message = ranks_on_msg;
     assert_int_equal(b->n_told, n);
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         assert_int_equal(b->told[i].number, i);
-        assert_int_equal(mdapl_rx_read(b->told[i].rx, &v, 1, NULL), MDAPL_DONE);
-        assert_memory_equal(sink, source, 100);
-    }
+    rounds(a, 1);
+    assert_true(s.done == 1 && s.status == -ECANCELED);
 }
 
 /* -- long bodies ------------------------------------------------------------------------------ */
@@ -230,7 +275,6 @@ static void by_cells(void **state)
     assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
     rounds(b, 1);
     assert_int_equal(b->n_told, 1);
-    assert_int_equal(b->told[0].rx->here, 0);
     assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 2, &r.op), 0);
     for (int i = 0; i < 100 && !s.done; i++) {
         rounds(a, 1);
@@ -309,7 +353,6 @@ static void pushed(void **state)
     for (size_t i = 0; i < LONG; i++)
         source[i] = (char)(i * 3 + (i >> 11));
     memset(sink, 0, LONG);
-    b->take = false;
     assert_int_equal(send_now(a, 0, 40000), MDAPL_DONE);
     assert_true(stats(a)->shm_cells > 1);
     rounds(b, 1);
@@ -325,11 +368,12 @@ static void pushed(void **state)
 
 /* Read inside up->msg, when none of it has come, in two batches; dropped there by turns. */
 static struct mdapl_op batch;
+static struct rank *batch_rank;
 static int batches;
 
 static void next_batch(struct mdapl_op *op, int status)
 {
-    struct rank *me = &((struct pair *)(void *)op->next)->rank[1];
+    struct rank *me = batch_rank;
     struct iovec v = { sink + 5000, LONG };
 
     assert_int_equal(status, 0);
@@ -337,18 +381,17 @@ static void next_batch(struct mdapl_op *op, int status)
         batches++;
 }
 
-static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer, const void *hdr,
-                                    size_t hdr_len, struct mdapl_rx *rx)
+static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer,
+                                    const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
     struct iovec v = { sink, 5000 };
 
-    me->take = false;
-    ranks_on_msg(owner, peer, hdr, hdr_len, rx);
+    ranks_on_msg(owner, peer, m);
     if (me->n_told > 1)
-        mdapl_rx_drop(rx);
+        mdapl_rx_drop(m->rx);
     else
-        assert_int_equal(mdapl_rx_read(rx, &v, 1, &batch), 0);
+        assert_int_equal(mdapl_rx_read(m->rx, &v, 1, &batch), 0);
     return MDAPL_NEXT_GO;
 }
 
@@ -358,7 +401,8 @@ static void pushed_in_batches(void **state)
     struct rank *a = &p->rank[0], *b = &p->rank[1];
 
     batches = 0;
-    batch = (struct mdapl_op){ next_batch, (struct mdapl_op *)(void *)p };
+    batch = (struct mdapl_op){ .done = next_batch };
+    batch_rank = b;
     on_message = read_or_drop;
     memset(sink, 0, LONG);
     for (uint32_t i = 0; i < 3; i++)
@@ -384,7 +428,6 @@ static void no_cell_free(void **state)
         n++;
     assert_int_equal(n, MDAPL_FLY / 4);
     assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
-    b->take = false;
     for (int i = 0; i < 20 && b->n_told < (int)n; i++) {
         rounds(b, 1);
         rounds(a, 1);
@@ -454,13 +497,13 @@ static void nonsense(void **state)
 
 static struct mdapl_op *in_vain;
 
-static enum mdapl_next read_in_vain(void *owner, struct mdapl_peer *peer, const void *hdr,
-                                    size_t hdr_len, struct mdapl_rx *rx)
+static enum mdapl_next read_in_vain(void *owner, struct mdapl_peer *peer,
+                                    const struct mdapl_rx_msg *m)
 {
     struct iovec v = { sink, LONG };
 
-    ranks_on_msg(owner, peer, hdr, hdr_len, rx);
-    assert_int_equal(mdapl_rx_read(rx, &v, 1, in_vain), 0);
+    ranks_on_msg(owner, peer, m);
+    assert_int_equal(mdapl_rx_read(m->rx, &v, 1, in_vain), 0);
     return MDAPL_NEXT_GO;
 }
 
@@ -474,7 +517,6 @@ static void reads_of_a_lost_peer(void **state)
     struct sending r[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
     struct iovec v = { sink, LONG };
 
-    b->take = false;
     assert_int_equal(send_op(a, 0, LONG, true, &s.op), 0);
     rounds(b, 1);
     assert_int_equal(mdapl_rx_read(b->told[0].rx, &v, 1, &r[0].op), 0);
@@ -498,7 +540,7 @@ int main(void)
         TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
         TEST(the_bell_wakes),
-        TEST(a_full_ring), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
+        TEST(a_full_ring), TEST(taken_in_place), TEST(held), TEST(by_cells), TEST(by_one_copy), TEST(pushed),
         TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
         TEST(nonsense),

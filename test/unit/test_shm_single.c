@@ -5,6 +5,8 @@
  */
 #include "shm_ranks.h"
 
+#include "iov.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -119,21 +119,22 @@ static void read_done(struct mdapl_op *op, int status)
     free(b);
 }
 
-static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
-                              struct mdapl_rx *rx)
+static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
     size_t len = len_of(me->heard[peer->rank]);
     struct body *b = body_make(me, read_done, len);
     struct iovec v = { b->bytes, len };
 
-    memcpy(&b->h, hdr, hdr_len);
-    check(me, hdr_len == hdr_of(me->heard[peer->rank]) && (int)b->h.from == peer->rank
-              && b->h.number == me->heard[peer->rank] && right(b->h.more, &b->h, hdr_len - 8),
+    memcpy(&b->h, m->hdr, m->hdr_len);
+    check(me, m->hdr_len == hdr_of(me->heard[peer->rank]) && (int)b->h.from == peer->rank
+              && b->h.number == me->heard[peer->rank] && right(b->h.more, &b->h, m->hdr_len - 8),
           "a header is not what was sent");
-    check(me, (rx ? rx->left : 0) == len, "a body has another length");
+    check(me, m->len == len, "a body has another length");
     me->heard[peer->rank]++;
-    if (!rx || mdapl_rx_read(rx, &v, 1, &b->op) == MDAPL_DONE)
+    if (m->data)
+        memcpy(b->bytes, m->data, len);
+    if (!m->rx || mdapl_rx_read(m->rx, &v, 1, &b->op) == MDAPL_DONE)
         read_done(&b->op, 0);
     return MDAPL_NEXT_GO;
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CHANNEL_H
+#define MDAPL_CHANNEL_H
+/*
+ * The contract as the channels see it: what a channel implements, what it may ask of its context,
+ * and the upcalls. A channel does not include transport.h, an owner not this file.
+ */
+#include "contract.h"
+
+struct mdapl_cfg;
+
+/* How a channel fetches a body; the owner calls mdapl_rx_read() and mdapl_rx_drop(). */
+struct mdapl_rx_ops {
+    int (*read)(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
+    void (*drop)(struct mdapl_rx *rx);
+};
+
+/* A channel: one table of calls. state is what open() made. */
+struct mdapl_channel {
+    const char *name;
+    /* Makes the channel's state. 0, or -errno with the line in mdapl_ctx_err(). After -ENOTSUP (not
+     * possible on this system) the job goes on without the channel; other failures end it. */
+    int (*open)(struct mdapl_ctx *ctx, void **state_p);
+    /* Writes this channel's part of the business card, at most len bytes with the zero. Returns its
+     * length without the zero, or -errno. */
+    int (*card)(void *state, char *buf, size_t len);
+    /* As mdapl_probe(); NULL: the two ends cannot disagree. */
+    void (*probe)(void *state);
+    /* Makes the peer of the rank with this business card, without traffic. 0, or -errno:
+     * -EHOSTUNREACH if this channel does not reach it. */
+    int (*reach)(void *state, int rank, const char *card, struct mdapl_peer **peer_p);
+    /* As mdapl_wire() and mdapl_send(). */
+    int (*wire)(void *state);
+    int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
+    /* Bytes of header and body that travel eagerly. */
+    size_t (*eager_max)(void *state);
+    /* Polls and transmits what is queued. Returns how many messages, frames and transfers moved. */
+    int (*progress)(void *state);
+    /* The same, and what not each round has to check: new connections, timers. Called about every
+     * 100 us, or with each round if rounds are further apart. now: ns on the context's clock. NULL:
+     * progress() does all. */
+    int (*look)(void *state, uint64_t now);
+    /* Is any peer connected? If not, the channel is polled rarely, and its first connection is
+     * noticed after a sleep. */
+    bool (*hears)(void *state);
+    /* As mdapl_wait(), for this channel's events. */
+    void (*wait)(void *state, uint64_t ns);
+    /* As mdapl_drain(). */
+    size_t (*drain)(void *state);
+    /* As mdapl_peer_idle(). */
+    bool (*idle)(struct mdapl_peer *peer);
+    void (*close)(void *state);
+    /* This channel's part of mdapl_ctx_describe(). */
+    void (*describe)(void *state, char *buf, size_t len);
+};
+
+/* What the context was opened with; valid until it is closed. */
+const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx);
+const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
+/* The clock as it was read last, in one of the last 16 rounds of progress: ns. */
+uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
+const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
+/* Does the launcher place rank on this node? True where it is not known. */
+bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
+/* Is there one channel only? */
+bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
+/* As job->card. */
+int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
+/* The upcalls of struct mdapl_up, counted. */
+enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
+void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);
+
+#endif

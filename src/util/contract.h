@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CONTRACT_H
+#define MDAPL_CONTRACT_H
+/*
+ * What both sides of the contract use: the owner of a context, which sends and receives messages
+ * (transport.h: src/mpid, a benchmark, a test), and the channels that carry them (channel.h:
+ * src/dapl, src/shm).
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct mdapl_channel;
+struct mdapl_ctx;
+struct mdapl_err;
+struct mdapl_log;
+struct mdapl_rx_ops;
+struct mdapl_stats;
+
+enum {
+    MDAPL_DONE = 1,          /* a verb's answer: finished at once, op->done will not be called */
+    MDAPL_HDR_MAX = 128,     /* bytes of header that every channel carries in one frame */
+    MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
+    MDAPL_KEY_BYTES = 16,    /* the job's key, shared through the launcher only */
+};
+
+/*
+ * An operation in progress. The owner embeds it in its own request and keeps it until done() has
+ * been called, exactly once. status is 0 or a negative errno value; -ECANCELED for a send whose
+ * body the receiver has dropped without reading any of it.
+ */
+struct mdapl_op {
+    void (*done)(struct mdapl_op *op, int status);
+};
+
+/* What mdapl_send() takes. The header is copied; the body's bytes stay the caller's until done. */
+struct mdapl_msg {
+    const void *hdr;
+    size_t hdr_len;          /* at most MDAPL_HDR_MAX */
+    const struct iovec *body;
+    int n_body;
+    bool synchronous;        /* done means: the receiver has read the body (or dropped it) */
+};
+
+/*
+ * A body that has to be fetched: the receiving side of a rendezvous. The channel makes and frees
+ * it; the owner of the context holds it from up->msg until every byte has been read (op->done of
+ * the last read, or MDAPL_DONE) or the rest has been dropped.
+ */
+struct mdapl_rx {
+    const struct mdapl_rx_ops *ops;
+    size_t left;             /* bytes not read yet */
+};
+
+/*
+ * A message as it is announced. hdr and data are valid during the call. A body that has arrived
+ * with its header lies at data, all of it, and is gone when the call returns: the owner copies what
+ * it wants. Any other body has an rx, which the owner keeps until it has read or dropped it.
+ */
+struct mdapl_rx_msg {
+    const void *hdr;
+    size_t hdr_len;
+    const char *data;        /* NULL: there is no body, or it has to be fetched */
+    size_t len;              /* bytes of the body */
+    struct mdapl_rx *rx;     /* NULL: there is nothing to fetch */
+};
+
+/* What up->msg answers about the messages that follow from the same peer. */
+enum mdapl_next {
+    MDAPL_NEXT_GO,           /* they may be announced while this body is still unread */
+    MDAPL_NEXT_HOLD          /* they wait until m->rx has been read or dropped to its end */
+};
+
+/*
+ * The job, and what its launcher knows. The owner of the context provides both calls (by PMI in
+ * src/mpid, from memory in tests).
+ */
+struct mdapl_job {
+    int rank;                /* mine */
+    int size;
+    uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
+    uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
+    /* Copies the business card of rank into buf (zero terminated). 0 or -errno. Progress calls it
+     * at the first contact of a rank, so it should answer from memory. */
+    int (*card)(void *owner, int rank, char *buf, size_t len);
+    /* Does the launcher place rank on this node? The same answer on all ranks of a node. NULL: not
+     * known, so any rank may be there. */
+    bool (*near)(void *owner, int rank);
+};
+
+/* Another rank, as the owner of the context holds it: the first member of each channel's peer. The
+ * channel makes it and frees it in mdapl_ctx_close(). */
+struct mdapl_peer {
+    const struct mdapl_channel *channel;
+    struct mdapl_ctx *ctx;
+    int rank;
+    void *owner;             /* the owner's own (a VC); NULL until it sets it */
+};
+
+/* The peer of a rank, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel reaches it),
+ * -EINVAL (it is this rank, or none of the job), or what job->card answers. */
+int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p);
+/* Counters, log and last error of a context; valid until it is closed. */
+struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx);
+struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
+struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
+/* The time on its clock, in ns. */
+uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);
+
+#endif
