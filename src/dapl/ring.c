@@ -127,8 +127,10 @@ void mdapl_ring_consider(struct mdapl_dpeer *peer)
         give(peer);
 }
 
-bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given)
+bool mdapl_dapl_on_ring_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given,
+                              const struct mdapl_frame *f, const uint8_t *p)
 {
+    (void)f, (void)p;
     if (peer->ring_out.at.slots)
         return false;            /* once is enough */
     peer->ring_out.at = *given;

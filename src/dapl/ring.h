@@ -49,8 +49,9 @@ void mdapl_ring_init(struct mdapl_dapl *d);
 void mdapl_ring_fini(struct mdapl_dapl *d);
 /* A frame has come from the peer: has it earned slots? */
 void mdapl_ring_consider(struct mdapl_dpeer *peer);
-/* The peer has given us slots. False: impossible ones. */
-bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given);
+/* The peer has given us slots (rx.h). */
+bool mdapl_dapl_on_ring_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given,
+                              const struct mdapl_frame *f, const uint8_t *p);
 /* The limit to advertise to the peer, 0 while it has no slots. */
 uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer);
 /* Would a frame of len bytes go now? */

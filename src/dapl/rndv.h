@@ -36,9 +36,11 @@ bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const 
 /* Fills an RTS, or the next DATA frame of at most room bytes; bytes written. */
 size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out);
 size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p);
-/* Frames; false: the content is impossible. */
-bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts);
-bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin);
+/* Frames (rx.h). */
+bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
+                       const struct mdapl_frame *f, const uint8_t *p);
+bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
+                       const struct mdapl_frame *f, const uint8_t *p);
 /* The peer is lost: sends fail once nothing of theirs is posted any more. */
 void mdapl_rndv_fail_tx(struct mdapl_dpeer *peer, int status);
 /* Ends those whose RDMA never came back; only when the channel closes. */
@@ -46,12 +48,13 @@ void mdapl_rndv_free_tx(struct mdapl_dpeer *peer);
 
 /* -- the receiving end ------------------------------------------------------------------------ */
 
-/* Frames; false: the content is impossible. */
-bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, const void *hdr,
-                       size_t hdr_len);
-bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data, const void *bytes,
-                        size_t len);
-bool mdapl_rndv_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written);
+/* Frames (rx.h). */
+bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
+                       const struct mdapl_frame *f, const uint8_t *p);
+bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
+                        const struct mdapl_frame *f, const uint8_t *p);
+bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written,
+                           const struct mdapl_frame *f, const uint8_t *p);
 /* The peer is lost: reads fail once nothing of theirs is posted any more; announced bodies stay
  * until their owner drops them. */
 void mdapl_rndv_fail_rx(struct mdapl_dpeer *peer, int status);

@@ -188,8 +188,8 @@ static const struct mdapl_rx_ops rndv_ops = {
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, const void *hdr,
-                       size_t hdr_len)
+bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
+                       const struct mdapl_frame *f, const uint8_t *p)
 {
     struct rndv_rx *r;
 
@@ -204,7 +204,7 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
     r->peer = peer;
     r->rts = *rts;
     mdapl_list_append(&peer->rndv_rx, &r->link);
-    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
+    if (mdapl_inbox_announce(&peer->inbox, p, f->hdr_len, &r->rx))
         mdapl_dpeer_broken(peer, "out of memory for a message that waits");
     return true;
 }
@@ -227,9 +227,10 @@ static void came(struct rndv_rx *r, uint64_t len, struct way way)
         read_done(r, way);
 }
 
-bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data, const void *bytes,
-                        size_t len)
+bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
+                        const struct mdapl_frame *f, const uint8_t *p)
 {
+    size_t len = f->len - MDAPL_DATA_BYTES;
     struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id, len);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct mdapl_iov cur;
@@ -238,16 +239,18 @@ bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
         return false;
     cur = mdapl_iov_start(r->dst.v, r->dst.n);
     mdapl_iov_skip(&cur, r->got);
-    mdapl_iov_scatter(&cur, bytes, len);
+    mdapl_iov_scatter(&cur, p + MDAPL_DATA_BYTES, len);
     came(r, len, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
     return true;
 }
 
-bool mdapl_rndv_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written)
+bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written,
+                           const struct mdapl_frame *f, const uint8_t *p)
 {
     struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id, written->len);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
+    (void)f, (void)p;
     if (!r || !r->offered)
         return false;
     came(r, written->len, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });

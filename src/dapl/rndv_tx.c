@@ -144,10 +144,12 @@ static bool tx_ends(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event,
     return true;
 }
 
-bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin)
+bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
+                       const struct mdapl_frame *f, const uint8_t *p)
 {
     struct mdapl_rndv_tx *tx = tx_find(peer, fin->tx_id);
 
+    (void)f, (void)p;
     return tx && tx_ends(tx, MDAPL_RTX_FIN, MDAPL_RTX_FIN_BUSY,
                          fin->status == MDAPL_FIN_DROPPED ? -ECANCELED : 0);
 }
@@ -244,10 +246,12 @@ size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, 
     return MDAPL_DATA_BYTES + n;
 }
 
-bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts)
+bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
+                       const struct mdapl_frame *f, const uint8_t *p)
 {
     struct mdapl_rndv_tx *tx = tx_find(peer, cts->tx_id);
 
+    (void)f, (void)p;
     if (!tx || mdapl_rtx_step(tx->state, MDAPL_RTX_CTS) < 0 || cts->off > tx->body.len
         || cts->len > tx->body.len - cts->off
         || (cts->to.n > 0 && cts->to.n_rails != peer->n_rails))

@@ -2,6 +2,7 @@
 #include "rx.h"
 
 #include "cfg.h"
+#include "frame_log.h"
 #include "log.h"
 #include "peer.h"
 #include "rndv.h"
@@ -64,60 +65,39 @@ static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const 
     return true;
 }
 
-static bool on_rts(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+/* All that it says is in its header. */
+static bool on_ack(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_rts rts;
-
-    return mdapl_rts_get(&rts, p + f->hdr_len, f->len)
-           && mdapl_rndv_on_rts(peer, &rts, p, f->hdr_len);
+    (void)peer, (void)f, (void)p;
+    return true;
 }
 
-static bool on_cts(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_cts cts;
-
-    return mdapl_cts_get(&cts, p, f->len) && mdapl_rndv_on_cts(peer, &cts);
-}
-
-static bool on_data(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_data data;
-
-    return mdapl_data_get(&data, p, f->len)
-           && mdapl_rndv_on_data(peer, &data, p + MDAPL_DATA_BYTES, f->len - MDAPL_DATA_BYTES);
-}
-
-static bool on_written(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_written written;
-
-    return mdapl_written_get(&written, p, f->len) && mdapl_rndv_on_written(peer, &written);
-}
-
-static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_fin fin;
-
-    return mdapl_fin_get(&fin, p, f->len) && mdapl_rndv_on_fin(peer, &fin);
-}
+/* on_rts() and so on: the fields are read and handed to the one that they concern. */
+#define BARE(...)
+#define FRAME(number, NAME, name, ...)                                                             \
+    static bool on_##name(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p) \
+    {                                                                                              \
+        struct mdapl_##name fields;                                                                \
+                                                                                                   \
+        return mdapl_##name##_get(&fields, p + f->hdr_len, f->len)                                 \
+               && mdapl_dapl_on_##name(peer, &fields, f, p);                                       \
+    }
+#include "frames.def"
 
 static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const struct mdapl_frame *,
                                                  const uint8_t *) = {
-    [MDAPL_FRAME_MSG] = on_msg,
-    [MDAPL_FRAME_RTS] = on_rts,
-    [MDAPL_FRAME_CTS] = on_cts,
-    [MDAPL_FRAME_DATA] = on_data,
-    [MDAPL_FRAME_FIN] = on_fin,
-    [MDAPL_FRAME_WRITTEN] = on_written,
+#define FRAME(number, NAME, name, ...) [number] = on_##name,
+#include "frames.def"
 };
 
-static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
+/* type: of the frame, or 0. */
+static void bad_frame(struct mdapl_dpeer *peer, uint8_t type, const char *what, size_t len)
 {
     mdapl_ctx_stats(peer->d->ctx)->bad_frames++;
     mdapl_dpeer_fail(peer, -EPROTO,
-                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s). "
-                     "The two ranks may run different builds: use the same installation everywhere",
-                     peer->base.rank, peer->host, len, what);
+                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s: "
+                     "%s). The two ranks may run different builds: use the same installation "
+                     "everywhere", peer->base.rank, peer->host, len, mdapl_frame_name(type), what);
 }
 
 /* -- the reorder queue ------------------------------------------------------------------------- */
@@ -189,7 +169,7 @@ static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const ui
     peer->rx_next++;
     owe(peer, len);
     if (!on_frame[f->type](peer, f, p))
-        bad_frame(peer, "its content is wrong", len);
+        bad_frame(peer, f->type, "its content is wrong", len);
 }
 
 static void take_early(struct mdapl_dpeer *peer)
@@ -211,23 +191,16 @@ static void take_early(struct mdapl_dpeer *peer)
 }
 
 /* A later one waits, with its credit; the number of an older one has been delivered already. */
-static bool out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
+static bool out_of_turn(struct mdapl_dpeer *peer, uint8_t type, uint64_t psn, uint64_t *credit,
                         const void *frame, size_t len)
 {
     if (psn >= peer->rx_next + max_in_flight(peer))
-        bad_frame(peer, "more frames before it are missing than can be under way", len);
+        bad_frame(peer, type, "more frames before it are missing than can be under way", len);
     else if (psn > peer->rx_next && keep_early(peer, psn, credit, frame, len))
         return false;
     else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
     return true;
-}
-
-static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_ring_given given;
-
-    return mdapl_ring_get(&given, p, f->len) && mdapl_ring_on_given(peer, &given);
 }
 
 bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame, size_t len)
@@ -239,21 +212,21 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
 
     mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
     if (!mdapl_frame_get(&f, p, len)) {
-        bad_frame(peer, "its header is wrong", len);
+        bad_frame(peer, 0, "its header is wrong", len);
         return true;
     }
-    mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "<- rank %d type %d psn %u ack %u len %u",
-              peer->base.rank, f.type, f.psn, f.ack, f.len);
+    if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
+        mdapl_dapl_frame_log(peer, "<-", frame, len);
     if (!mdapl_tx_acked(peer, f.ack)) {
-        bad_frame(peer, "it acknowledges what was never sent", len);
+        bad_frame(peer, f.type, "it acknowledges what was never sent", len);
         return true;
     }
     mdapl_txwin_hear(&st->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
         mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
     if (!mdapl_frame_sequenced(f.type)) {
-        if (f.type == MDAPL_FRAME_RING && !on_ring(peer, &f, p + MDAPL_FRAME_HDR_BYTES))
-            bad_frame(peer, "its content is wrong", len);
+        if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
+            bad_frame(peer, f.type, "its content is wrong", len);
         return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
@@ -261,7 +234,7 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
     if (psn > peer->rx_next)
         mdapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
-        return out_of_turn(peer, psn, credit, frame, len);
+        return out_of_turn(peer, f.type, psn, credit, frame, len);
     take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
     if (!mdapl_list_empty(&peer->early))
         take_early(peer);

@@ -19,6 +19,17 @@ struct mdapl_stream;
  * reorder queue, and *credit (the count of credits given back of its lane) is raised in its turn.
  */
 bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame, size_t len);
+/*
+ * The handler of each type that has fields, mdapl_dapl_on_<name>() (rndv.h, ring.h), is called in
+ * the order of psns with
+ *   peer    the sender of the frame
+ *   fields  what its row in frames.def names, read and found possible; good during the call
+ *   f       its header
+ *   p       the bytes behind the header: the envelope, the fields, what follows them; as `fields`
+ * and returns false when the frame makes no sense in the state that the two are in: that ends the
+ * peer.
+ */
+
 /* Is an acknowledgement of psns due that no other frame has carried? */
 bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer);
 /* The same, or the window update of a stream (mdapl_rxwin_owes()). */

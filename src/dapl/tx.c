@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "cm.h"
 #include "ep.h"
+#include "frame_log.h"
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
@@ -109,8 +110,8 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
         if (mdapl_ctx_cfg(peer->d->ctx)->retain == MDAPL_RETAIN_ON)
             retain(peer, b);
     }
-    mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
-              peer->base.rank, f->type, f->psn, f->ack, f->len);
+    if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
+        mdapl_dapl_frame_log(peer, "->", b->data, b->len);
     post(st, lane, b);
     peer->ring_out.talked = peer->d->now;
 }
@@ -196,7 +197,7 @@ static bool fill_ring(struct mdapl_dpeer *peer, struct mdapl_item *it, struct md
                       struct mdapl_frame *f)
 {
     (void)peer;
-    f->len = (uint32_t)mdapl_ring_put(&it->u.ring, b->data + MDAPL_FRAME_HDR_BYTES);
+    f->len = (uint32_t)mdapl_ring_given_put(&it->u.ring, b->data + MDAPL_FRAME_HDR_BYTES);
     return true;
 }
 
