@@ -156,6 +156,7 @@ static int make_room(struct mdapl_dapl *d)
     open_regs(d);
     mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
+    mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
     mdapl_inboxes_init(&d->inboxes, wake);
     mdapl_idmap_init(&d->tx_ids);
     mdapl_idmap_init(&d->rx_ids);
@@ -421,6 +422,7 @@ static void close_channel(void *state)
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_move_fini(d);
     mdapl_pool_fini(&d->items);
+    mdapl_pool_fini(&d->reposts);
     mdapl_inboxes_fini(&d->inboxes);
     free(d->peers);
     free(d);

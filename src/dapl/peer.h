@@ -52,7 +52,7 @@ struct mdapl_dapl {
 
     struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
-    struct mdapl_pool items, transfers;
+    struct mdapl_pool items, transfers, reposts;
     struct mdapl_inboxes inboxes;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 

@@ -102,6 +102,7 @@ static void give(struct mdapl_dpeer *peer)
     struct mdapl_dapl *d = peer->d;
     struct chunk *c = chunk_with_room(d);
     struct mdapl_item *it = c ? mdapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
+    struct mdapl_ring_given given;
 
     if (!it) {                   /* then it stays as it is, for everybody */
         d->rings_left = 0;
@@ -111,10 +112,11 @@ static void give(struct mdapl_dpeer *peer)
     d->n_rings++;
     peer->ring_in.slots = c->block.data + (size_t)c->used++ * ring_bytes(d);
     mdapl_list_append(&d->rings, &peer->ring_in.link);
-    it->u.ring = (struct mdapl_ring_given){
+    given = (struct mdapl_ring_given){
         .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->block.lmr.on[0].key,
         .slots = d->ring_slots, .slot_bytes = d->ring_slot_bytes,
     };
+    it->len = (uint32_t)mdapl_ring_given_put(&given, it->u.bytes);
     mdapl_item_queue(peer, it);
 }
 
@@ -154,7 +156,7 @@ bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len)
            && peer->d->now - out->talked < MDAPL_US(TALKING_US);
 }
 
-int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
+int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto)
 {
     struct mdapl_ring_out *out = &st->peer->ring_out;
     uint32_t slot = (uint32_t)(out->win.sent % out->at.slots);
@@ -169,7 +171,7 @@ int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
     assert(out->win.sent <= out->win.limit && len <= out->at.slot_bytes);
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
-    return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto);
+    return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, dto);
 }
 
 /* -- polling ---------------------------------------------------------------------------------- */

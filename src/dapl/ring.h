@@ -24,6 +24,7 @@
 
 struct mdapl_dapl;
 struct mdapl_dpeer;
+struct mdapl_dto;
 struct mdapl_stream;
 struct mdapl_vbuf;
 
@@ -56,8 +57,8 @@ bool mdapl_dapl_on_ring_given(struct mdapl_dpeer *peer, const struct mdapl_ring_
 uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer);
 /* Would a frame of len bytes go now? */
 bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len);
-/* Writes a filled frame. 0 or -EIO; b->dto is done when it has left. */
-int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
+/* Posts a write of the frame in b. 0 or -EIO; dto, b's own, ends with its completion. */
+int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto);
 /* Takes the frames that have come, from all or from one. Returns how many. */
 int mdapl_ring_poll(struct mdapl_dapl *d);
 int mdapl_ring_poll_peer(struct mdapl_dpeer *peer);

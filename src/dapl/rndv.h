@@ -29,12 +29,11 @@ struct mdapl_rndv_tx;
 /* Starts a rendezvous; op->done when the receiver has read or dropped the body. 0 or -ENOMEM. */
 int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
                     struct mdapl_op *op);
-/* Makes an item, whose envelope is in it, the RTS of a rendezvous of the first len bytes at v.
- * False: out of memory, and the item is as it was. */
+/* Makes an item, whose envelope is in it, the RTS of a rendezvous of the first len bytes at v,
+ * which may be a part of the item. False: out of memory, and the item is as it was. */
 bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
                          int n, size_t len, struct mdapl_op *op);
-/* Fills an RTS, or the next DATA frame of at most room bytes; bytes written. */
-size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out);
+/* Encodes the next DATA frame of at most room bytes; bytes written. */
 size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p);
 /* Frames (rx.h). */
 bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,

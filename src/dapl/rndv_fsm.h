@@ -3,8 +3,8 @@
 #define MDAPL_RNDV_FSM_H
 /*
  * The two ends of a rendezvous, as tables; rndv_tx.c and rndv_rx.c act on them. What is not in a
- * table is a bad frame when the event is of the wire (it is looked up before it is acted on) and a
- * bug of ours when it is our own (asserted).
+ * table is a bad frame when the event is of the wire (it is looked up before it is acted on); when
+ * the event is ours or the owner's it is a bug, which ends the peer and leaves the state as it is.
  *
  *      sender      ANNOUNCED --CTS--> SENDING --SENT--> ANNOUNCED        --FIN--> OVER
  *                  ANNOUNCED --FIN_BUSY--> ENDING --FLUSHED--> OVER

@@ -11,7 +11,6 @@
 #include "stats.h"
 #include "tx.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -41,13 +40,18 @@ static void rx_free(struct rndv_rx *r)
     free(r);
 }
 
-/* An event of ours, or one of the wire that has been found possible before. */
-static void rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
+/* An event of ours or of the owner, or one of the wire that has been found possible before. False:
+ * it is none of these, the state stays and the peer is lost. */
+static bool rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
 {
     int next = mdapl_rrx_step(r->state, event);
 
-    assert(next >= 0);
+    if (next < 0) {
+        mdapl_dpeer_broken(r->peer, "a rendezvous of ours made an impossible step");
+        return false;
+    }
     r->state = (enum mdapl_rrx_state)next;
+    return true;
 }
 
 static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
@@ -58,7 +62,8 @@ static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
         mdapl_dpeer_broken(r->peer, "out of memory");
         return;
     }
-    it->u.fin = (struct mdapl_fin){ r->rts.tx_id, (uint32_t)status };
+    it->len = (uint32_t)mdapl_fin_put(&(struct mdapl_fin){ r->rts.tx_id, (uint32_t)status },
+                                      it->u.bytes);
     mdapl_item_queue(r->peer, it);
 }
 
@@ -93,8 +98,8 @@ static void read_done(struct rndv_rx *r, struct way way)
     *way.bytes += r->dst.len;
     r->at += r->dst.len;
     r->rx.left -= r->dst.len;
-    rx_step(r, r->rx.left > 0 ? MDAPL_RRX_MORE : MDAPL_RRX_LAST);
-    read_over(r, 0);
+    if (rx_step(r, r->rx.left > 0 ? MDAPL_RRX_MORE : MDAPL_RRX_LAST))
+        read_over(r, 0);
 }
 
 /* move->over of RDMA reads. */
@@ -107,8 +112,8 @@ static void fetched(struct mdapl_move *m)
         read_done(r, (struct way){ &stats->rx_rget, &stats->rx_rget_bytes });
         return;
     }
-    rx_step(r, MDAPL_RRX_FLUSHED);
-    read_over(r, r->status);
+    if (rx_step(r, MDAPL_RRX_FLUSHED))
+        read_over(r, r->status);
 }
 
 /* -- what the owner calls --------------------------------------------------------------------- */
@@ -133,6 +138,7 @@ static int fetch(struct rndv_rx *r)
 static int ask(struct rndv_rx *r)
 {
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_CTS);
+    struct mdapl_cts cts;
 
     if (!it || mdapl_idmap_add(&r->peer->d->rx_ids, r, &r->id)) {
         if (it)
@@ -140,8 +146,9 @@ static int ask(struct rndv_rx *r)
         mdapl_body_free(&r->dst);
         return -ENOMEM;
     }
-    it->u.cts = (struct mdapl_cts){ r->rts.tx_id, r->id, r->at, r->dst.len, { .n = 0 } };
-    r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &it->u.cts.to);
+    cts = (struct mdapl_cts){ r->rts.tx_id, r->id, r->at, r->dst.len, { .n = 0 } };
+    r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &cts.to);
+    it->len = (uint32_t)mdapl_cts_put(&cts, it->u.bytes);
     r->got = 0;
     rx_step(r, MDAPL_RRX_ASK);
     mdapl_item_queue(r->peer, it);
@@ -176,7 +183,8 @@ static void rndv_drop(struct mdapl_rx *rx)
 {
     struct rndv_rx *r = rndv_rx_of(rx);
 
-    rx_step(r, MDAPL_RRX_DROP);
+    if (!rx_step(r, MDAPL_RRX_DROP))
+        return;                  /* a read is under way: it ends with the peer */
     if (!r->peer->dead)
         send_fin(r, r->at > 0 ? MDAPL_FIN_READ : MDAPL_FIN_DROPPED);
     rx_free(r);

@@ -9,7 +9,6 @@
 #include "rndv_fsm.h"
 #include "tx.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,13 +59,18 @@ static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct iove
     return tx;
 }
 
-/* An event of ours, or one of the wire that has been found possible before. */
-static void tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
+/* An event of ours, or one of the wire that has been found possible before. False: it is neither,
+ * the state stays and the peer is lost. */
+static bool tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
 {
     int next = mdapl_rtx_step(tx->state, event);
 
-    assert(next >= 0);
+    if (next < 0) {
+        mdapl_dpeer_broken(tx->peer, "a rendezvous of ours made an impossible step");
+        return false;
+    }
     tx->state = (enum mdapl_rtx_state)next;
+    return true;
 }
 
 /* It is over; the owner hears. */
@@ -85,14 +89,19 @@ static void tx_end(struct mdapl_rndv_tx *tx)
 bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
                          int n, size_t len, struct mdapl_op *op)
 {
+    int64_t how = mdapl_ctx_cfg(peer->d->ctx)->rndv;
     struct mdapl_rndv_tx *tx = tx_make(peer, v, n, len, op);
+    struct mdapl_rts rts;
 
     if (!tx)
         return false;
-    if (mdapl_ctx_cfg(peer->d->ctx)->rndv != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
+    rts = (struct mdapl_rts){ .body_len = tx->body.len, .tx_id = tx->id };
+    if (how != MDAPL_RNDV_COPY)  /* before the RTS: a CTS of rput needs it soon after */
         mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
+    if (how == MDAPL_RNDV_RGET)
+        mdapl_body_tell(&tx->body, peer->n_rails, &rts.at);
     it->type = MDAPL_FRAME_RTS;
-    it->u.rndv = tx;
+    it->len = (uint32_t)mdapl_rts_put(&rts, it->u.bytes);
     return true;
 }
 
@@ -112,15 +121,6 @@ int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_
     return 0;
 }
 
-size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out)
-{
-    struct mdapl_rts rts = { .body_len = tx->body.len, .tx_id = tx->id };
-
-    if (mdapl_ctx_cfg(tx->peer->d->ctx)->rndv == MDAPL_RNDV_RGET)
-        mdapl_body_tell(&tx->body, tx->peer->n_rails, &rts.at);
-    return mdapl_rts_put(&rts, out);
-}
-
 /* The rendezvous of an id that this peer has sent us. */
 static struct mdapl_rndv_tx *tx_find(const struct mdapl_dpeer *peer, uint32_t id)
 {
@@ -135,9 +135,8 @@ static bool tx_ends(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event,
 {
     if (!mdapl_list_empty(&tx->writes))
         event = busy;
-    if (mdapl_rtx_step(tx->state, event) < 0)
+    if (mdapl_rtx_step(tx->state, event) < 0 || !tx_step(tx, event))
         return false;
-    tx_step(tx, event);
     tx->status = status;
     if (tx->state == MDAPL_RTX_OVER)
         tx_end(tx);
@@ -163,6 +162,7 @@ static void all_posted(struct mdapl_move *m)
     struct mdapl_dpeer *peer = m->peer;
 
     for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_written written = { w->cts.rx_id, w->cts.tx_id, m->on_stream[i] };
         struct mdapl_item *it;
 
         if (m->on_stream[i] == 0)
@@ -173,7 +173,7 @@ static void all_posted(struct mdapl_move *m)
             return;
         }
         it->stream = i;
-        it->u.written = (struct mdapl_written){ w->cts.rx_id, w->cts.tx_id, m->on_stream[i] };
+        it->len = (uint32_t)mdapl_written_put(&written, it->u.bytes);
         mdapl_item_queue(peer, it);
     }
     tx_step(w->tx, MDAPL_RTX_SENT);
@@ -188,8 +188,8 @@ static void write_over(struct mdapl_move *m)
     free(w);
     if (tx->state != MDAPL_RTX_ENDING || !mdapl_list_empty(&tx->writes))
         return;
-    tx_step(tx, MDAPL_RTX_FLUSHED);
-    tx_end(tx);
+    if (tx_step(tx, MDAPL_RTX_FLUSHED))
+        tx_end(tx);
 }
 
 static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *cts)
@@ -228,6 +228,7 @@ static bool answer_by_frames(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     tx->cursor = mdapl_iov_start(tx->body.v, tx->body.n);
     mdapl_iov_skip(&tx->cursor, cts->off);
     it->u.rndv = tx;
+    it->len = (uint32_t)tx->peer->frame_room;
     mdapl_item_queue(tx->peer, it);
     return true;
 }

@@ -68,11 +68,11 @@ int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
     return 0;
 }
 
-int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
+int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto)
 {
     DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
     assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
     st->txwin.sent++;
-    return mdapl_ep_post_send(st->cm.ep, &seg, &b->dto);
+    return mdapl_ep_post_send(st->cm.ep, &seg, dto);
 }

@@ -7,12 +7,14 @@
  * whatever the owner does with what was in it.
  */
 struct mdapl_stream;
+struct mdapl_dto;
 struct mdapl_ep;
 struct mdapl_vbuf;
 
 /* Posts the receives of an EP, before it is connected. 0 or -ENOMEM. */
 int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep);
-/* Sends a filled frame. 0 or -EIO; b->dto is done when it has left. */
-int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
+/* Posts a send of the frame in b. 0 or -EIO; dto, b's own or another one, ends with its
+ * completion. */
+int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto);
 
 #endif

@@ -152,6 +152,13 @@ void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BY
     put32(out + 20, f->len);
 }
 
+void mdapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit)
+{
+    put32(frame + 8, ack);
+    put32(frame + 12, sr_limit);
+    put32(frame + 16, ring_limit);
+}
+
 bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
 {
     const uint8_t *p = in;
@@ -216,6 +223,11 @@ static bool segs_valid(const struct mdapl_segs *segs, uint64_t len)
     }
     return segs->n == 0 || len == 0;
 }
+
+#define BARE(...)
+#define FRAME(number, NAME, name, ...) \
+    _Static_assert(MDAPL_##NAME##_BYTES <= 28, "MDAPL_FIELDS_MAX");
+#include "frames.def"
 
 /* Are the values of the fields possible? rest: bytes behind them. */
 

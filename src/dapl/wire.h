@@ -99,6 +99,9 @@ static inline bool mdapl_frame_sequenced(uint8_t type)
 /* "MSG" and so on; "?" for a type that is none. */
 const char *mdapl_frame_name(uint8_t type);
 void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
+/* Writes what a transmission says of its receiver's side, into a frame that has its header: the
+ * rest of the frame is the same each time that it is transmitted. */
+void mdapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit);
 /*
  * Reads the header of a frame of which len bytes have arrived. False: it is not one: too short,
  * unknown type or flags, lengths that its row does not allow or that do not add up to len.
@@ -125,6 +128,10 @@ struct mdapl_segs {
     uint16_t n;                    /* 0: by no RDMA */
     uint16_t n_rails;
     struct mdapl_seg seg[MDAPL_MAX_SEGS];
+};
+
+enum {
+    MDAPL_FIELDS_MAX = 28 + MDAPL_SEGS_MOST,   /* bytes of the longest fields, those of a CTS */
 };
 
 /* struct mdapl_rts and so on: the fields of each row. */
