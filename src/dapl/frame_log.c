@@ -46,6 +46,13 @@ static void add_segs(struct text *t, const char *name, const struct mdapl_segs *
     }
 }
 
+static void add_ranges(struct text *t, const char *name, const struct mdapl_dapl_ranges *ranges)
+{
+    add(t, " %s %u", name, ranges->n);
+    for (uint32_t i = 0; i < ranges->n; i++)
+        add(t, " (%" PRIu64 " %" PRIu64 ")", ranges->range[i].off, ranges->range[i].len);
+}
+
 /* add_rts() and so on: the fields of a frame. */
 #define BARE(...)
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)              \
@@ -64,6 +71,7 @@ static void add_segs(struct text *t, const char *name, const struct mdapl_segs *
 #define ID(member) add(t, " " #member " %#" PRIx32, b.member);
 #define ADDR(member) add(t, " " #member " %#" PRIx64, b.member);
 #define SEGS(member) add_segs(t, #member, &b.member);
+#define RANGES(member) add_ranges(t, #member, &b.member);
 #include "frames.def"
 
 static void (*const add_fields[MDAPL_FRAME_TYPES])(struct text *, const uint8_t *, size_t) = {

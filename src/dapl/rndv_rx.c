@@ -4,6 +4,7 @@
 #include "body.h"
 #include "cfg.h"
 #include "iov.h"
+#include "ledger.h"
 #include "move.h"
 #include "peer.h"
 #include "rndv_fsm.h"
@@ -14,6 +15,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+static const char no_memory[] = "out of memory";
+
 /* From the RTS to the FIN. */
 struct rndv_rx {
     struct mdapl_rx rx;              /* what the owner holds */
@@ -23,18 +26,19 @@ struct rndv_rx {
     int status;                      /* the first failure */
     struct mdapl_rts rts;
     uint64_t at;                     /* body bytes read */
+    struct mdapl_dapl_ledger done;   /* body bytes that are here, those read among them */
     /* the owner's read in progress */
     struct mdapl_op *op;
     struct mdapl_body dst;
     struct mdapl_move move;          /* READING */
     uint32_t id;                     /* ASKED: my name for it */
     bool offered;                    /* ASKED: the sender may write */
-    uint64_t got;                    /* ASKED: bytes that have come */
 };
 
 static void rx_free(struct rndv_rx *r)
 {
     mdapl_body_free(&r->dst);
+    mdapl_dapl_ledger_free(&r->done);
     mdapl_inbox_over(&r->peer->inbox, &r->rx);
     mdapl_list_remove(&r->link);
     free(r);
@@ -59,7 +63,7 @@ static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_FIN);
 
     if (!it) {
-        mdapl_dpeer_broken(r->peer, "out of memory");
+        mdapl_dpeer_broken(r->peer, no_memory);
         return;
     }
     it->len = (uint32_t)mdapl_fin_put(&(struct mdapl_fin){ r->rts.tx_id, (uint32_t)status },
@@ -127,7 +131,7 @@ static int fetch(struct rndv_rx *r)
 {
     r->move = (struct mdapl_move){
         .peer = r->peer, .kind = MDAPL_DTO_READ, .here = &r->dst, .there = &r->rts.at,
-        .there_at = r->at, .len = r->dst.len, .over = fetched,
+        .there_at = r->at, .body_at = r->at, .len = r->dst.len, .done = &r->done, .over = fetched,
     };
     rx_step(r, MDAPL_RRX_READ);
     mdapl_move_start(&r->move);
@@ -149,7 +153,6 @@ static int ask(struct rndv_rx *r)
     cts = (struct mdapl_cts){ r->rts.tx_id, r->id, r->at, r->dst.len, { .n = 0 } };
     r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &cts.to);
     it->len = (uint32_t)mdapl_cts_put(&cts, it->u.bytes);
-    r->got = 0;
     rx_step(r, MDAPL_RRX_ASK);
     mdapl_item_queue(r->peer, it);
     return 0;
@@ -205,33 +208,38 @@ bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
         return false;
     r = calloc(1, sizeof(*r));
     if (!r) {
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dpeer_broken(peer, no_memory);
         return true;
     }
     r->rx = (struct mdapl_rx){ &rndv_ops, NULL, 0, rts->body_len };
     r->peer = peer;
     r->rts = *rts;
+    mdapl_dapl_ledger_init(&r->done);
     mdapl_list_append(&peer->rndv_rx, &r->link);
     if (mdapl_inbox_announce(&peer->inbox, p, f->hdr_len, &r->rx))
         mdapl_dpeer_broken(peer, "out of memory for a message that waits");
     return true;
 }
 
-/* The read that asked for len more bytes under this id. */
-static struct rndv_rx *asked(const struct mdapl_dpeer *peer, uint32_t rx_id, uint32_t tx_id,
-                             uint64_t len)
+/* The read that has asked for bytes under this id; NULL: none has. */
+static struct rndv_rx *asked(const struct mdapl_dpeer *peer, uint32_t rx_id, uint32_t tx_id)
 {
     struct rndv_rx *r = mdapl_idmap_find(&peer->d->rx_ids, rx_id);
 
     return r && r->peer == peer && r->rts.tx_id == tx_id
-           && mdapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0
-           && len <= r->dst.len - r->got ? r : NULL;
+           && mdapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0 ? r : NULL;
 }
 
-static void came(struct rndv_rx *r, uint64_t len, struct way way)
+/* Are these among the bytes that it has asked for? */
+static bool in_read(const struct rndv_rx *r, uint64_t off, uint64_t len)
 {
-    r->got += len;
-    if (r->got == r->dst.len)
+    return off >= r->at && len <= r->dst.len && off - r->at <= r->dst.len - len;
+}
+
+/* Ends the read when all that it has asked for is here. */
+static void came(struct rndv_rx *r, struct way way)
+{
+    if (mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len))
         read_done(r, way);
 }
 
@@ -239,29 +247,45 @@ bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
                         const struct mdapl_frame *f, const uint8_t *p)
 {
     size_t len = f->len - MDAPL_DATA_BYTES;
-    struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id, len);
+    struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct mdapl_iov cur;
+    int64_t added;
 
-    if (!r || data->off != r->at + r->got)
+    if (!r || !in_read(r, data->off, len))
         return false;
+    added = mdapl_dapl_ledger_add(&r->done, data->off, len);
+    if (added < 0)
+        mdapl_dpeer_broken(peer, no_memory);
+    if (added <= 0)              /* a duplicate is not copied again */
+        return true;
     cur = mdapl_iov_start(r->dst.v, r->dst.n);
-    mdapl_iov_skip(&cur, r->got);
+    mdapl_iov_skip(&cur, data->off - r->at);
     mdapl_iov_scatter(&cur, p + MDAPL_DATA_BYTES, len);
-    came(r, len, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
+    came(r, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
     return true;
 }
 
 bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written,
                            const struct mdapl_frame *f, const uint8_t *p)
 {
-    struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id, written->len);
+    struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     (void)f, (void)p;
     if (!r || !r->offered)
         return false;
-    came(r, written->len, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
+    for (uint32_t i = 0; i < written->done.n; i++) {
+        const struct mdapl_dapl_range *done = &written->done.range[i];
+
+        if (!in_read(r, done->off, done->len))
+            return false;
+        if (mdapl_dapl_ledger_add(&r->done, done->off, done->len) < 0) {
+            mdapl_dpeer_broken(peer, no_memory);
+            return true;
+        }
+    }
+    came(r, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include "body.h"
 #include "cfg.h"
 #include "iov.h"
+#include "ledger.h"
 #include "move.h"
 #include "peer.h"
 #include "rndv_fsm.h"
@@ -23,6 +24,7 @@ struct mdapl_rndv_tx {
     uint32_t id;
     struct mdapl_body body;
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
+    struct mdapl_dapl_ledger written;    /* bytes whose RDMA writes are complete */
     /* SENDING in DATA frames: what the receiver asked for */
     uint32_t rx_id;
     uint64_t off, left;              /* of the next byte; how many */
@@ -35,6 +37,7 @@ struct write {
     struct mdapl_list link;          /* on tx->writes */
     struct mdapl_rndv_tx *tx;
     struct mdapl_cts cts;
+    struct mdapl_dapl_ranges posted[];    /* by stream: what its next WRITTEN names */
 };
 
 /* -- from the announcement to the end --------------------------------------------------------- */
@@ -55,6 +58,7 @@ static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct iove
     tx->peer = peer;
     tx->op = op;
     mdapl_list_init(&tx->writes);
+    mdapl_dapl_ledger_init(&tx->written);
     mdapl_list_append(&peer->rndv_tx, &tx->link);
     return tx;
 }
@@ -80,6 +84,7 @@ static void tx_end(struct mdapl_rndv_tx *tx)
     int status = tx->status;
 
     mdapl_body_free(&tx->body);
+    mdapl_dapl_ledger_free(&tx->written);
     mdapl_idmap_remove(&tx->peer->d->tx_ids, tx->id);
     mdapl_list_remove(&tx->link);
     free(tx);
@@ -155,27 +160,46 @@ bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
 
 /* -- answering a CTS by RDMA writes ----------------------------------------------------------- */
 
-/* On each stream a frame says how much has been written before it: it arrives after that. */
+/* A WRITTEN for what has been posted on a stream: it arrives there after that has landed. */
+static void send_written(struct write *w, int stream)
+{
+    struct mdapl_dpeer *peer = w->tx->peer;
+    struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
+    struct mdapl_written written = { w->cts.rx_id, w->cts.tx_id, w->posted[stream] };
+
+    if (!it) {
+        mdapl_dpeer_broken(peer, "out of memory");
+        return;
+    }
+    it->stream = stream;
+    it->len = (uint32_t)mdapl_written_put(&written, it->u.bytes);
+    mdapl_item_queue(peer, it);
+    w->posted[stream].n = 0;
+}
+
+/* move->posted: pieces that follow each other are one range. */
+static void piece_posted(struct mdapl_move *m, int stream, uint64_t off, uint64_t len)
+{
+    struct write *w = MDAPL_OF(m, struct write, move);
+    struct mdapl_dapl_ranges *p = &w->posted[stream];
+    struct mdapl_dapl_range *last = p->n > 0 ? &p->range[p->n - 1] : NULL;
+
+    if (last && last->off + last->len == off) {
+        last->len += len;
+        return;
+    }
+    if (p->n == MDAPL_MAX_RANGES)
+        send_written(w, stream);
+    p->range[p->n++] = (struct mdapl_dapl_range){ off, len };
+}
+
 static void all_posted(struct mdapl_move *m)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
-    struct mdapl_dpeer *peer = m->peer;
 
-    for (int i = 0; i < peer->n_streams; i++) {
-        struct mdapl_written written = { w->cts.rx_id, w->cts.tx_id, m->on_stream[i] };
-        struct mdapl_item *it;
-
-        if (m->on_stream[i] == 0)
-            continue;
-        it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
-        if (!it) {
-            mdapl_dpeer_broken(peer, "out of memory");
-            return;
-        }
-        it->stream = i;
-        it->len = (uint32_t)mdapl_written_put(&written, it->u.bytes);
-        mdapl_item_queue(peer, it);
-    }
+    for (int i = 0; i < m->peer->n_streams; i++)
+        if (w->posted[i].n > 0)
+            send_written(w, i);
     tx_step(w->tx, MDAPL_RTX_SENT);
 }
 
@@ -200,14 +224,17 @@ static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     if (cts->to.n == 0 || mdapl_ctx_cfg(peer->d->ctx)->rndv == MDAPL_RNDV_COPY
         || !mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ))
         return false;
-    w = calloc(1, sizeof(*w));
+    w = malloc(sizeof(*w) + sizeof(w->posted[0]) * (size_t)peer->n_streams);
     if (!w)
         return false;
+    for (int i = 0; i < peer->n_streams; i++)
+        w->posted[i].n = 0;
     w->tx = tx;
     w->cts = *cts;
     w->move = (struct mdapl_move){
         .peer = peer, .kind = MDAPL_DTO_WRITE, .here = &tx->body, .here_at = cts->off,
-        .there = &w->cts.to, .len = cts->len, .all_posted = all_posted, .over = write_over,
+        .there = &w->cts.to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
+        .posted = piece_posted, .all_posted = all_posted, .over = write_over,
     };
     mdapl_list_append(&tx->writes, &w->link);
     mdapl_move_start(&w->move);

@@ -115,7 +115,9 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-enum { NOTHING = 0, PIECES = MDAPL_SEGS_MOST };
+enum { NOTHING = 0, LIST = MDAPL_SEGS_MOST };
+
+_Static_assert(MDAPL_MAX_RANGES * MDAPL_RANGE_BYTES <= LIST, "either list");
 
 #define BYTES UINT32_MAX
 
@@ -213,6 +215,31 @@ static const uint8_t *get_segs(struct mdapl_segs *segs, const uint8_t *p, const 
     return p;
 }
 
+static uint8_t *put_ranges(const struct mdapl_dapl_ranges *ranges, uint8_t *p)
+{
+    put32(p, ranges->n);
+    p += 4;
+    for (uint32_t i = 0; i < ranges->n; i++, p += MDAPL_RANGE_BYTES) {
+        put64(p, ranges->range[i].off);
+        put64(p + 8, ranges->range[i].len);
+    }
+    return p;
+}
+
+/* As get_segs(). */
+static const uint8_t *get_ranges(struct mdapl_dapl_ranges *ranges, const uint8_t *p,
+                                 const uint8_t *end)
+{
+    ranges->n = get32(p);
+    p += 4;
+    if (ranges->n > MDAPL_MAX_RANGES
+        || (size_t)(end - p) != (size_t)ranges->n * MDAPL_RANGE_BYTES)
+        return NULL;
+    for (uint32_t i = 0; i < ranges->n; i++, p += MDAPL_RANGE_BYTES)
+        ranges->range[i] = (struct mdapl_dapl_range){ get64(p), get64(p + 8) };
+    return p;
+}
+
 /* No pieces, or pieces of len bytes together, none of them empty. */
 static bool segs_valid(const struct mdapl_segs *segs, uint64_t len)
 {
@@ -260,7 +287,10 @@ static bool ring_given_valid(const struct mdapl_ring_given *r, size_t rest)
 
 static bool written_valid(const struct mdapl_written *w, size_t rest)
 {
-    return rest == 0 && w->len > 0;
+    for (uint32_t i = 0; i < w->done.n; i++)
+        if (w->done.range[i].off + w->done.range[i].len <= w->done.range[i].off)
+            return false;
+    return rest == 0 && w->done.n > 0;
 }
 
 #define BARE(...)
@@ -277,6 +307,7 @@ static bool written_valid(const struct mdapl_written *w, size_t rest)
 #define ID(member) put32(p, b->member), p += 4;
 #define ADDR(member) put64(p, b->member), p += 8;
 #define SEGS(member) p = put_segs(&b->member, p);
+#define RANGES(member) p = put_ranges(&b->member, p);
 #include "frames.def"
 
 #define BARE(...)
@@ -294,8 +325,10 @@ static bool written_valid(const struct mdapl_written *w, size_t rest)
 #define U64(member) b->member = get64(p), p += 8;
 #define ID(member) b->member = get32(p), p += 4;
 #define ADDR(member) b->member = get64(p), p += 8;
-#define SEGS(member)                       \
-    p = get_segs(&b->member, p, end);      \
+#define LISTED(get, member)                \
+    p = get(&b->member, p, end);           \
     if (!p)                                \
         return false;
+#define SEGS(member) LISTED(get_segs, member)
+#define RANGES(member) LISTED(get_ranges, member)
 #include "frames.def"

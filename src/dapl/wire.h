@@ -15,7 +15,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 3,
+    MDAPL_HELLO_VERSION = 4,
     MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_BYTES = 56,        /* what the providers that give least give */
@@ -116,6 +116,18 @@ enum {
     MDAPL_SEGS_MOST = MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
 };
 
+/* Bytes of a body that are done: a WRITTEN names some. */
+enum { MDAPL_MAX_RANGES = 16, MDAPL_RANGE_BYTES = 16 };
+
+struct mdapl_dapl_range {
+    uint64_t off, len;
+};
+
+struct mdapl_dapl_ranges {
+    uint32_t n;
+    struct mdapl_dapl_range range[MDAPL_MAX_RANGES];
+};
+
 /* One registered piece of a body. */
 struct mdapl_seg {
     uint64_t addr;
@@ -142,6 +154,7 @@ enum {
 #define ID(member) uint32_t member;
 #define ADDR(member) uint64_t member;
 #define SEGS(member) struct mdapl_segs member;
+#define RANGES(member) struct mdapl_dapl_ranges member;
 #include "frames.def"
 
 /* MDAPL_RTS_BYTES and so on: the bytes of the fields, without what follows them. */
@@ -152,14 +165,15 @@ enum {
 #define ID(member) + 4
 #define ADDR(member) + 8
 #define SEGS(member) + 4
+#define RANGES(member) + 4
 #include "frames.def"
 };
 
 enum mdapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
 
 /*
- * mdapl_rts_put() and so on: writes the fields, with the pieces that SEGS names, to out; returns
- * the bytes written. mdapl_rts_get(): reads them from the len bytes at in; false when len or a
+ * mdapl_rts_put() and so on: writes the fields, with the list that they count, to out; returns the
+ * bytes written. mdapl_rts_get(): reads them from the len bytes at in; false when len or a
  * value is impossible.
  */
 #define BARE(...)

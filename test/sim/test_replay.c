@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a replay needs: control frames are bytes from the moment they are queued, and a retained
- * frame can be posted again while its first post is out.
+ * What a replay needs: control frames are bytes from the moment they are queued, a retained frame
+ * can be posted again while its first post is out, a rendezvous knows which bytes it has.
  * test_replay [SEED [TEST]] runs that one seed with the frames shown; SEED 0: all, TEST alone.
  */
 #include "unit.h"
@@ -9,6 +9,8 @@
 #include "ep.h"
 #include "err.h"
 #include "peer.h"
+#include "rx.h"
+#include "seq.h"
 #include "sim.h"
 #include "tx.h"
 #include "vbuf.h"
@@ -16,6 +18,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { FRAME_BYTES = 8192 };
 
 static uint64_t only_seed;
 
@@ -145,6 +149,103 @@ static void posted_twice(void **state)
     assert_true(only_seed || (first_is_out > 5 && second_is_out > 5));
 }
 
+/* -- what a rendezvous learns twice ----------------------------------------------------------- */
+
+/* Delivers the frame in b to rank 1 once more, as one in its turn: a replay under a new number. */
+static void deliver_again(struct sim *s, const struct mdapl_vbuf *b)
+{
+    struct mdapl_dpeer *peer = peer_of(s, 1);
+    uint8_t frame[FRAME_BYTES];
+    uint64_t credit = 0;
+    struct mdapl_frame f;
+
+    memcpy(frame, b->data, b->len);
+    SIM_CHECK(s, mdapl_frame_get(&f, frame, b->len));
+    f.psn = (uint32_t)peer->rx_next;
+    mdapl_frame_put(&f, frame);
+    mdapl_rx_frame(&peer->stream[0], &credit, frame, b->len);
+    peer->rx_next--;             /* the frame that has this number is still to come */
+}
+
+/* Half of a body is written, the other half stands still: that the first half is there is said
+ * twice, which is not the whole body. */
+static void written_twice(void **state)
+{
+    struct sim s;
+    int tried = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(40); i++) {
+        struct mdapl_vbuf *b;
+
+        start(&s, i);
+        sim_open_all(&s, "ring=off streams=2 rndv=rput stripe_bytes=1000 ack_idle_us=60000000");
+        sim_rounds(&s, 200);
+        sim_send(&s, 0, 1, 40000, false);
+        fake_hold((int)(i % 4));
+        sim_rounds(&s, 2000);
+        b = retained(peer_of(&s, 0), MDAPL_FRAME_WRITTEN);
+        if (b && !sim_settled(&s)
+            && mdapl_seq_before(b->psn, (uint32_t)peer_of(&s, 1)->rx_next)) {
+            deliver_again(&s, b);
+            deliver_again(&s, b);
+            sim_rounds(&s, 200);
+            SIM_CHECK(&s, !sim_settled(&s));
+            tried++;
+        }
+        fake_hold(-1);
+        sim_run(&s);
+        sim_end(&s);
+    }
+    assert_true(only_seed || tried > 5);
+}
+
+/* A body in so many pieces that one WRITTEN does not name those of a stream. */
+static void many_pieces(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i);
+        sim_open_all(&s, "ring=off streams=3 rndv=rput stripe_bytes=1000 rndv_segment=4096");
+        sim_rounds(&s, 200);
+        sim_send(&s, 0, 1, 900000, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rx_rput_bytes) == 900000);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_frames) - SIM_STAT(&s, 0, tx_acks) > 1 + 3);
+        sim_end(&s);
+    }
+}
+
+/* A piece of a body that is there already. */
+static void data_twice(void **state)
+{
+    struct sim s;
+    int tried = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        start(&s, i);
+        sim_open_all(&s, "ring=off rndv=copy sr_window=3 vbuf_size=1000 ack_idle_us=60000000");
+        sim_rounds(&s, 200);
+        sim_send(&s, 0, 1, 40000, false);
+        for (int k = 0; k < 400 && !sim_settled(&s); k++) {
+            struct mdapl_vbuf *b = retained(peer_of(&s, 0), MDAPL_FRAME_DATA);
+
+            sim_round(&s);
+            if (!b || b->holds == 0 || b->data[0] != MDAPL_FRAME_DATA || s.rank[1].reads > 0
+                || !mdapl_seq_before(b->psn, (uint32_t)peer_of(&s, 1)->rx_next))
+                continue;
+            deliver_again(&s, b);
+            tried++;
+        }
+        sim_run(&s);
+        sim_end(&s);
+    }
+    assert_true(only_seed || tried > 20);
+}
+
 /* -- a wrong step ------------------------------------------------------------------------------ */
 
 /* The body that rank 1 has asked for by its oldest CTS. */
@@ -196,6 +297,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_frames_are_bytes),
         cmocka_unit_test(posted_twice),
+        cmocka_unit_test(written_twice),
+        cmocka_unit_test(many_pieces),
+        cmocka_unit_test(data_twice),
         cmocka_unit_test(wrong_step),
     };
 

@@ -126,8 +126,8 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_CTS, .len = 28 }, 0, true },
         { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 28 }, 0, false },
         { { .type = MDAPL_FRAME_CTS, .len = 27 }, 0, false },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 16 }, 0, true },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 15 }, 0, false },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 28 }, 0, true },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 11 }, 0, false },
         { { .type = MDAPL_FRAME_DATA, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_FIN, .len = 8 }, 0, true },
         { { .type = MDAPL_FRAME_ACK }, 0, true },
@@ -186,10 +186,11 @@ static void rts_shapes(void **state)
 static void small_shapes(void **state)
 {
     struct mdapl_cts cts = { 1, 2, 3, 4, { 0 } };
-    struct mdapl_written written = { 1, 2, 3 };
+    struct mdapl_written written = { 1, 2, { 2, { { 3, 4 }, { 9, 1 } } } };
     struct mdapl_data data = { 5, 6, 7 };
     struct mdapl_fin fin = { 8, MDAPL_FIN_DROPPED };
     uint8_t raw[64];
+    size_t len;
 
     (void)state;
     assert_int_equal(mdapl_cts_put(&cts, raw), MDAPL_CTS_BYTES);
@@ -212,12 +213,18 @@ static void small_shapes(void **state)
     assert_false(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES));      /* no bytes */
     assert_true(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
     assert_int_equal(data.off, 7);
-    assert_int_equal(mdapl_written_put(&written, raw), MDAPL_WRITTEN_BYTES);
-    assert_true(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
-    assert_int_equal(written.len, 3);
-    assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES - 1));
-    written.len = 0;                         /* nothing has been written */
-    mdapl_written_put(&written, raw);
+    len = mdapl_written_put(&written, raw);
+    assert_int_equal(len, MDAPL_WRITTEN_BYTES + 2 * MDAPL_RANGE_BYTES);
+    assert_true(mdapl_written_get(&written, raw, len));
+    assert_true(written.done.range[1].off == 9 && written.done.range[1].len == 1);
+    assert_false(mdapl_written_get(&written, raw, len - 1));
+    written.done.range[0].len = 0;           /* nothing has been written */
+    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    written.done.range[0] = (struct mdapl_dapl_range){ UINT64_MAX, 2 };
+    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    written.done.n = 0;
+    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    memset(raw + 8, 0xff, 4);                /* more ranges than there may be */
     assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
     mdapl_fin_put(&fin, raw);
     assert_true(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
