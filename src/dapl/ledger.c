@@ -34,14 +34,11 @@ static uint32_t find(const struct mdapl_dapl_ledger *l, uint64_t at)
     return low;
 }
 
-/* Memory for one more range. False: there is none. */
+/* Memory for twice as many ranges. False: there is none. */
 static bool grow(struct mdapl_dapl_ledger *l)
 {
-    struct mdapl_dapl_range *more;
+    struct mdapl_dapl_range *more = realloc(l->more, sizeof(*more) * l->room * 2);
 
-    if (l->n < l->room)
-        return true;
-    more = realloc(l->more, sizeof(*more) * l->room * 2);
     if (!more)
         return false;
     if (!l->more)
@@ -51,36 +48,46 @@ static bool grow(struct mdapl_dapl_ledger *l)
     return true;
 }
 
-int64_t mdapl_dapl_ledger_add(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len)
+/* A range that begins before or in the last one: those that it meets or touches become one with
+ * it. There is memory for one more. Returns the bytes that are new. */
+static uint64_t insert(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t end)
 {
     struct mdapl_dapl_range *r = l->more ? l->more : l->own;
-    uint64_t end = off + len, known = 0;
-    uint32_t first, next;
+    uint32_t first = find(l, off), next = first;
+    uint64_t known = 0;
 
-    if (l->n > 0 && len > 0 && end_of(&r[l->n - 1]) == off) {    /* in order: the usual case */
-        r[l->n - 1].len += len;
-        l->done += len;
-        return (int64_t)len;
-    }
-    if (len == 0)
-        return 0;
-    if (!grow(l))
-        return -ENOMEM;
-    r = l->more ? l->more : l->own;
-    /* Those that it meets or touches become one with it. */
-    first = next = find(l, off);
     for (; next < l->n && r[next].off <= end; next++)
         known += r[next].len;
     if (next > first) {
         off = mdapl_least(off, r[first].off);
         end = end > end_of(&r[next - 1]) ? end : end_of(&r[next - 1]);
     }
-    if (next != first + 1)
-        memmove(&r[first + 1], &r[next], sizeof(*r) * (l->n - next));
+    memmove(&r[first + 1], &r[next], sizeof(*r) * (l->n - next));
     r[first] = (struct mdapl_dapl_range){ off, end - off };
     l->n = l->n + 1 - (next - first);
-    l->done += end - off - known;
-    return (int64_t)(end - off - known);
+    return end - off - known;
+}
+
+int64_t mdapl_dapl_ledger_add(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len)
+{
+    struct mdapl_dapl_range *r = l->more ? l->more : l->own;
+    uint64_t last = l->n > 0 ? end_of(&r[l->n - 1]) : 0, added = len;
+
+    if (len == 0)
+        return 0;
+    if (l->n > 0 && off == last) {       /* in order: the usual case */
+        r[l->n - 1].len += len;
+    } else {
+        if (l->n == l->room && !grow(l))
+            return -ENOMEM;
+        r = l->more ? l->more : l->own;
+        if (l->n == 0 || off > last)
+            r[l->n++] = (struct mdapl_dapl_range){ off, len };
+        else
+            added = insert(l, off, off + len);
+    }
+    l->done += added;
+    return (int64_t)added;
 }
 
 struct mdapl_dapl_range mdapl_dapl_ledger_missing(const struct mdapl_dapl_ledger *l, uint64_t off,
@@ -101,7 +108,11 @@ struct mdapl_dapl_range mdapl_dapl_ledger_missing(const struct mdapl_dapl_ledger
 
 bool mdapl_dapl_ledger_has(const struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len)
 {
-    uint32_t i = find(l, off + len);
+    const struct mdapl_dapl_range *r = ranges_of(l);
+    uint32_t i = l->n;
 
-    return len == 0 || (i < l->n && ranges_of(l)[i].off <= off);
+    /* From the end: it is asked for the latest bytes, of a ledger with few ranges. */
+    while (i > 0 && r[i - 1].off > off)
+        i--;
+    return len == 0 || (i > 0 && end_of(&r[i - 1]) >= off + len);
 }

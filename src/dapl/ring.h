@@ -13,6 +13,7 @@
  * A rank gives a peer slots only when it has heard enough of it, so memory follows who talks to
  * whom. Nothing wakes a rank that sleeps: a frame takes the ring only while the two talk.
  */
+#include "clock.h"
 #include "list.h"
 #include "lmr.h"
 #include "window.h"
@@ -24,11 +25,13 @@
 
 struct mdapl_dapl;
 struct mdapl_dpeer;
-struct mdapl_dto;
 struct mdapl_stream;
 struct mdapl_vbuf;
 
-enum { MDAPL_RING_TRAILER = 8 };
+enum {
+    MDAPL_RING_TRAILER = 8,
+    MDAPL_RING_TALKING_US = 100, /* a peer to which nothing was sent for so long may sleep */
+};
 
 /* The slots that the peer writes. */
 struct mdapl_ring_in {
@@ -46,6 +49,25 @@ struct mdapl_ring_out {
     uint64_t talked;             /* when a frame left for the peer last, ns */
 };
 
+/* The bytes that a frame takes in front of the last word. */
+static inline size_t mdapl_ring_padded(size_t len)
+{
+    return (len + 7) & ~(size_t)7;
+}
+
+/* The limit to advertise, 0 while the peer has no slots; slots: of each ring. */
+static inline uint32_t mdapl_ring_limit(const struct mdapl_ring_in *in, uint32_t slots)
+{
+    return in->slots ? (uint32_t)(in->freed + slots) : 0;
+}
+
+/* Is there a slot for a frame of len bytes, and does the peer poll it? now: ns. */
+static inline bool mdapl_ring_takes(const struct mdapl_ring_out *out, size_t len, uint64_t now)
+{
+    return out->at.slots > 0 && mdapl_ring_padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
+           && mdapl_txwin_open(&out->win, 0) && now - out->talked < MDAPL_US(MDAPL_RING_TALKING_US);
+}
+
 void mdapl_ring_init(struct mdapl_dapl *d);
 void mdapl_ring_fini(struct mdapl_dapl *d);
 /* A frame has come from the peer: has it earned slots? */
@@ -53,12 +75,8 @@ void mdapl_ring_consider(struct mdapl_dpeer *peer);
 /* The peer has given us slots (rx.h). */
 bool mdapl_dapl_on_ring_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given,
                               const struct mdapl_frame *f, const uint8_t *p);
-/* The limit to advertise to the peer, 0 while it has no slots. */
-uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer);
-/* Would a frame of len bytes go now? */
-bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len);
-/* Posts a write of the frame in b. 0 or -EIO; dto, b's own, ends with its completion. */
-int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto);
+/* Posts a write of the frame in b, by its own DTO. 0 or -EIO. */
+int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
 /* Takes the frames that have come, from all or from one. Returns how many. */
 int mdapl_ring_poll(struct mdapl_dapl *d);
 int mdapl_ring_poll_peer(struct mdapl_dpeer *peer);

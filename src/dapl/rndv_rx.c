@@ -127,17 +127,6 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
     return MDAPL_OF(rx, struct rndv_rx, rx);
 }
 
-static int fetch(struct rndv_rx *r)
-{
-    r->move = (struct mdapl_move){
-        .peer = r->peer, .kind = MDAPL_DTO_READ, .here = &r->dst, .there = &r->rts.at,
-        .there_at = r->at, .body_at = r->at, .len = r->dst.len, .done = &r->done, .over = fetched,
-    };
-    rx_step(r, MDAPL_RRX_READ);
-    mdapl_move_start(&r->move);
-    return 0;
-}
-
 /* Asks the sender for the bytes, and says where they may be written if they may. */
 static int ask(struct rndv_rx *r)
 {
@@ -150,7 +139,11 @@ static int ask(struct rndv_rx *r)
         mdapl_body_free(&r->dst);
         return -ENOMEM;
     }
-    cts = (struct mdapl_cts){ r->rts.tx_id, r->id, r->at, r->dst.len, { .n = 0 } };
+    cts.tx_id = r->rts.tx_id;
+    cts.rx_id = r->id;
+    cts.off = r->at;
+    cts.len = r->dst.len;
+    cts.to.n = cts.to.n_rails = 0;
     r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &cts.to);
     it->len = (uint32_t)mdapl_cts_put(&cts, it->u.bytes);
     rx_step(r, MDAPL_RRX_ASK);
@@ -179,7 +172,15 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
      * adapters do (providers leave rdma_write_for_rdma_read_req alone). The key is not sent. */
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
         registered = mdapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE);
-    return registered && reads ? fetch(r) : ask(r);
+    if (!registered || !reads)
+        return ask(r);
+    r->move = (struct mdapl_move){
+        .peer = r->peer, .kind = MDAPL_DTO_READ, .here = &r->dst, .there = &r->rts.at,
+        .there_at = r->at, .body_at = r->at, .len = r->dst.len, .done = &r->done, .over = fetched,
+    };
+    rx_step(r, MDAPL_RRX_READ);
+    mdapl_move_start(&r->move);
+    return 0;
 }
 
 static void rndv_drop(struct mdapl_rx *rx)

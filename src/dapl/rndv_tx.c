@@ -36,32 +36,11 @@ struct write {
     struct mdapl_move move;
     struct mdapl_list link;          /* on tx->writes */
     struct mdapl_rndv_tx *tx;
-    struct mdapl_cts cts;
-    struct mdapl_dapl_ranges posted[];    /* by stream: what its next WRITTEN names */
+    struct mdapl_segs to;            /* what the CTS names */
+    struct mdapl_written posted[];   /* by stream: its next WRITTEN */
 };
 
 /* -- from the announcement to the end --------------------------------------------------------- */
-
-static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct iovec *v, int n,
-                                     size_t len, struct mdapl_op *op)
-{
-    struct mdapl_dapl *d = peer->d;
-    struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
-
-    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, v, n, len)
-        || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
-        if (tx)
-            mdapl_body_free(&tx->body);
-        free(tx);
-        return NULL;
-    }
-    tx->peer = peer;
-    tx->op = op;
-    mdapl_list_init(&tx->writes);
-    mdapl_dapl_ledger_init(&tx->written);
-    mdapl_list_append(&peer->rndv_tx, &tx->link);
-    return tx;
-}
 
 /* An event of ours, or one of the wire that has been found possible before. False: it is neither,
  * the state stays and the peer is lost. */
@@ -94,15 +73,28 @@ static void tx_end(struct mdapl_rndv_tx *tx)
 bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
                          int n, size_t len, struct mdapl_op *op)
 {
-    int64_t how = mdapl_ctx_cfg(peer->d->ctx)->rndv;
-    struct mdapl_rndv_tx *tx = tx_make(peer, v, n, len, op);
+    struct mdapl_dapl *d = peer->d;
+    struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
+    int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
     struct mdapl_rts rts;
 
-    if (!tx)
+    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, v, n, len)
+        || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
+        if (tx)
+            mdapl_body_free(&tx->body);
+        free(tx);
         return false;
-    rts = (struct mdapl_rts){ .body_len = tx->body.len, .tx_id = tx->id };
+    }
+    tx->peer = peer;
+    tx->op = op;
+    mdapl_list_init(&tx->writes);
+    mdapl_dapl_ledger_init(&tx->written);
+    mdapl_list_append(&peer->rndv_tx, &tx->link);
     if (how != MDAPL_RNDV_COPY)  /* before the RTS: a CTS of rput needs it soon after */
-        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
+        mdapl_body_register(&tx->body, &d->regs, MDAPL_LMR_REMOTE_READ);
+    rts.body_len = tx->body.len;
+    rts.tx_id = tx->id;
+    rts.at.n = rts.at.n_rails = 0;
     if (how == MDAPL_RNDV_RGET)
         mdapl_body_tell(&tx->body, peer->n_rails, &rts.at);
     it->type = MDAPL_FRAME_RTS;
@@ -165,23 +157,22 @@ static void send_written(struct write *w, int stream)
 {
     struct mdapl_dpeer *peer = w->tx->peer;
     struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
-    struct mdapl_written written = { w->cts.rx_id, w->cts.tx_id, w->posted[stream] };
 
     if (!it) {
         mdapl_dpeer_broken(peer, "out of memory");
         return;
     }
     it->stream = stream;
-    it->len = (uint32_t)mdapl_written_put(&written, it->u.bytes);
+    it->len = (uint32_t)mdapl_written_put(&w->posted[stream], it->u.bytes);
     mdapl_item_queue(peer, it);
-    w->posted[stream].n = 0;
+    w->posted[stream].done.n = 0;
 }
 
 /* move->posted: pieces that follow each other are one range. */
 static void piece_posted(struct mdapl_move *m, int stream, uint64_t off, uint64_t len)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
-    struct mdapl_dapl_ranges *p = &w->posted[stream];
+    struct mdapl_dapl_ranges *p = &w->posted[stream].done;
     struct mdapl_dapl_range *last = p->n > 0 ? &p->range[p->n - 1] : NULL;
 
     if (last && last->off + last->len == off) {
@@ -198,7 +189,7 @@ static void all_posted(struct mdapl_move *m)
     struct write *w = MDAPL_OF(m, struct write, move);
 
     for (int i = 0; i < m->peer->n_streams; i++)
-        if (w->posted[i].n > 0)
+        if (w->posted[i].done.n > 0)
             send_written(w, i);
     tx_step(w->tx, MDAPL_RTX_SENT);
 }
@@ -227,13 +218,16 @@ static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     w = malloc(sizeof(*w) + sizeof(w->posted[0]) * (size_t)peer->n_streams);
     if (!w)
         return false;
-    for (int i = 0; i < peer->n_streams; i++)
-        w->posted[i].n = 0;
+    for (int i = 0; i < peer->n_streams; i++) {
+        w->posted[i].rx_id = cts->rx_id;
+        w->posted[i].tx_id = cts->tx_id;
+        w->posted[i].done.n = 0;
+    }
     w->tx = tx;
-    w->cts = *cts;
+    w->to = cts->to;
     w->move = (struct mdapl_move){
         .peer = peer, .kind = MDAPL_DTO_WRITE, .here = &tx->body, .here_at = cts->off,
-        .there = &w->cts.to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
+        .there = &w->to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
         .posted = piece_posted, .all_posted = all_posted, .over = write_over,
     };
     mdapl_list_append(&tx->writes, &w->link);

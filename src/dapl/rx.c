@@ -2,6 +2,7 @@
 #include "rx.h"
 
 #include "cfg.h"
+#include "ep.h"
 #include "frame_log.h"
 #include "log.h"
 #include "peer.h"
@@ -19,11 +20,13 @@
 
 bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
 {
-    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
+    const struct mdapl_cfg *cfg;
 
-    if (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
-                                                   + MDAPL_US(cfg->ack_idle_us)))
+    if (frames == 0)
+        return false;
+    cfg = mdapl_ctx_cfg(peer->d->ctx);
+    if (peer->d->draining || peer->d->now >= peer->owing_since + MDAPL_US(cfg->ack_idle_us))
         return true;
     return peer->retains
            && (frames >= (uint64_t)cfg->ack_frames
@@ -36,22 +39,6 @@ bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
         if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
             return true;
     return mdapl_rx_psn_ack_due(peer);
-}
-
-void mdapl_rx_told(struct mdapl_dpeer *peer)
-{
-    peer->rx_acked = peer->rx_next;
-    peer->rx_unacked_bytes = 0;
-    mdapl_list_remove(&peer->owing);
-}
-
-static void owe(struct mdapl_dpeer *peer, size_t bytes)
-{
-    peer->rx_unacked_bytes += bytes;
-    if (!mdapl_list_empty(&peer->owing))
-        return;
-    peer->owing_since = peer->d->now;
-    mdapl_list_append(&peer->d->owing, &peer->owing);
 }
 
 /* -- frames: one function per type; false: the content is impossible -------------------------- */
@@ -167,7 +154,11 @@ static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const ui
                  size_t len)
 {
     peer->rx_next++;
-    owe(peer, len);
+    peer->rx_unacked_bytes += len;
+    if (mdapl_list_empty(&peer->owing)) {
+        peer->owing_since = peer->d->now;
+        mdapl_list_append(&peer->d->owing, &peer->owing);
+    }
     if (!on_frame[f->type](peer, f, p))
         bad_frame(peer, f->type, "its content is wrong", len);
 }
@@ -240,6 +231,60 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
         take_early(peer);
     mdapl_ring_consider(peer);
     return true;
+}
+
+/* -- the sr lane ------------------------------------------------------------------------------ */
+
+static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+
+/* Posts a buffer as a receive. 0 or -EIO. */
+static int post_recv(struct mdapl_ep *ep, struct mdapl_vbuf *b)
+{
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia, ep->ia->vbufs->size);
+
+    b->dto.done = received;
+    return mdapl_ep_post_recv(ep, &seg, &b->dto);
+}
+
+/* A receive has completed. It is posted again in the same round, whatever the owner of the context
+ * does with what was in it: the peer counts on it. */
+static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_vbuf *b = MDAPL_OF(dto, struct mdapl_vbuf, dto);
+    struct mdapl_ep *ep = dto->ep;
+    struct mdapl_stream *st = ep->owner;
+
+    if (st && status == DAT_DTO_SUCCESS) {
+        if (mdapl_rx_frame(st, &st->rxwin.freed, b->data, len))
+            st->rxwin.freed++;
+        mdapl_dpeer_stir(st->peer);
+        /* The frame may have been its last one: the EP has no owner then. */
+        if (ep->owner && post_recv(ep, b) == 0)
+            return;
+        if (ep->owner)           /* the peer would wait for it, or overrun us */
+            mdapl_dpeer_broken(st->peer, "a receive was refused");
+    } else if (st && status != DAT_DTO_ERR_FLUSHED) {
+        mdapl_dpeer_broken(st->peer, "a receive failed");
+    }
+    /* An EP without an owner still has buffers to give back. */
+    mdapl_vbuf_put(ep->ia->vbufs, b);
+}
+
+int mdapl_rx_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
+{
+    struct mdapl_dapl *d = st->peer->d;
+
+    for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
+        struct mdapl_vbuf *b = mdapl_vbuf_get(&d->vbufs);
+
+        if (!b)
+            return -ENOMEM;
+        if (post_recv(ep, b)) {
+            mdapl_vbuf_put(&d->vbufs, b);
+            return -EIO;
+        }
+    }
+    return 0;
 }
 
 void mdapl_rx_fail(struct mdapl_dpeer *peer)

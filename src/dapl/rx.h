@@ -11,8 +11,12 @@
 #include <stddef.h>
 
 struct mdapl_dpeer;
+struct mdapl_ep;
 struct mdapl_stream;
 
+/* Posts the receives of an EP of st, before it is connected: a window and the reserve. 0, -ENOMEM
+ * or -EIO; those that are posted stay so. */
+int mdapl_rx_arm(struct mdapl_stream *st, struct mdapl_ep *ep);
 /*
  * A frame of len bytes has arrived on a connection of the peer's. True: it has been dealt with and
  * the caller gives its credit back. False: frames before it are missing, it was copied to the
@@ -34,8 +38,6 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
 bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer);
 /* The same, or the window update of a stream (mdapl_rxwin_owes()). */
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer);
-/* A frame that leaves has told the peer all that we have received. */
-void mdapl_rx_told(struct mdapl_dpeer *peer);
 /* The peer is lost: what waits will not be announced. */
 void mdapl_rx_fail(struct mdapl_dpeer *peer);
 

@@ -12,44 +12,50 @@
 #include "ring.h"
 #include "rx.h"
 #include "seq.h"
-#include "sr.h"
 #include "stats.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* -- one frame -------------------------------------------------------------------------------- */
 
-enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len)
-{
-    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
+/* How a frame is transmitted. */
+enum lane { LANE_NONE, LANE_SR, LANE_RING };
 
-    if (!mdapl_stream_up(st) || st->peer->broken)
-        return MDAPL_LANE_NONE;
-    if (!mdapl_ep_has_slot(st->cm.ep)) {
-        stats->dto_stalls++;
-        return MDAPL_LANE_NONE;
-    }
-    if (st->index == 0 && mdapl_ring_takes(st->peer, len))
-        return MDAPL_LANE_RING;
-    if (mdapl_txwin_open(&st->txwin, 0))
-        return MDAPL_LANE_SR;
-    stats->window_stalls++;
-    return MDAPL_LANE_NONE;
+static const char send_refused[] = "a send was refused";
+
+/* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
+static bool sr_open(const struct mdapl_stream *st, uint32_t reserve)
+{
+    return mdapl_stream_up(st) && !st->peer->broken && mdapl_ep_has_slot(st->cm.ep)
+           && mdapl_txwin_open(&st->txwin, reserve);
 }
 
-/* How a lane posts, and what is said when that goes wrong. */
-static const struct {
-    int (*post)(struct mdapl_stream *, struct mdapl_vbuf *, struct mdapl_dto *);
-    const char *refused;
-} lanes[] = {
-    [MDAPL_LANE_SR] = { mdapl_sr_post, "a send was refused" },
-    [MDAPL_LANE_RING] = { mdapl_ring_post, "a write into the peer's ring was refused" },
-};
+/* How a frame of at most len bytes may be transmitted on this stream now. */
+static enum lane pick_lane(const struct mdapl_stream *st, size_t len)
+{
+    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+
+    if (!mdapl_stream_up(st) || peer->broken)
+        return LANE_NONE;
+    if (!mdapl_ep_has_slot(st->cm.ep)) {
+        stats->dto_stalls++;
+        return LANE_NONE;
+    }
+    if (st->index == 0 && mdapl_ring_takes(&peer->ring_out, len, peer->d->now))
+        return LANE_RING;
+    if (mdapl_txwin_open(&st->txwin, 0))
+        return LANE_SR;
+    stats->window_stalls++;
+    return LANE_NONE;
+}
 
 /* A post of the frame in b has completed: the adapter gives the buffer back. */
-static void completed(struct mdapl_dto *dto, struct mdapl_vbuf *b, DAT_DTO_COMPLETION_STATUS status)
+static inline void completed(struct mdapl_dto *dto, struct mdapl_vbuf *b,
+                             DAT_DTO_COMPLETION_STATUS status)
 {
     struct mdapl_stream *st = dto->ep->owner;
 
@@ -64,61 +70,74 @@ static void completed(struct mdapl_dto *dto, struct mdapl_vbuf *b, DAT_DTO_COMPL
     mdapl_dpeer_stir(st->peer);
 }
 
-static void has_left(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void posted_once(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     (void)len;
     completed(dto, MDAPL_OF(dto, struct mdapl_vbuf, dto), status);
 }
 
-static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b)
+static int post_send(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
-    stats->tx_frames++;
-    *(lane == MDAPL_LANE_SR ? &stats->tx_sr_bytes : &stats->tx_ring_bytes) += b->len;
-    stats->tx_ring += lane == MDAPL_LANE_RING;
-    b->dto.done = has_left;
-    if (lanes[lane].post(st, b, &b->dto) == 0)
-        return;
-    mdapl_vbuf_put(&st->peer->d->vbufs, b);
-    mdapl_dpeer_broken(st->peer, lanes[lane].refused);
+    assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
+    st->txwin.sent++;
+    return mdapl_ep_post_send(st->cm.ep, &seg, dto);
 }
 
-/* Keeps a frame until the peer acknowledges it. */
-static void retain(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
+/* A frame that is transmitted tells the peer of all that we have received. */
+static void ack_transmitted(struct mdapl_dpeer *peer)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
-
-    b->holds++;
-    mdapl_list_append(&peer->retained, &b->link);
-    peer->retained_bytes += b->len;
-    mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
-    mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
+    peer->rx_acked = peer->rx_next;
+    peer->rx_unacked_bytes = 0;
+    mdapl_list_remove(&peer->owing);
 }
 
-/* Writes the header in front of a filled frame and hands it to the lane. */
-static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b,
-                  struct mdapl_frame *f)
+/* Writes the header in front of a filled frame, retains it and posts it. f: all but psn, ack and
+ * limits. */
+static void transmit(struct mdapl_stream *st, enum lane lane, struct mdapl_vbuf *b,
+                     struct mdapl_frame *f)
 {
     struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl *d = peer->d;
+    struct mdapl_stats *stats = mdapl_ctx_stats(d->ctx);
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
     f->sr_limit = mdapl_rxwin_tell(&st->rxwin);
-    f->ring_limit = mdapl_ring_limit(peer);
+    f->ring_limit = mdapl_ring_limit(&peer->ring_in, d->ring_slots);
     mdapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
-    mdapl_rx_told(peer);
+    b->dto.done = posted_once;
+    ack_transmitted(peer);
     if (mdapl_frame_sequenced(f->type)) {
         peer->tx_next++;
-        if (mdapl_ctx_cfg(peer->d->ctx)->retain == MDAPL_RETAIN_ON)
-            retain(peer, b);
+        if (mdapl_ctx_cfg(d->ctx)->retain == MDAPL_RETAIN_ON) {
+            b->holds++;
+            mdapl_list_append(&peer->retained, &b->link);
+            peer->retained_bytes += b->len;
+            mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
+            mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
+        }
     }
-    if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
+    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "->", b->data, b->len);
-    post(st, lane, b);
-    peer->ring_out.talked = peer->d->now;
+    peer->ring_out.talked = d->now;
+    stats->tx_frames++;
+    if (lane == LANE_RING) {
+        stats->tx_ring++;
+        stats->tx_ring_bytes += b->len;
+        if (mdapl_ring_post(st, b) == 0)
+            return;
+    } else {
+        stats->tx_sr_bytes += b->len;
+        if (post_send(st, b, &b->dto) == 0)
+            return;
+    }
+    mdapl_vbuf_put(&d->vbufs, b);
+    mdapl_dpeer_broken(peer, lane == LANE_RING ? "a write into the peer's ring was refused"
+                                               : send_refused);
 }
 
 /* A buffer for a frame to this peer; NULL: there is none now. */
@@ -213,20 +232,20 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
                              .len = (uint32_t)len };
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
     struct mdapl_stream *st = mdapl_dpeer_main(peer);
-    enum mdapl_lane lane;
+    enum lane lane;
     struct mdapl_vbuf *b;
 
     if (first_item(peer))
         return false;
-    lane = mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
-    if (lane == MDAPL_LANE_NONE)
+    lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
+    if (lane == LANE_NONE)
         return false;
     b = frame_buffer(peer, MDAPL_FRAME_MSG);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
     mdapl_iov_gather(&cur, b->data + MDAPL_FRAME_HDR_BYTES + msg->hdr_len, len);
-    leave(st, lane, b, &f);
+    transmit(st, lane, b, &f);
     return true;
 }
 
@@ -313,13 +332,12 @@ static bool send_next(struct mdapl_dpeer *peer)
 {
     struct mdapl_item *it = first_item(peer);
     struct mdapl_stream *st = it ? &peer->stream[it->stream] : NULL;
-    enum mdapl_lane lane = it ? mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len)
-                              : MDAPL_LANE_NONE;
+    enum lane lane = it ? pick_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len) : LANE_NONE;
     struct mdapl_op *op = NULL;
     struct mdapl_frame f;
     struct mdapl_vbuf *b;
 
-    if (lane == MDAPL_LANE_NONE)
+    if (lane == LANE_NONE)
         return false;
     if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
         return rendezvous_instead(peer, it);
@@ -331,17 +349,10 @@ static bool send_next(struct mdapl_dpeer *peer)
         op = it->op;
         item_put(peer, it);
     }
-    leave(st, lane, b, &f);
+    transmit(st, lane, b, &f);
     if (op)
         op->done(op, 0);
     return true;
-}
-
-/* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
-static bool sr_open(const struct mdapl_stream *st, uint32_t reserve)
-{
-    return mdapl_stream_up(st) && !st->peer->broken && mdapl_ep_has_slot(st->cm.ep)
-           && mdapl_txwin_open(&st->txwin, reserve);
 }
 
 /*
@@ -359,7 +370,7 @@ static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
-    leave(st, MDAPL_LANE_SR, b, &f);
+    transmit(st, LANE_SR, b, &f);
     return true;
 }
 
@@ -417,15 +428,15 @@ int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
     r->dto.done = reposted;
     b->holds++;
     mdapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_tell(&st->rxwin),
-                      mdapl_ring_limit(peer));
-    mdapl_rx_told(peer);
+                      mdapl_ring_limit(&peer->ring_in, d->ring_slots));
+    ack_transmitted(peer);
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
-    if (mdapl_sr_post(st, b, &r->dto) == 0)
+    if (post_send(st, b, &r->dto) == 0)
         return 0;
     mdapl_vbuf_put(&d->vbufs, b);
     mdapl_pool_give(&d->reposts, r);
-    mdapl_dpeer_broken(peer, lanes[MDAPL_LANE_SR].refused);
+    mdapl_dpeer_broken(peer, send_refused);
     return -EIO;
 }
 

@@ -58,9 +58,6 @@ struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_typ
 /* Queues it: messages behind messages; control items behind control items, before all messages. */
 void mdapl_item_queue(struct mdapl_dpeer *peer, struct mdapl_item *item);
 
-/* How a frame of at most len bytes may leave on this stream now. The one place that knows. */
-enum mdapl_lane { MDAPL_LANE_NONE, MDAPL_LANE_SR, MDAPL_LANE_RING };
-enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len);
 /* Sends what can leave, then an acknowledgement if one is due and nothing carried it. */
 int mdapl_tx_flush(struct mdapl_dpeer *peer);
 /*
