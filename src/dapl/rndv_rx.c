@@ -73,7 +73,7 @@ static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
 
 /* -- the end of a read ------------------------------------------------------------------------ */
 
-/* The owner has its memory back. */
+/* Ends the owner's read with a status: its memory is not written any more. */
 static void read_over(struct rndv_rx *r, int status)
 {
     struct mdapl_op *op = r->op;
@@ -90,12 +90,12 @@ static void read_over(struct rndv_rx *r, int status)
     op->done(op, status);
 }
 
-/* The counters of bodies that come in one way. */
+/* The counters of the bodies that are received in one way. */
 struct way {
     uint64_t *bodies, *bytes;
 };
 
-/* All that the owner asked for has come, in this way. */
+/* All bytes that the owner has asked for are here, received in this way. */
 static void read_done(struct rndv_rx *r, struct way way)
 {
     *way.bodies += r->at == 0;
@@ -127,7 +127,7 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
     return MDAPL_OF(rx, struct rndv_rx, rx);
 }
 
-/* Asks the sender for the bytes, and says where they may be written if they may. */
+/* Asks the sender for the bytes of the read by a CTS, with their memory if it is registered. */
 static int ask(struct rndv_rx *r)
 {
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_CTS);
@@ -168,8 +168,9 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
         return MDAPL_DONE;
     }
     r->op = op;
-    /* Also for reads: iWARP places their answers as writes of the peer, and DAT does not tell which
-     * adapters do (providers leave rdma_write_for_rdma_read_req alone). The key is not sent. */
+    /* Remote write for reads, too: iWARP places their answers as writes of the peer, and DAT does
+     * not say which adapters do (providers do not set rdma_write_for_rdma_read_req). The peer does
+     * not get the key. */
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
         registered = mdapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE);
     if (!registered || !reads)
@@ -292,7 +293,7 @@ bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written 
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
-/* The next body that has not been failed yet: op->done may drop any of them. */
+/* The first body that has not been failed; looked up anew each time, as op->done() may drop any. */
 static struct rndv_rx *unfailed(struct mdapl_dpeer *peer)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_rx) {

@@ -8,6 +8,7 @@
 #include "move.h"
 #include "peer.h"
 #include "rndv_fsm.h"
+#include "rx.h"
 #include "tx.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ struct mdapl_rndv_tx {
     struct mdapl_dpeer *peer;
     enum mdapl_rtx_state state;
     struct mdapl_op *op;
-    int status;                      /* ENDING: what op will hear */
+    int status;                      /* ENDING: for op->done() */
     uint32_t id;
     struct mdapl_body body;
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
@@ -56,7 +57,7 @@ static bool tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
     return true;
 }
 
-/* It is over; the owner hears. */
+/* Frees it and completes its send. */
 static void tx_end(struct mdapl_rndv_tx *tx)
 {
     struct mdapl_op *op = tx->op;
@@ -126,7 +127,8 @@ static struct mdapl_rndv_tx *tx_find(const struct mdapl_dpeer *peer, uint32_t id
     return tx && tx->peer == peer ? tx : NULL;
 }
 
-/* Ends it now, or when its last RDMA write has completed: until then its memory is read. */
+/* Ends it now, or when its last RDMA write has completed, since that still reads its memory. False:
+ * it cannot end in its state. */
 static bool tx_ends(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event,
                     enum mdapl_rtx_event busy, int status)
 {
@@ -152,7 +154,8 @@ bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
 
 /* -- answering a CTS by RDMA writes ----------------------------------------------------------- */
 
-/* A WRITTEN for what has been posted on a stream: it arrives there after that has landed. */
+/* Queues a WRITTEN for what has been posted on a stream. It takes the same stream, so it arrives
+ * after the writes have landed. */
 static void send_written(struct write *w, int stream)
 {
     struct mdapl_dpeer *peer = w->tx->peer;
@@ -286,7 +289,7 @@ bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
-/* The next one that has not been ended yet: op->done may end any of them. */
+/* The first one that has not been ended; looked for anew each time, as op->done() may end any. */
 static struct mdapl_rndv_tx *unended(struct mdapl_dpeer *peer)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_tx) {
@@ -298,7 +301,7 @@ static struct mdapl_rndv_tx *unended(struct mdapl_dpeer *peer)
     return NULL;
 }
 
-/* Posts no more of it, and forgets what was not posted at all. */
+/* Posts no more writes of it, and frees the answers of which none is out. */
 static void stop_writes(struct mdapl_rndv_tx *tx)
 {
     MDAPL_LIST_EACH_SAFE(pos, &tx->writes) {

@@ -90,8 +90,8 @@ static void bad_frame(struct mdapl_dpeer *peer, uint8_t type, const char *what, 
 /* -- the reorder queue ------------------------------------------------------------------------- */
 
 /*
- * A frame that waits for those before it: frames take several connections. It keeps its credit
- * until its turn, so all that wait are never more than the peer was given credits for.
+ * A frame that has arrived before one with a lower psn, since frames take several connections. It
+ * keeps its credit until its turn, so the queue is never longer than the credits of the peer.
  */
 struct early {
     struct mdapl_list link;
@@ -113,7 +113,7 @@ static uint64_t max_in_flight(const struct mdapl_dpeer *peer)
            + (peer->ring_in.slots ? peer->d->ring_slots : 0);
 }
 
-/* Queues a copy, in order; false: it is there already. */
+/* Queues a copy in the order of psns. False: that psn is in the queue already. */
 static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit, const void *frame,
                        size_t len)
 {
@@ -149,7 +149,7 @@ static void forget_early(struct mdapl_dpeer *peer)
 
 /* -- every frame ------------------------------------------------------------------------------ */
 
-/* It is its turn. p: behind the header. */
+/* Delivers the frame whose turn it is. p: the bytes behind its header; len: of the whole frame. */
 static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p,
                  size_t len)
 {
@@ -174,14 +174,15 @@ static void take_early(struct mdapl_dpeer *peer)
 
         mdapl_list_remove(l);
         peer->n_early--;
-        mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
+        mdapl_frame_get(&f, e->frame, e->len);   /* checked when it arrived */
         take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
         ++*e->credit;
         free(e);
     }
 }
 
-/* A later one waits, with its credit; the number of an older one has been delivered already. */
+/* A frame that is not the next one: a later one goes to the reorder queue, an older one has been
+ * delivered before and is dropped. Returns as mdapl_rx_frame(). */
 static bool out_of_turn(struct mdapl_dpeer *peer, uint8_t type, uint64_t psn, uint64_t *credit,
                         const void *frame, size_t len)
 {
@@ -221,7 +222,7 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
         return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
-    /* What was written into the ring before it was sent has landed before it came. */
+    /* Frames that were written into the ring before this one was sent have landed before it. */
     if (psn > peer->rx_next)
         mdapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)

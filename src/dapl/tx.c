@@ -85,7 +85,7 @@ static int post_send(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl
     return mdapl_ep_post_send(st->cm.ep, &seg, dto);
 }
 
-/* A frame that is transmitted tells the peer of all that we have received. */
+/* A frame that is transmitted acknowledges all that has been received. */
 static void ack_transmitted(struct mdapl_dpeer *peer)
 {
     peer->rx_acked = peer->rx_next;
@@ -225,7 +225,7 @@ static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     return 0;
 }
 
-/* The short way: nothing waits and there is room, so the body goes straight into a frame. */
+/* Nothing waits and a lane is open: the body is copied straight into a frame. */
 static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
@@ -284,8 +284,8 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 }
 
 /*
- * A message that was queued before the peer's hello said what it takes, and is too long for that,
- * becomes a rendezvous in its place. False: out of memory.
+ * A message that was queued before the hello of the peer, and is longer than the frames that the
+ * peer takes, becomes a rendezvous in its place in the queue. False: out of memory.
  */
 static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
 {
@@ -327,7 +327,7 @@ static bool put_item(struct mdapl_item *it, uint8_t *p, uint32_t *len_p)
     return last;
 }
 
-/* One frame of the first item, if there is one and it may leave. */
+/* Transmits one frame of the first item, if there is one and a lane is open. */
 static bool send_next(struct mdapl_dpeer *peer)
 {
     struct mdapl_item *it = first_item(peer);

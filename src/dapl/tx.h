@@ -50,15 +50,17 @@ struct mdapl_dapl_repost {
     struct mdapl_pool *pool;     /* takes it back */
 };
 
-/* The channel's send. */
+/* mdapl_send() of the channel: arguments and errors as in transport.h. */
 int mdapl_tx_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
 
-/* A fresh item of a type, not on any queue; NULL when memory is out. */
+/* An item of a type for stream 0, empty, on no queue, to be queued or given back to d->items; NULL
+ * when memory is out. */
 struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_type type);
-/* Queues it: messages behind messages; control items behind control items, before all messages. */
+/* Queues it, which takes it over: messages (MSG, RTS) in their order, behind all control frames. */
 void mdapl_item_queue(struct mdapl_dpeer *peer, struct mdapl_item *item);
 
-/* Sends what can leave, then an acknowledgement if one is due and nothing carried it. */
+/* Transmits what the windows allow, then the acknowledgements that are still due. Returns how many
+ * frames. */
 int mdapl_tx_flush(struct mdapl_dpeer *peer);
 /*
  * Transmits a retained frame of st's peer once more, on the sr lane of st, with the present ack and
@@ -71,9 +73,10 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer);
  * refused, the connection is lost.
  */
 int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b);
-/* The peer has everything below psn `ack` (low 32 bits). False: it cannot know of that many. */
+/* The peer has every frame below psn `ack` (low 32 bits): their buffers are let go. False: there is
+ * no such frame yet. */
 bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack);
-/* The peer is lost: every queued operation fails with status, retained frames are let go. */
+/* The peer is lost: every queued operation fails with status, retained buffers are let go. */
 void mdapl_tx_fail(struct mdapl_dpeer *peer, int status);
 
 #endif
