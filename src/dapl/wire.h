@@ -18,7 +18,7 @@ enum {
     MDAPL_HELLO_VERSION = 4,
     MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
-    MDAPL_HELLO_BYTES = 56,        /* what the providers that give least give */
+    MDAPL_HELLO_BYTES = 56,        /* the smallest private data that providers have */
     MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
     MDAPL_FRAME_MIN = 512,         /* bytes that every rank takes in one frame */
     MDAPL_WINDOW_MIN = 2,          /* frames that every rank takes on a stream */
