@@ -11,8 +11,8 @@
 #include "least.h"
 #include "log.h"
 #include "peer.h"
+#include "rx.h"
 #include "seq.h"
-#include "sr.h"
 #include "stats.h"
 #include "wire.h"
 
@@ -110,7 +110,7 @@ static int fresh_ep(struct mdapl_stream *st)
         return rc;
     st->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
     st->txwin = (struct mdapl_txwin){ .sent = 0 };   /* until the peer's hello opens it */
-    rc = mdapl_sr_arm(st, st->cm.ep);
+    rc = mdapl_rx_arm(st, st->cm.ep);
     if (rc)
         mdapl_err_set(mdapl_ctx_err(d->ctx), rc, "IA %s has no memory for the receives of one "
                       "more endpoint. Make MPIR_CVAR_DAPL_SR_WINDOW or _VBUF_SIZE smaller, or "

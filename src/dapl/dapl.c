@@ -150,6 +150,7 @@ static int make_room(struct mdapl_dapl *d)
     open_regs(d);
     mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
+    mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
     mdapl_idmap_init(&d->tx_ids);
     mdapl_idmap_init(&d->rx_ids);
     mdapl_move_init(d);
@@ -414,6 +415,7 @@ static void close_channel(void *state)
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_move_fini(d);
     mdapl_pool_fini(&d->items);
+    mdapl_pool_fini(&d->reposts);
     free(d->peers);
     free(d);
 }
@@ -450,8 +452,8 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .reach = reach,              /* peer.c */
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
-    .send = mdapl_tx_send,       /* tx.c, sr.c, rndv_tx.c */
-    .progress = progress,        /* evd.c, then sr.c, rx.c, rndv_rx.c */
+    .send = mdapl_tx_send,       /* tx.c, ring.c, rndv_tx.c */
+    .progress = progress,        /* evd.c, then rx.c, rndv_rx.c */
     .look = look,                /* ... and cm.c */
     .hears = hears,
     .wait = wait,

@@ -3,9 +3,9 @@
 #define MDAPL_EP_H
 /*
  * One end of one connection, and the only place that posts transfers. cm.c makes EPs and brings
- * them up; sr.c, ring.c and move.c post on them. An EP counts what is posted on it and is freed
- * when all of it has completed: a vbuf or a user's buffer is never reused while an adapter may
- * still write it.
+ * them up; tx.c, rx.c, ring.c and move.c post on them. An EP counts what is posted on it and is
+ * freed when all of it has completed: a vbuf or a user's buffer is never reused while an adapter
+ * may still write it.
  */
 #include "ia.h"
 #include "list.h"

@@ -14,6 +14,7 @@
 struct transfer {
     struct mdapl_dto dto;
     struct mdapl_move *move;
+    uint64_t off;                    /* of its first byte, in the body */
 };
 
 void mdapl_move_init(struct mdapl_dapl *d)
@@ -69,17 +70,19 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
     struct mdapl_dpeer *peer = m->peer;
 
     (void)len;
-    mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += status == DAT_DTO_SUCCESS ? dto->bytes : 0;
-    mdapl_pool_give(&peer->d->transfers, t);
     assert(m->under_way > 0);
     m->under_way--;
-    if (status != DAT_DTO_SUCCESS) {
-        m->failed = true;
-        if (!m->stopped)
-            mdapl_dpeer_broken(peer, way[m->kind].failed);
+    if (status == DAT_DTO_SUCCESS) {
+        mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += dto->bytes;
+        if (mdapl_dapl_ledger_add(m->done, t->off, dto->bytes) < 0)
+            mdapl_dpeer_broken(peer, "out of memory");
+    } else if (!m->stopped) {
+        mdapl_dpeer_broken(peer, way[m->kind].failed);
     }
+    mdapl_pool_give(&peer->d->transfers, t);
     /* With a failed piece it is not over until it is stopped, with its peer. */
-    if (m->under_way == 0 && (m->stopped || (!m->failed && m->issued == m->len)))
+    if (m->under_way == 0
+        && (m->stopped || mdapl_dapl_ledger_has(m->done, m->body_at, m->len)))
         m->over(m);
     /* The request slot may be what the next transfer, a frame or an acknowledgement waits for. */
     mdapl_dpeer_stir(peer);
@@ -103,6 +106,7 @@ static bool post_one(struct mdapl_move *m)
     n = mdapl_least(mdapl_least(n, st->ia->max.rdma), most(m));
     here.segment_length = there.segment_length = (DAT_SEG_LENGTH)n;
     t->move = m;
+    t->off = m->body_at + m->issued;
     t->dto.done = moved;
     if (way[m->kind].post(st->cm.ep, &here, &there, &t->dto)) {
         mdapl_pool_give(&d->transfers, t);
@@ -111,7 +115,8 @@ static bool post_one(struct mdapl_move *m)
     }
     m->under_way++;
     m->issued += n;
-    m->on_stream[st->index] += n;
+    if (m->posted)
+        m->posted(m, st->index, t->off, n);
     return true;
 }
 

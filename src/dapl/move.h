@@ -9,6 +9,7 @@
  */
 #include "body.h"
 #include "ia.h"
+#include "ledger.h"
 #include "list.h"
 #include "wire.h"
 
@@ -24,19 +25,20 @@ struct mdapl_move {
     const struct mdapl_body *here;   /* registered; both stay until it is over */
     const struct mdapl_segs *there;
     uint64_t here_at, there_at;      /* the first byte, of each */
-    uint64_t len;
+    uint64_t body_at, len;           /* the bytes of the body that it moves */
+    struct mdapl_dapl_ledger *done;  /* of the body: has them when they are moved */
+    /* A piece of them has been posted on this stream; NULL: of no interest. */
+    void (*posted)(struct mdapl_move *m, int stream, uint64_t off, uint64_t len);
     /* The last transfer has been posted: what follows on the same streams comes after it. */
     void (*all_posted)(struct mdapl_move *m);
-    /* Nothing is under way any more, and nothing will be: all is moved, or it was stopped. Without
-     * stop: every piece has succeeded. */
+    /* Nothing is under way any more, and nothing will be: all is done, or it was stopped. */
     void (*over)(struct mdapl_move *m);
 
     struct mdapl_list link;          /* on peer->moving while there is something to post */
     int stream;                      /* which carries it; -1: all of them, in stripes */
-    uint64_t issued;                 /* bytes posted, and on which stream how many */
-    uint64_t on_stream[MDAPL_MAX_STREAMS];
+    uint64_t issued;                 /* bytes posted */
     uint32_t under_way;              /* transfers */
-    bool stopped, failed;            /* failed: one piece of it did */
+    bool stopped;
 };
 
 void mdapl_move_init(struct mdapl_dapl *d);

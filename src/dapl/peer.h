@@ -4,16 +4,16 @@
 /*
  * The channel's state and its peers. A message goes down through
  *
- *      tx.c (one queue per peer) -> ring.c or sr.c (the two lanes) -> ep.c -> DAT
+ *      tx.c (one queue per peer, the sr lane) -> ring.c (the ring lane) -> ep.c -> DAT
  *
  * and comes up through
  *
- *      memory -> ring.c, or DAT -> evd.c -> sr.c
+ *      memory -> ring.c, or DAT -> evd.c -> ep.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
  * rndv_tx.c and rndv_rx.c stand beside them for long bodies, with move.c for their RDMA; cm.c
  * brings connections up, wireup.c says when.
- * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
+ * "No room" is known in one place, pick_lane() of tx.c: a frame leaves when the EP is up, a lane's
  * window is open and a request slot is free; nothing else queues.
  */
 #include "channel.h"
@@ -53,7 +53,7 @@ struct mdapl_dapl {
 
     struct mdapl_regcache regs;  /* of the user's memory */
     struct mdapl_vbufs vbufs;
-    struct mdapl_pool items, transfers;
+    struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
     struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */

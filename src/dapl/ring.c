@@ -16,7 +16,6 @@
 enum {
     RINGS_PER_CHUNK = 8,
     FEW_LMRS = 64,               /* an adapter with so few registrations needs them for frames */
-    TALKING_US = 100,            /* a peer that has heard nothing for so long may sleep */
 };
 
 /* Memory of several rings, registered at once. */
@@ -24,11 +23,6 @@ struct chunk {
     struct mdapl_block block;
     int rings, used;
 };
-
-static size_t padded(size_t len)
-{
-    return (len + 7) & ~(size_t)7;
-}
 
 /* -- memory ----------------------------------------------------------------------------------- */
 
@@ -40,7 +34,7 @@ static size_t ring_bytes(const struct mdapl_dapl *d)
 void mdapl_ring_init(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    size_t most = padded(d->frame_room + MDAPL_FRAME_HDR_BYTES) + MDAPL_RING_TRAILER;
+    size_t most = mdapl_ring_padded(d->frame_room + MDAPL_FRAME_HDR_BYTES) + MDAPL_RING_TRAILER;
     bool wanted = cfg->ring == MDAPL_RING_ON
                   || (cfg->ring == MDAPL_RING_AUTO && d->rails.ia[0]->ordered
                       && cfg->spin_polls != 0);
@@ -102,6 +96,7 @@ static void give(struct mdapl_dpeer *peer)
     struct mdapl_dapl *d = peer->d;
     struct chunk *c = chunk_with_room(d);
     struct mdapl_item *it = c ? mdapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
+    struct mdapl_ring_given given;
 
     if (!it) {                   /* then it stays as it is, for everybody */
         d->rings_left = 0;
@@ -111,10 +106,11 @@ static void give(struct mdapl_dpeer *peer)
     d->n_rings++;
     peer->ring_in.slots = c->block.data + (size_t)c->used++ * ring_bytes(d);
     mdapl_list_append(&d->rings, &peer->ring_in.link);
-    it->u.ring = (struct mdapl_ring_given){
+    given = (struct mdapl_ring_given){
         .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->block.lmr.on[0].key,
         .slots = d->ring_slots, .slot_bytes = d->ring_slot_bytes,
     };
+    it->len = (uint32_t)mdapl_ring_given_put(&given, it->u.bytes);
     mdapl_item_queue(peer, it);
 }
 
@@ -127,8 +123,10 @@ void mdapl_ring_consider(struct mdapl_dpeer *peer)
         give(peer);
 }
 
-bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given)
+bool mdapl_dapl_on_ring_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given,
+                              const struct mdapl_frame *f, const uint8_t *p)
 {
+    (void)f, (void)p;
     if (peer->ring_out.at.slots)
         return false;            /* once is enough */
     peer->ring_out.at = *given;
@@ -136,27 +134,13 @@ bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given
     return true;
 }
 
-uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer)
-{
-    return peer->ring_in.slots ? (uint32_t)(peer->ring_in.freed + peer->d->ring_slots) : 0;
-}
-
 /* -- writing ---------------------------------------------------------------------------------- */
-
-bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len)
-{
-    const struct mdapl_ring_out *out = &peer->ring_out;
-
-    return out->at.slots > 0 && padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
-           && mdapl_txwin_open(&out->win, 0)
-           && peer->d->now - out->talked < MDAPL_US(TALKING_US);
-}
 
 int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     struct mdapl_ring_out *out = &st->peer->ring_out;
     uint32_t slot = (uint32_t)(out->win.sent % out->at.slots);
-    size_t pad = padded(b->len), len = pad + MDAPL_RING_TRAILER;
+    size_t pad = mdapl_ring_padded(b->len), len = pad + MDAPL_RING_TRAILER;
     uint64_t word = (uint64_t)(uint32_t)++out->win.sent << 32 | b->len;
     DAT_LMR_TRIPLET from = mdapl_vbuf_seg(b, st->ia, (uint32_t)len);
     DAT_RMR_TRIPLET to = {
@@ -180,11 +164,13 @@ static const uint8_t *next_frame(const struct mdapl_dpeer *peer, size_t *len_p)
     uint32_t slot = (uint32_t)(in->taken % d->ring_slots);
     uint8_t *end = in->slots + (size_t)(slot + 1) * d->ring_slot_bytes - MDAPL_RING_TRAILER;
     uint64_t word = atomic_load_explicit((_Atomic uint64_t *)(void *)end, memory_order_acquire);
+    size_t pad;
 
     if (word >> 32 != (uint32_t)(in->taken + 1))
         return NULL;
     *len_p = (uint32_t)word;
-    return padded(*len_p) <= d->ring_slot_bytes - MDAPL_RING_TRAILER ? end - padded(*len_p) : end;
+    pad = mdapl_ring_padded(*len_p);
+    return pad <= d->ring_slot_bytes - MDAPL_RING_TRAILER ? end - pad : end;
 }
 
 int mdapl_ring_poll_peer(struct mdapl_dpeer *peer)

@@ -3,16 +3,19 @@
 #define MDAPL_RING_H
 /*
  * The ring lane: short frames by RDMA write into slots of the peer's memory, which the peer polls
- * (the RDMA channel of paper mpi-over-udapl, 4.1). No receive is used up and no event is made.
+ * (the RDMA channel of paper mpi-over-udapl, 4.1). It uses no receive and makes no event.
  *
  * A frame lies at the end of its slot, before a word of 8 bytes with its length and the number of
  * the write (PROTOCOL, section 7). That word is the last of the RDMA write, so where the adapter
- * places writes in order, whoever sees the word (acquire) sees the frame. Slots are used in turn;
- * the window says how many are free, and a frame that finds none takes the sr lane.
+ * places writes in order, a load of the word (acquire) that finds the number makes the frame
+ * visible. Slots are used in turn; the window says how many are free, and a frame for which none is
+ * free takes the sr lane.
  *
- * A rank gives a peer slots only when it has heard enough of it, so memory follows who talks to
- * whom. Nothing wakes a rank that sleeps: a frame takes the ring only while the two talk.
+ * A rank allocates slots for a peer only after a number of frames from it (a knob), so that memory
+ * follows the communication graph. A write does not wake a rank that sleeps: a frame takes the ring
+ * only shortly after another one to the same peer.
  */
+#include "clock.h"
 #include "list.h"
 #include "lmr.h"
 #include "window.h"
@@ -27,37 +30,57 @@ struct mdapl_dpeer;
 struct mdapl_stream;
 struct mdapl_vbuf;
 
-enum { MDAPL_RING_TRAILER = 8 };
+enum {
+    MDAPL_RING_TRAILER = 8,
+    MDAPL_RING_TALKING_US = 100, /* a peer to which nothing was transmitted for so long may sleep */
+};
 
 /* The slots that the peer writes. */
 struct mdapl_ring_in {
     struct mdapl_list link;      /* on d->rings */
-    uint8_t *slots;              /* NULL: it has none */
-    uint64_t taken;              /* frames taken out, ever: the next one's slot */
+    uint8_t *slots;              /* NULL: the peer has none */
+    uint64_t taken;              /* frames taken out, ever: says which slot is next */
     uint64_t freed;              /* of them, those whose credit has been given back */
-    bool busy;                   /* they are being taken out */
+    bool busy;                   /* frames are being taken out: not again from inside that */
 };
 
-/* The slots of the peer's that we write. */
+/* The slots at the peer that we write. */
 struct mdapl_ring_out {
     struct mdapl_ring_given at;  /* slots 0: none */
     struct mdapl_txwin win;
-    uint64_t talked;             /* when a frame left for the peer last, ns */
+    uint64_t talked;             /* when a frame was transmitted to the peer last, ns */
 };
 
+/* The bytes that a frame of len bytes takes in front of the last word. */
+static inline size_t mdapl_ring_padded(size_t len)
+{
+    return (len + 7) & ~(size_t)7;
+}
+
+/* The limit to advertise, 0 while the peer has no slots; slots: of each ring. */
+static inline uint32_t mdapl_ring_limit(const struct mdapl_ring_in *in, uint32_t slots)
+{
+    return in->slots ? (uint32_t)(in->freed + slots) : 0;
+}
+
+/* Is there a slot for a frame of len bytes, and does the peer poll it? now: ns. */
+static inline bool mdapl_ring_takes(const struct mdapl_ring_out *out, size_t len, uint64_t now)
+{
+    return out->at.slots > 0 && mdapl_ring_padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
+           && mdapl_txwin_open(&out->win, 0) && now - out->talked < MDAPL_US(MDAPL_RING_TALKING_US);
+}
+
+/* Sets the sizes of the rings by the knobs and the limits of the adapter; allocates nothing. */
 void mdapl_ring_init(struct mdapl_dapl *d);
+/* Frees the memory of all rings; their peers do not write any more. */
 void mdapl_ring_fini(struct mdapl_dapl *d);
-/* A frame has come from the peer: has it earned slots? */
+/* A frame has arrived from the peer: allocates slots for it and queues a RING frame, when it has
+ * sent enough and there is memory. */
 void mdapl_ring_consider(struct mdapl_dpeer *peer);
-/* The peer has given us slots. False: impossible ones. */
-bool mdapl_ring_on_given(struct mdapl_dpeer *peer, const struct mdapl_ring_given *given);
-/* The limit to advertise to the peer, 0 while it has no slots. */
-uint32_t mdapl_ring_limit(const struct mdapl_dpeer *peer);
-/* Would a frame of len bytes go now? */
-bool mdapl_ring_takes(const struct mdapl_dpeer *peer, size_t len);
-/* Writes a filled frame. 0 or -EIO; b->dto is done when it has left. */
+/* Posts an RDMA write of the frame in b by b->dto, after mdapl_ring_takes(). 0, or -EIO: the EP
+ * refuses it. */
 int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
-/* Takes the frames that have come, from all or from one. Returns how many. */
+/* Takes out the frames that have been written, by all peers or by one. Returns how many. */
 int mdapl_ring_poll(struct mdapl_dapl *d);
 int mdapl_ring_poll_peer(struct mdapl_dpeer *peer);
 

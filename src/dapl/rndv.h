@@ -2,16 +2,18 @@
 #ifndef MDAPL_RNDV_H
 #define MDAPL_RNDV_H
 /*
- * Bodies too long for one frame: rndv_tx.c is the sending end, rndv_rx.c the receiving one. The
- * sender announces the message with an RTS; once the receiver's owner reads, the body comes by
+ * Rendezvous: bodies that do not fit a frame (paper resilient-message-passing, III). rndv_tx.c is
+ * the sending end, rndv_rx.c the receiving one. The sender announces the message with an RTS; once
+ * the receiver's owner reads, the body is moved by
  *
- *      rget    RDMA reads of the receiver's, when the RTS says where the body lies
- *      rput    RDMA writes of the sender's, when the receiver's CTS says where it should go;
+ *      rget    RDMA reads of the receiver, when the RTS names the memory of the body
+ *      rput    RDMA writes of the sender, when the CTS of the receiver names the memory to write;
  *              WRITTEN frames follow them on the same streams
- *      copy    DATA frames, when the CTS says no such thing or the sender cannot write
+ *      copy    DATA frames, when the CTS names no memory or the sender cannot write
  *
- * and a FIN of the receiver's ends it. The sender's knob chooses; what the adapters or the memory
- * do not allow falls to the next of the three.
+ * and a FIN of the receiver ends it. The sender's knob chooses the first of the three that is
+ * tried; where the adapters or the registrations do not allow it the next one is taken. The
+ * handlers of the frames are declared in rx.h.
  */
 #include "channel.h"
 #include "wire.h"
@@ -26,36 +28,32 @@ struct mdapl_rndv_tx;
 
 /* -- the sending end -------------------------------------------------------------------------- */
 
-/* Starts a rendezvous; op->done when the receiver has read or dropped the body. 0 or -ENOMEM. */
+/*
+ * Starts a rendezvous for a message with a body of len bytes, which stays the caller's and as it is
+ * until op->done(): when the receiver has read the body (0), has dropped it (-ECANCELED) or the
+ * peer is lost. 0 or -ENOMEM; then op->done() is not called.
+ */
 int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
                     struct mdapl_op *op);
-/* Makes an item, whose envelope is in it, the RTS of a rendezvous of the first len bytes at v.
- * False: out of memory, and the item is as it was. */
+/* Turns an item, which has its envelope, into the RTS of a rendezvous of the first len bytes of the
+ * n pieces at v; v may be memory of the item. op as above. False: out of memory, and the item is as
+ * it was. */
 bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
                          int n, size_t len, struct mdapl_op *op);
-/* Fills an RTS, or the next DATA frame of at most room bytes; bytes written. */
-size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out);
+/* Writes the fields and the bytes of the next DATA frame, at most room bytes, to out. Returns the
+ * bytes written; *last_p: they were the last ones that the receiver has asked for. */
 size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p);
-/* Frames; false: the content is impossible. */
-bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts);
-bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin);
-/* The peer is lost: sends fail once nothing of theirs is posted any more. */
+/* The peer is lost: each send fails with status once its RDMA writes have completed. */
 void mdapl_rndv_fail_tx(struct mdapl_dpeer *peer, int status);
-/* Ends those whose RDMA never came back; only when the channel closes. */
+/* Ends the sends whose RDMA writes never complete; only when the channel closes. */
 void mdapl_rndv_free_tx(struct mdapl_dpeer *peer);
 
 /* -- the receiving end ------------------------------------------------------------------------ */
 
-/* Frames; false: the content is impossible. */
-bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, const void *hdr,
-                       size_t hdr_len);
-bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data, const void *bytes,
-                        size_t len);
-bool mdapl_rndv_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written);
-/* The peer is lost: reads fail once nothing of theirs is posted any more; announced bodies stay
- * until their owner drops them. */
+/* The peer is lost: each read in progress fails with status once its RDMA reads have completed;
+ * announced bodies stay until their owner drops them. */
 void mdapl_rndv_fail_rx(struct mdapl_dpeer *peer, int status);
-/* Forgets announced bodies that the owner never dropped; only when the channel closes. */
+/* Frees announced bodies that the owner has not dropped; only when the channel closes. */
 void mdapl_rndv_free_rx(struct mdapl_dpeer *peer);
 
 #endif

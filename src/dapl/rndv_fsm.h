@@ -3,8 +3,8 @@
 #define MDAPL_RNDV_FSM_H
 /*
  * The two ends of a rendezvous, as tables; rndv_tx.c and rndv_rx.c act on them. What is not in a
- * table is a bad frame when the event is of the wire (it is looked up before it is acted on) and a
- * bug of ours when it is our own (asserted).
+ * table is a bad frame when the event is of the wire (it is looked up before it is acted on); when
+ * the event is ours or the owner's it is a bug, which ends the peer and leaves the state as it is.
  *
  *      sender      ANNOUNCED --CTS--> SENDING --SENT--> ANNOUNCED        --FIN--> OVER
  *                  ANNOUNCED --FIN_BUSY--> ENDING --FLUSHED--> OVER
@@ -13,8 +13,8 @@
  *                  IDLE --DROP--> OVER
  */
 enum mdapl_rtx_state {
-    MDAPL_RTX_ANNOUNCED,     /* the body is where the RTS says; the receiver has the next word */
-    MDAPL_RTX_SENDING,       /* what a CTS asked for is leaving: RDMA writes, or DATA frames */
+    MDAPL_RTX_ANNOUNCED,     /* waits for a CTS or a FIN of the receiver */
+    MDAPL_RTX_SENDING,       /* what a CTS asked for is being posted: RDMA writes or DATA frames */
     MDAPL_RTX_ENDING,        /* over, but for RDMA writes that are still to complete */
     MDAPL_RTX_OVER,
     MDAPL_RTX_STATES
@@ -22,7 +22,7 @@ enum mdapl_rtx_state {
 
 enum mdapl_rtx_event {
     MDAPL_RTX_CTS,           /* wire: write or send me these bytes */
-    MDAPL_RTX_SENT,          /* the last of them has left */
+    MDAPL_RTX_SENT,          /* the last of them has been posted */
     MDAPL_RTX_FIN,           /* wire: read or dropped */
     MDAPL_RTX_FIN_BUSY,      /* the same, while RDMA writes are posted */
     MDAPL_RTX_LOST,          /* the peer is lost */
@@ -32,9 +32,9 @@ enum mdapl_rtx_event {
 };
 
 enum mdapl_rrx_state {
-    MDAPL_RRX_IDLE,          /* the owner has the next word */
-    MDAPL_RRX_READING,       /* RDMA reads are under way or wait for room */
-    MDAPL_RRX_ASKED,         /* a CTS is out, RDMA writes or DATA frames come */
+    MDAPL_RRX_IDLE,          /* waits for the owner to read or drop */
+    MDAPL_RRX_READING,       /* RDMA reads are posted or wait for a request slot */
+    MDAPL_RRX_ASKED,         /* a CTS is queued or transmitted; RDMA writes or DATA frames follow */
     MDAPL_RRX_FAILING,       /* the peer is lost; RDMA reads are still to be flushed */
     MDAPL_RRX_OVER,
     MDAPL_RRX_STATES

@@ -4,6 +4,7 @@
 #include "body.h"
 #include "cfg.h"
 #include "iov.h"
+#include "ledger.h"
 #include "move.h"
 #include "peer.h"
 #include "rndv_fsm.h"
@@ -11,9 +12,10 @@
 #include "stats.h"
 #include "tx.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+
+static const char no_memory[] = "out of memory";
 
 /* From the RTS to the FIN. */
 struct rndv_rx {
@@ -24,30 +26,36 @@ struct rndv_rx {
     int status;                      /* the first failure */
     struct mdapl_rts rts;
     uint64_t at;                     /* body bytes read */
+    struct mdapl_dapl_ledger done;   /* body bytes that are here, those read among them */
     /* the owner's read in progress */
     struct mdapl_op *op;
     struct mdapl_body dst;
     struct mdapl_move move;          /* READING */
     uint32_t id;                     /* ASKED: my name for it */
     bool offered;                    /* ASKED: the sender may write */
-    uint64_t got;                    /* ASKED: bytes that have come */
 };
 
 static void rx_free(struct rndv_rx *r)
 {
     mdapl_body_free(&r->dst);
+    mdapl_dapl_ledger_free(&r->done);
     mdapl_inbox_over(&r->peer->inbox, &r->rx);
     mdapl_list_remove(&r->link);
     free(r);
 }
 
-/* An event of ours, or one of the wire that has been found possible before. */
-static void rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
+/* An event of ours or of the owner, or one of the wire that has been found possible before. False:
+ * it is none of these, the state stays and the peer is lost. */
+static bool rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
 {
     int next = mdapl_rrx_step(r->state, event);
 
-    assert(next >= 0);
+    if (next < 0) {
+        mdapl_dpeer_broken(r->peer, "a rendezvous of ours made an impossible step");
+        return false;
+    }
     r->state = (enum mdapl_rrx_state)next;
+    return true;
 }
 
 static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
@@ -55,16 +63,17 @@ static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_FIN);
 
     if (!it) {
-        mdapl_dpeer_broken(r->peer, "out of memory");
+        mdapl_dpeer_broken(r->peer, no_memory);
         return;
     }
-    it->u.fin = (struct mdapl_fin){ r->rts.tx_id, (uint32_t)status };
+    it->len = (uint32_t)mdapl_fin_put(&(struct mdapl_fin){ r->rts.tx_id, (uint32_t)status },
+                                      it->u.bytes);
     mdapl_item_queue(r->peer, it);
 }
 
 /* -- the end of a read ------------------------------------------------------------------------ */
 
-/* The owner has its memory back. */
+/* Ends the owner's read with a status: its memory is not written any more. */
 static void read_over(struct rndv_rx *r, int status)
 {
     struct mdapl_op *op = r->op;
@@ -81,20 +90,20 @@ static void read_over(struct rndv_rx *r, int status)
     op->done(op, status);
 }
 
-/* The counters of bodies that come in one way. */
+/* The counters of the bodies that are received in one way. */
 struct way {
     uint64_t *bodies, *bytes;
 };
 
-/* All that the owner asked for has come, in this way. */
+/* All bytes that the owner has asked for are here, received in this way. */
 static void read_done(struct rndv_rx *r, struct way way)
 {
     *way.bodies += r->at == 0;
     *way.bytes += r->dst.len;
     r->at += r->dst.len;
     r->rx.left -= r->dst.len;
-    rx_step(r, r->rx.left > 0 ? MDAPL_RRX_MORE : MDAPL_RRX_LAST);
-    read_over(r, 0);
+    if (rx_step(r, r->rx.left > 0 ? MDAPL_RRX_MORE : MDAPL_RRX_LAST))
+        read_over(r, 0);
 }
 
 /* move->over of RDMA reads. */
@@ -107,8 +116,8 @@ static void fetched(struct mdapl_move *m)
         read_done(r, (struct way){ &stats->rx_rget, &stats->rx_rget_bytes });
         return;
     }
-    rx_step(r, MDAPL_RRX_FLUSHED);
-    read_over(r, r->status);
+    if (rx_step(r, MDAPL_RRX_FLUSHED))
+        read_over(r, r->status);
 }
 
 /* -- what the owner calls --------------------------------------------------------------------- */
@@ -118,21 +127,11 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
     return MDAPL_OF(rx, struct rndv_rx, rx);
 }
 
-static int fetch(struct rndv_rx *r)
-{
-    r->move = (struct mdapl_move){
-        .peer = r->peer, .kind = MDAPL_DTO_READ, .here = &r->dst, .there = &r->rts.at,
-        .there_at = r->at, .len = r->dst.len, .over = fetched,
-    };
-    rx_step(r, MDAPL_RRX_READ);
-    mdapl_move_start(&r->move);
-    return 0;
-}
-
-/* Asks the sender for the bytes, and says where they may be written if they may. */
+/* Asks the sender for the bytes of the read by a CTS, with their memory if it is registered. */
 static int ask(struct rndv_rx *r)
 {
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_CTS);
+    struct mdapl_cts cts;
 
     if (!it || mdapl_idmap_add(&r->peer->d->rx_ids, r, &r->id)) {
         if (it)
@@ -140,9 +139,13 @@ static int ask(struct rndv_rx *r)
         mdapl_body_free(&r->dst);
         return -ENOMEM;
     }
-    it->u.cts = (struct mdapl_cts){ r->rts.tx_id, r->id, r->at, r->dst.len, { .n = 0 } };
-    r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &it->u.cts.to);
-    r->got = 0;
+    cts.tx_id = r->rts.tx_id;
+    cts.rx_id = r->id;
+    cts.off = r->at;
+    cts.len = r->dst.len;
+    cts.to.n = cts.to.n_rails = 0;
+    r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &cts.to);
+    it->len = (uint32_t)mdapl_cts_put(&cts, it->u.bytes);
     rx_step(r, MDAPL_RRX_ASK);
     mdapl_item_queue(r->peer, it);
     return 0;
@@ -165,18 +168,28 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
         return MDAPL_DONE;
     }
     r->op = op;
-    /* Also for reads: iWARP places their answers as writes of the peer, and DAT does not tell which
-     * adapters do (providers leave rdma_write_for_rdma_read_req alone). The key is not sent. */
+    /* Remote write for reads, too: iWARP places their answers as writes of the peer, and DAT does
+     * not say which adapters do (providers do not set rdma_write_for_rdma_read_req). The peer does
+     * not get the key. */
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
         registered = mdapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE);
-    return registered && reads ? fetch(r) : ask(r);
+    if (!registered || !reads)
+        return ask(r);
+    r->move = (struct mdapl_move){
+        .peer = r->peer, .kind = MDAPL_DTO_READ, .here = &r->dst, .there = &r->rts.at,
+        .there_at = r->at, .body_at = r->at, .len = r->dst.len, .done = &r->done, .over = fetched,
+    };
+    rx_step(r, MDAPL_RRX_READ);
+    mdapl_move_start(&r->move);
+    return 0;
 }
 
 static void rndv_drop(struct mdapl_rx *rx)
 {
     struct rndv_rx *r = rndv_rx_of(rx);
 
-    rx_step(r, MDAPL_RRX_DROP);
+    if (!rx_step(r, MDAPL_RRX_DROP))
+        return;                  /* a read is under way: it ends with the peer */
     if (!r->peer->dead)
         send_fin(r, r->at > 0 ? MDAPL_FIN_READ : MDAPL_FIN_DROPPED);
     rx_free(r);
@@ -188,8 +201,8 @@ static const struct mdapl_rx_ops rndv_ops = {
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, const void *hdr,
-                       size_t hdr_len)
+bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
+                       const struct mdapl_frame *f, const uint8_t *p)
 {
     struct rndv_rx *r;
 
@@ -197,66 +210,90 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
         return false;
     r = calloc(1, sizeof(*r));
     if (!r) {
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dpeer_broken(peer, no_memory);
         return true;
     }
     r->rx = (struct mdapl_rx){ &rndv_ops, rts->body_len };
     r->peer = peer;
     r->rts = *rts;
+    mdapl_dapl_ledger_init(&r->done);
     mdapl_list_append(&peer->rndv_rx, &r->link);
-    if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
+    if (mdapl_inbox_announce(&peer->inbox, p, f->hdr_len, &r->rx))
         mdapl_dpeer_broken(peer, "out of memory for a message that waits");
     return true;
 }
 
-/* The read that asked for len more bytes under this id. */
-static struct rndv_rx *asked(const struct mdapl_dpeer *peer, uint32_t rx_id, uint32_t tx_id,
-                             uint64_t len)
+/* The read that has asked for bytes under this id; NULL: none has. */
+static struct rndv_rx *asked(const struct mdapl_dpeer *peer, uint32_t rx_id, uint32_t tx_id)
 {
     struct rndv_rx *r = mdapl_idmap_find(&peer->d->rx_ids, rx_id);
 
     return r && r->peer == peer && r->rts.tx_id == tx_id
-           && mdapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0
-           && len <= r->dst.len - r->got ? r : NULL;
+           && mdapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0 ? r : NULL;
 }
 
-static void came(struct rndv_rx *r, uint64_t len, struct way way)
+/* Are these among the bytes that it has asked for? */
+static bool in_read(const struct rndv_rx *r, uint64_t off, uint64_t len)
 {
-    r->got += len;
-    if (r->got == r->dst.len)
+    return off >= r->at && len <= r->dst.len && off - r->at <= r->dst.len - len;
+}
+
+/* Ends the read when all that it has asked for is here. */
+static void came(struct rndv_rx *r, struct way way)
+{
+    if (mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len))
         read_done(r, way);
 }
 
-bool mdapl_rndv_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data, const void *bytes,
-                        size_t len)
+bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
+                        const struct mdapl_frame *f, const uint8_t *p)
 {
-    struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id, len);
+    size_t len = f->len - MDAPL_DATA_BYTES;
+    struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct mdapl_iov cur;
+    int64_t added;
 
-    if (!r || data->off != r->at + r->got)
+    if (!r || !in_read(r, data->off, len))
         return false;
+    added = mdapl_dapl_ledger_add(&r->done, data->off, len);
+    if (added < 0)
+        mdapl_dpeer_broken(peer, no_memory);
+    if (added <= 0)              /* a duplicate is not copied again */
+        return true;
     cur = mdapl_iov_start(r->dst.v, r->dst.n);
-    mdapl_iov_skip(&cur, r->got);
-    mdapl_iov_scatter(&cur, bytes, len);
-    came(r, len, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
+    mdapl_iov_skip(&cur, data->off - r->at);
+    mdapl_iov_scatter(&cur, p + MDAPL_DATA_BYTES, len);
+    came(r, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
     return true;
 }
 
-bool mdapl_rndv_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written)
+bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written,
+                           const struct mdapl_frame *f, const uint8_t *p)
 {
-    struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id, written->len);
+    struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
+    (void)f, (void)p;
     if (!r || !r->offered)
         return false;
-    came(r, written->len, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
+    for (uint32_t i = 0; i < written->done.n; i++) {
+        const struct mdapl_dapl_range *done = &written->done.range[i];
+
+        if (!in_read(r, done->off, done->len))
+            return false;
+        if (mdapl_dapl_ledger_add(&r->done, done->off, done->len) < 0) {
+            mdapl_dpeer_broken(peer, no_memory);
+            return true;
+        }
+    }
+    came(r, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
     return true;
 }
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
-/* The next body that has not been failed yet: op->done may drop any of them. */
+/* The first body that has not been failed; looked up anew each time, as op->done() may drop any. */
 static struct rndv_rx *unfailed(struct mdapl_dpeer *peer)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_rx) {

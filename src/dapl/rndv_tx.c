@@ -4,12 +4,13 @@
 #include "body.h"
 #include "cfg.h"
 #include "iov.h"
+#include "ledger.h"
 #include "move.h"
 #include "peer.h"
 #include "rndv_fsm.h"
+#include "rx.h"
 #include "tx.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,11 @@ struct mdapl_rndv_tx {
     struct mdapl_dpeer *peer;
     enum mdapl_rtx_state state;
     struct mdapl_op *op;
-    int status;                      /* ENDING: what op will hear */
+    int status;                      /* ENDING: for op->done() */
     uint32_t id;
     struct mdapl_body body;
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
+    struct mdapl_dapl_ledger written;    /* bytes whose RDMA writes are complete */
     /* SENDING in DATA frames: what the receiver asked for */
     uint32_t rx_id;
     uint64_t off, left;              /* of the next byte; how many */
@@ -35,47 +37,34 @@ struct write {
     struct mdapl_move move;
     struct mdapl_list link;          /* on tx->writes */
     struct mdapl_rndv_tx *tx;
-    struct mdapl_cts cts;
+    struct mdapl_segs to;            /* what the CTS names */
+    struct mdapl_written posted[];   /* by stream: its next WRITTEN */
 };
 
 /* -- from the announcement to the end --------------------------------------------------------- */
 
-static struct mdapl_rndv_tx *tx_make(struct mdapl_dpeer *peer, const struct iovec *v, int n,
-                                     size_t len, struct mdapl_op *op)
-{
-    struct mdapl_dapl *d = peer->d;
-    struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
-
-    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, v, n, len)
-        || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
-        if (tx)
-            mdapl_body_free(&tx->body);
-        free(tx);
-        return NULL;
-    }
-    tx->peer = peer;
-    tx->op = op;
-    mdapl_list_init(&tx->writes);
-    mdapl_list_append(&peer->rndv_tx, &tx->link);
-    return tx;
-}
-
-/* An event of ours, or one of the wire that has been found possible before. */
-static void tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
+/* An event of ours, or one of the wire that has been found possible before. False: it is neither,
+ * the state stays and the peer is lost. */
+static bool tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
 {
     int next = mdapl_rtx_step(tx->state, event);
 
-    assert(next >= 0);
+    if (next < 0) {
+        mdapl_dpeer_broken(tx->peer, "a rendezvous of ours made an impossible step");
+        return false;
+    }
     tx->state = (enum mdapl_rtx_state)next;
+    return true;
 }
 
-/* It is over; the owner hears. */
+/* Frees it and completes its send. */
 static void tx_end(struct mdapl_rndv_tx *tx)
 {
     struct mdapl_op *op = tx->op;
     int status = tx->status;
 
     mdapl_body_free(&tx->body);
+    mdapl_dapl_ledger_free(&tx->written);
     mdapl_idmap_remove(&tx->peer->d->tx_ids, tx->id);
     mdapl_list_remove(&tx->link);
     free(tx);
@@ -85,14 +74,32 @@ static void tx_end(struct mdapl_rndv_tx *tx)
 bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
                          int n, size_t len, struct mdapl_op *op)
 {
-    struct mdapl_rndv_tx *tx = tx_make(peer, v, n, len, op);
+    struct mdapl_dapl *d = peer->d;
+    struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
+    int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
+    struct mdapl_rts rts;
 
-    if (!tx)
+    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, v, n, len)
+        || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
+        if (tx)
+            mdapl_body_free(&tx->body);
+        free(tx);
         return false;
-    if (mdapl_ctx_cfg(peer->d->ctx)->rndv != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
-        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
+    }
+    tx->peer = peer;
+    tx->op = op;
+    mdapl_list_init(&tx->writes);
+    mdapl_dapl_ledger_init(&tx->written);
+    mdapl_list_append(&peer->rndv_tx, &tx->link);
+    if (how != MDAPL_RNDV_COPY)  /* before the RTS: a CTS of rput needs it soon after */
+        mdapl_body_register(&tx->body, &d->regs, MDAPL_LMR_REMOTE_READ);
+    rts.body_len = tx->body.len;
+    rts.tx_id = tx->id;
+    rts.at.n = rts.at.n_rails = 0;
+    if (how == MDAPL_RNDV_RGET)
+        mdapl_body_tell(&tx->body, peer->n_rails, &rts.at);
     it->type = MDAPL_FRAME_RTS;
-    it->u.rndv = tx;
+    it->len = (uint32_t)mdapl_rts_put(&rts, it->u.bytes);
     return true;
 }
 
@@ -112,15 +119,6 @@ int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_
     return 0;
 }
 
-size_t mdapl_rndv_put_rts(struct mdapl_rndv_tx *tx, uint8_t *out)
-{
-    struct mdapl_rts rts = { .body_len = tx->body.len, .tx_id = tx->id };
-
-    if (mdapl_ctx_cfg(tx->peer->d->ctx)->rndv == MDAPL_RNDV_RGET)
-        mdapl_body_tell(&tx->body, tx->peer->n_rails, &rts.at);
-    return mdapl_rts_put(&rts, out);
-}
-
 /* The rendezvous of an id that this peer has sent us. */
 static struct mdapl_rndv_tx *tx_find(const struct mdapl_dpeer *peer, uint32_t id)
 {
@@ -129,51 +127,73 @@ static struct mdapl_rndv_tx *tx_find(const struct mdapl_dpeer *peer, uint32_t id
     return tx && tx->peer == peer ? tx : NULL;
 }
 
-/* Ends it now, or when its last RDMA write has completed: until then its memory is read. */
+/* Ends it now, or when its last RDMA write has completed, since that still reads its memory. False:
+ * it cannot end in its state. */
 static bool tx_ends(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event,
                     enum mdapl_rtx_event busy, int status)
 {
     if (!mdapl_list_empty(&tx->writes))
         event = busy;
-    if (mdapl_rtx_step(tx->state, event) < 0)
+    if (mdapl_rtx_step(tx->state, event) < 0 || !tx_step(tx, event))
         return false;
-    tx_step(tx, event);
     tx->status = status;
     if (tx->state == MDAPL_RTX_OVER)
         tx_end(tx);
     return true;
 }
 
-bool mdapl_rndv_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin)
+bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
+                       const struct mdapl_frame *f, const uint8_t *p)
 {
     struct mdapl_rndv_tx *tx = tx_find(peer, fin->tx_id);
 
+    (void)f, (void)p;
     return tx && tx_ends(tx, MDAPL_RTX_FIN, MDAPL_RTX_FIN_BUSY,
                          fin->status == MDAPL_FIN_DROPPED ? -ECANCELED : 0);
 }
 
 /* -- answering a CTS by RDMA writes ----------------------------------------------------------- */
 
-/* On each stream a frame says how much has been written before it: it arrives after that. */
+/* Queues a WRITTEN for what has been posted on a stream. It takes the same stream, so it arrives
+ * after the writes have landed. */
+static void send_written(struct write *w, int stream)
+{
+    struct mdapl_dpeer *peer = w->tx->peer;
+    struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
+
+    if (!it) {
+        mdapl_dpeer_broken(peer, "out of memory");
+        return;
+    }
+    it->stream = stream;
+    it->len = (uint32_t)mdapl_written_put(&w->posted[stream], it->u.bytes);
+    mdapl_item_queue(peer, it);
+    w->posted[stream].done.n = 0;
+}
+
+/* move->posted: pieces that follow each other are one range. */
+static void piece_posted(struct mdapl_move *m, int stream, uint64_t off, uint64_t len)
+{
+    struct write *w = MDAPL_OF(m, struct write, move);
+    struct mdapl_dapl_ranges *p = &w->posted[stream].done;
+    struct mdapl_dapl_range *last = p->n > 0 ? &p->range[p->n - 1] : NULL;
+
+    if (last && last->off + last->len == off) {
+        last->len += len;
+        return;
+    }
+    if (p->n == MDAPL_MAX_RANGES)
+        send_written(w, stream);
+    p->range[p->n++] = (struct mdapl_dapl_range){ off, len };
+}
+
 static void all_posted(struct mdapl_move *m)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
-    struct mdapl_dpeer *peer = m->peer;
 
-    for (int i = 0; i < peer->n_streams; i++) {
-        struct mdapl_item *it;
-
-        if (m->on_stream[i] == 0)
-            continue;
-        it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
-        if (!it) {
-            mdapl_dpeer_broken(peer, "out of memory");
-            return;
-        }
-        it->stream = i;
-        it->u.written = (struct mdapl_written){ w->cts.rx_id, w->cts.tx_id, m->on_stream[i] };
-        mdapl_item_queue(peer, it);
-    }
+    for (int i = 0; i < m->peer->n_streams; i++)
+        if (w->posted[i].done.n > 0)
+            send_written(w, i);
     tx_step(w->tx, MDAPL_RTX_SENT);
 }
 
@@ -186,8 +206,8 @@ static void write_over(struct mdapl_move *m)
     free(w);
     if (tx->state != MDAPL_RTX_ENDING || !mdapl_list_empty(&tx->writes))
         return;
-    tx_step(tx, MDAPL_RTX_FLUSHED);
-    tx_end(tx);
+    if (tx_step(tx, MDAPL_RTX_FLUSHED))
+        tx_end(tx);
 }
 
 static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *cts)
@@ -198,14 +218,20 @@ static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     if (cts->to.n == 0 || mdapl_ctx_cfg(peer->d->ctx)->rndv == MDAPL_RNDV_COPY
         || !mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ))
         return false;
-    w = calloc(1, sizeof(*w));
+    w = malloc(sizeof(*w) + sizeof(w->posted[0]) * (size_t)peer->n_streams);
     if (!w)
         return false;
+    for (int i = 0; i < peer->n_streams; i++) {
+        w->posted[i].rx_id = cts->rx_id;
+        w->posted[i].tx_id = cts->tx_id;
+        w->posted[i].done.n = 0;
+    }
     w->tx = tx;
-    w->cts = *cts;
+    w->to = cts->to;
     w->move = (struct mdapl_move){
         .peer = peer, .kind = MDAPL_DTO_WRITE, .here = &tx->body, .here_at = cts->off,
-        .there = &w->cts.to, .len = cts->len, .all_posted = all_posted, .over = write_over,
+        .there = &w->to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
+        .posted = piece_posted, .all_posted = all_posted, .over = write_over,
     };
     mdapl_list_append(&tx->writes, &w->link);
     mdapl_move_start(&w->move);
@@ -226,6 +252,7 @@ static bool answer_by_frames(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     tx->cursor = mdapl_iov_start(tx->body.v, tx->body.n);
     mdapl_iov_skip(&tx->cursor, cts->off);
     it->u.rndv = tx;
+    it->len = (uint32_t)tx->peer->frame_room;
     mdapl_item_queue(tx->peer, it);
     return true;
 }
@@ -244,10 +271,12 @@ size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, 
     return MDAPL_DATA_BYTES + n;
 }
 
-bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts)
+bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
+                       const struct mdapl_frame *f, const uint8_t *p)
 {
     struct mdapl_rndv_tx *tx = tx_find(peer, cts->tx_id);
 
+    (void)f, (void)p;
     if (!tx || mdapl_rtx_step(tx->state, MDAPL_RTX_CTS) < 0 || cts->off > tx->body.len
         || cts->len > tx->body.len - cts->off
         || (cts->to.n > 0 && cts->to.n_rails != peer->n_rails))
@@ -260,7 +289,7 @@ bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts)
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
-/* The next one that has not been ended yet: op->done may end any of them. */
+/* The first one that has not been ended; looked for anew each time, as op->done() may end any. */
 static struct mdapl_rndv_tx *unended(struct mdapl_dpeer *peer)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_tx) {
@@ -272,7 +301,7 @@ static struct mdapl_rndv_tx *unended(struct mdapl_dpeer *peer)
     return NULL;
 }
 
-/* Posts no more of it, and forgets what was not posted at all. */
+/* Posts no more writes of it, and frees the answers of which none is out. */
 static void stop_writes(struct mdapl_rndv_tx *tx)
 {
     MDAPL_LIST_EACH_SAFE(pos, &tx->writes) {

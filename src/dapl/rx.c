@@ -2,6 +2,8 @@
 #include "rx.h"
 
 #include "cfg.h"
+#include "ep.h"
+#include "frame_log.h"
 #include "log.h"
 #include "peer.h"
 #include "rndv.h"
@@ -18,11 +20,13 @@
 
 bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
 {
-    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
     uint64_t frames = peer->rx_next - peer->rx_acked;
+    const struct mdapl_cfg *cfg;
 
-    if (frames > 0 && (peer->d->draining || peer->d->now >= peer->owing_since
-                                                   + MDAPL_US(cfg->ack_idle_us)))
+    if (frames == 0)
+        return false;
+    cfg = mdapl_ctx_cfg(peer->d->ctx);
+    if (peer->d->draining || peer->d->now >= peer->owing_since + MDAPL_US(cfg->ack_idle_us))
         return true;
     return peer->retains
            && (frames >= (uint64_t)cfg->ack_frames
@@ -37,22 +41,6 @@ bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
     return mdapl_rx_psn_ack_due(peer);
 }
 
-void mdapl_rx_told(struct mdapl_dpeer *peer)
-{
-    peer->rx_acked = peer->rx_next;
-    peer->rx_unacked_bytes = 0;
-    mdapl_list_remove(&peer->owing);
-}
-
-static void owe(struct mdapl_dpeer *peer, size_t bytes)
-{
-    peer->rx_unacked_bytes += bytes;
-    if (!mdapl_list_empty(&peer->owing))
-        return;
-    peer->owing_since = peer->d->now;
-    mdapl_list_append(&peer->d->owing, &peer->owing);
-}
-
 /* -- frames: one function per type; false: the content is impossible -------------------------- */
 
 static const char no_memory[] = "out of memory for a message that waits";
@@ -64,67 +52,46 @@ static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const 
     return true;
 }
 
-static bool on_rts(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+/* All that it says is in its header. */
+static bool on_ack(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_rts rts;
-
-    return mdapl_rts_get(&rts, p + f->hdr_len, f->len)
-           && mdapl_rndv_on_rts(peer, &rts, p, f->hdr_len);
+    (void)peer, (void)f, (void)p;
+    return true;
 }
 
-static bool on_cts(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_cts cts;
-
-    return mdapl_cts_get(&cts, p, f->len) && mdapl_rndv_on_cts(peer, &cts);
-}
-
-static bool on_data(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_data data;
-
-    return mdapl_data_get(&data, p, f->len)
-           && mdapl_rndv_on_data(peer, &data, p + MDAPL_DATA_BYTES, f->len - MDAPL_DATA_BYTES);
-}
-
-static bool on_written(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_written written;
-
-    return mdapl_written_get(&written, p, f->len) && mdapl_rndv_on_written(peer, &written);
-}
-
-static bool on_fin(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_fin fin;
-
-    return mdapl_fin_get(&fin, p, f->len) && mdapl_rndv_on_fin(peer, &fin);
-}
+/* on_rts() and so on: the fields are read and handed to the one that they concern. */
+#define BARE(...)
+#define FRAME(number, NAME, name, ...)                                                             \
+    static bool on_##name(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p) \
+    {                                                                                              \
+        struct mdapl_##name fields;                                                                \
+                                                                                                   \
+        return mdapl_##name##_get(&fields, p + f->hdr_len, f->len)                                 \
+               && mdapl_dapl_on_##name(peer, &fields, f, p);                                       \
+    }
+#include "frames.def"
 
 static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const struct mdapl_frame *,
                                                  const uint8_t *) = {
-    [MDAPL_FRAME_MSG] = on_msg,
-    [MDAPL_FRAME_RTS] = on_rts,
-    [MDAPL_FRAME_CTS] = on_cts,
-    [MDAPL_FRAME_DATA] = on_data,
-    [MDAPL_FRAME_FIN] = on_fin,
-    [MDAPL_FRAME_WRITTEN] = on_written,
+#define FRAME(number, NAME, name, ...) [number] = on_##name,
+#include "frames.def"
 };
 
-static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
+/* type: of the frame, or 0. */
+static void bad_frame(struct mdapl_dpeer *peer, uint8_t type, const char *what, size_t len)
 {
     mdapl_ctx_stats(peer->d->ctx)->bad_frames++;
     mdapl_dpeer_fail(peer, -EPROTO,
-                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s). "
-                     "The two ranks may run different builds: use the same installation everywhere",
-                     peer->base.rank, peer->host, len, what);
+                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s: "
+                     "%s). The two ranks may run different builds: use the same installation "
+                     "everywhere", peer->base.rank, peer->host, len, mdapl_frame_name(type), what);
 }
 
 /* -- the reorder queue ------------------------------------------------------------------------- */
 
 /*
- * A frame that waits for those before it: frames take several connections. It keeps its credit
- * until its turn, so all that wait are never more than the peer was given credits for.
+ * A frame that has arrived before one with a lower psn, since frames take several connections. It
+ * keeps its credit until its turn, so the queue is never longer than the credits of the peer.
  */
 struct early {
     struct mdapl_list link;
@@ -146,7 +113,7 @@ static uint64_t max_in_flight(const struct mdapl_dpeer *peer)
            + (peer->ring_in.slots ? peer->d->ring_slots : 0);
 }
 
-/* Queues a copy, in order; false: it is there already. */
+/* Queues a copy in the order of psns. False: that psn is in the queue already. */
 static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit, const void *frame,
                        size_t len)
 {
@@ -182,14 +149,18 @@ static void forget_early(struct mdapl_dpeer *peer)
 
 /* -- every frame ------------------------------------------------------------------------------ */
 
-/* It is its turn. p: behind the header. */
+/* Delivers the frame whose turn it is. p: the bytes behind its header; len: of the whole frame. */
 static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p,
                  size_t len)
 {
     peer->rx_next++;
-    owe(peer, len);
+    peer->rx_unacked_bytes += len;
+    if (mdapl_list_empty(&peer->owing)) {
+        peer->owing_since = peer->d->now;
+        mdapl_list_append(&peer->d->owing, &peer->owing);
+    }
     if (!on_frame[f->type](peer, f, p))
-        bad_frame(peer, "its content is wrong", len);
+        bad_frame(peer, f->type, "its content is wrong", len);
 }
 
 static void take_early(struct mdapl_dpeer *peer)
@@ -203,31 +174,25 @@ static void take_early(struct mdapl_dpeer *peer)
 
         mdapl_list_remove(l);
         peer->n_early--;
-        mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
+        mdapl_frame_get(&f, e->frame, e->len);   /* checked when it arrived */
         take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
         ++*e->credit;
         free(e);
     }
 }
 
-/* A later one waits, with its credit; the number of an older one has been delivered already. */
-static bool out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
+/* A frame that is not the next one: a later one goes to the reorder queue, an older one has been
+ * delivered before and is dropped. Returns as mdapl_rx_frame(). */
+static bool out_of_turn(struct mdapl_dpeer *peer, uint8_t type, uint64_t psn, uint64_t *credit,
                         const void *frame, size_t len)
 {
     if (psn >= peer->rx_next + max_in_flight(peer))
-        bad_frame(peer, "more frames before it are missing than can be under way", len);
+        bad_frame(peer, type, "more frames before it are missing than can be under way", len);
     else if (psn > peer->rx_next && keep_early(peer, psn, credit, frame, len))
         return false;
     else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
     return true;
-}
-
-static bool on_ring(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_ring_given given;
-
-    return mdapl_ring_get(&given, p, f->len) && mdapl_ring_on_given(peer, &given);
 }
 
 bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame, size_t len)
@@ -239,34 +204,88 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
 
     mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
     if (!mdapl_frame_get(&f, p, len)) {
-        bad_frame(peer, "its header is wrong", len);
+        bad_frame(peer, 0, "its header is wrong", len);
         return true;
     }
-    mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "<- rank %d type %d psn %u ack %u len %u",
-              peer->base.rank, f.type, f.psn, f.ack, f.len);
+    if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
+        mdapl_dapl_frame_log(peer, "<-", frame, len);
     if (!mdapl_tx_acked(peer, f.ack)) {
-        bad_frame(peer, "it acknowledges what was never sent", len);
+        bad_frame(peer, f.type, "it acknowledges what was never sent", len);
         return true;
     }
     mdapl_txwin_hear(&st->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
         mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
     if (!mdapl_frame_sequenced(f.type)) {
-        if (f.type == MDAPL_FRAME_RING && !on_ring(peer, &f, p + MDAPL_FRAME_HDR_BYTES))
-            bad_frame(peer, "its content is wrong", len);
+        if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
+            bad_frame(peer, f.type, "its content is wrong", len);
         return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
-    /* What was written into the ring before it was sent has landed before it came. */
+    /* Frames that were written into the ring before this one was sent have landed before it. */
     if (psn > peer->rx_next)
         mdapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
-        return out_of_turn(peer, psn, credit, frame, len);
+        return out_of_turn(peer, f.type, psn, credit, frame, len);
     take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
     if (!mdapl_list_empty(&peer->early))
         take_early(peer);
     mdapl_ring_consider(peer);
     return true;
+}
+
+/* -- the sr lane ------------------------------------------------------------------------------ */
+
+static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+
+/* Posts a buffer as a receive. 0 or -EIO. */
+static int post_recv(struct mdapl_ep *ep, struct mdapl_vbuf *b)
+{
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia, ep->ia->vbufs->size);
+
+    b->dto.done = received;
+    return mdapl_ep_post_recv(ep, &seg, &b->dto);
+}
+
+/* A receive has completed. It is posted again in the same round, whatever the owner of the context
+ * does with what was in it: the peer counts on it. */
+static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_vbuf *b = MDAPL_OF(dto, struct mdapl_vbuf, dto);
+    struct mdapl_ep *ep = dto->ep;
+    struct mdapl_stream *st = ep->owner;
+
+    if (st && status == DAT_DTO_SUCCESS) {
+        if (mdapl_rx_frame(st, &st->rxwin.freed, b->data, len))
+            st->rxwin.freed++;
+        mdapl_dpeer_stir(st->peer);
+        /* The frame may have been its last one: the EP has no owner then. */
+        if (ep->owner && post_recv(ep, b) == 0)
+            return;
+        if (ep->owner)           /* the peer would wait for it, or overrun us */
+            mdapl_dpeer_broken(st->peer, "a receive was refused");
+    } else if (st && status != DAT_DTO_ERR_FLUSHED) {
+        mdapl_dpeer_broken(st->peer, "a receive failed");
+    }
+    /* An EP without an owner still has buffers to give back. */
+    mdapl_vbuf_put(ep->ia->vbufs, b);
+}
+
+int mdapl_rx_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
+{
+    struct mdapl_dapl *d = st->peer->d;
+
+    for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
+        struct mdapl_vbuf *b = mdapl_vbuf_get(&d->vbufs);
+
+        if (!b)
+            return -ENOMEM;
+        if (post_recv(ep, b)) {
+            mdapl_vbuf_put(&d->vbufs, b);
+            return -EIO;
+        }
+    }
+    return 0;
 }
 
 void mdapl_rx_fail(struct mdapl_dpeer *peer)

@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "cm.h"
 #include "ep.h"
+#include "frame_log.h"
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
@@ -11,50 +12,55 @@
 #include "ring.h"
 #include "rx.h"
 #include "seq.h"
-#include "sr.h"
 #include "stats.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* -- one frame -------------------------------------------------------------------------------- */
 
-enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len)
-{
-    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
+/* How a frame is transmitted. */
+enum lane { LANE_NONE, LANE_SR, LANE_RING };
 
-    if (!mdapl_stream_up(st) || st->peer->broken)
-        return MDAPL_LANE_NONE;
-    if (!mdapl_ep_has_slot(st->cm.ep)) {
-        stats->dto_stalls++;
-        return MDAPL_LANE_NONE;
-    }
-    if (st->index == 0 && mdapl_ring_takes(st->peer, len))
-        return MDAPL_LANE_RING;
-    if (mdapl_txwin_open(&st->txwin, 0))
-        return MDAPL_LANE_SR;
-    stats->window_stalls++;
-    return MDAPL_LANE_NONE;
+static const char send_refused[] = "a send was refused";
+
+/* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
+static bool sr_open(const struct mdapl_stream *st, uint32_t reserve)
+{
+    return mdapl_stream_up(st) && !st->peer->broken && mdapl_ep_has_slot(st->cm.ep)
+           && mdapl_txwin_open(&st->txwin, reserve);
 }
 
-/* How a lane posts, and what is said when that goes wrong. */
-static const struct {
-    int (*post)(struct mdapl_stream *, struct mdapl_vbuf *);
-    const char *refused;
-} lanes[] = {
-    [MDAPL_LANE_SR] = { mdapl_sr_post, "a send was refused" },
-    [MDAPL_LANE_RING] = { mdapl_ring_post, "a write into the peer's ring was refused" },
-};
+/* How a frame of at most len bytes may be transmitted on this stream now. */
+static enum lane pick_lane(const struct mdapl_stream *st, size_t len)
+{
+    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
-/* Its transfer is over: the adapter gives the buffer back. */
-static void has_left(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+    if (!mdapl_stream_up(st) || peer->broken)
+        return LANE_NONE;
+    if (!mdapl_ep_has_slot(st->cm.ep)) {
+        stats->dto_stalls++;
+        return LANE_NONE;
+    }
+    if (st->index == 0 && mdapl_ring_takes(&peer->ring_out, len, peer->d->now))
+        return LANE_RING;
+    if (mdapl_txwin_open(&st->txwin, 0))
+        return LANE_SR;
+    stats->window_stalls++;
+    return LANE_NONE;
+}
+
+/* A post of the frame in b has completed: the adapter gives the buffer back. */
+static inline void completed(struct mdapl_dto *dto, struct mdapl_vbuf *b,
+                             DAT_DTO_COMPLETION_STATUS status)
 {
     struct mdapl_stream *st = dto->ep->owner;
 
-    (void)len;
     /* An EP without an owner still has buffers to give back. */
-    mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
+    mdapl_vbuf_put(dto->ep->ia->vbufs, b);
     if (!st)
         return;
     if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
@@ -64,55 +70,74 @@ static void has_left(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
     mdapl_dpeer_stir(st->peer);
 }
 
-static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b)
+static void posted_once(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
-
-    stats->tx_frames++;
-    *(lane == MDAPL_LANE_SR ? &stats->tx_sr_bytes : &stats->tx_ring_bytes) += b->len;
-    stats->tx_ring += lane == MDAPL_LANE_RING;
-    b->dto.done = has_left;
-    if (lanes[lane].post(st, b) == 0)
-        return;
-    mdapl_vbuf_put(&st->peer->d->vbufs, b);
-    mdapl_dpeer_broken(st->peer, lanes[lane].refused);
+    (void)len;
+    completed(dto, MDAPL_OF(dto, struct mdapl_vbuf, dto), status);
 }
 
-/* Keeps a frame until the peer acknowledges it. */
-static void retain(struct mdapl_dpeer *peer, struct mdapl_vbuf *b)
+static int post_send(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
-    b->holds++;
-    mdapl_list_append(&peer->retained, &b->link);
-    peer->retained_bytes += b->len;
-    mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
-    mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
+    assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
+    st->txwin.sent++;
+    return mdapl_ep_post_send(st->cm.ep, &seg, dto);
 }
 
-/* Writes the header in front of a filled frame and hands it to the lane. */
-static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b,
-                  struct mdapl_frame *f)
+/* A frame that is transmitted acknowledges all that has been received. */
+static void ack_transmitted(struct mdapl_dpeer *peer)
+{
+    peer->rx_acked = peer->rx_next;
+    peer->rx_unacked_bytes = 0;
+    mdapl_list_remove(&peer->owing);
+}
+
+/* Writes the header in front of a filled frame, retains it and posts it. f: all but psn, ack and
+ * limits. */
+static void transmit(struct mdapl_stream *st, enum lane lane, struct mdapl_vbuf *b,
+                     struct mdapl_frame *f)
 {
     struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl *d = peer->d;
+    struct mdapl_stats *stats = mdapl_ctx_stats(d->ctx);
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
     f->sr_limit = mdapl_rxwin_tell(&st->rxwin);
-    f->ring_limit = mdapl_ring_limit(peer);
+    f->ring_limit = mdapl_ring_limit(&peer->ring_in, d->ring_slots);
     mdapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
-    mdapl_rx_told(peer);
+    b->dto.done = posted_once;
+    ack_transmitted(peer);
     if (mdapl_frame_sequenced(f->type)) {
         peer->tx_next++;
-        if (mdapl_ctx_cfg(peer->d->ctx)->retain == MDAPL_RETAIN_ON)
-            retain(peer, b);
+        if (mdapl_ctx_cfg(d->ctx)->retain == MDAPL_RETAIN_ON) {
+            b->holds++;
+            mdapl_list_append(&peer->retained, &b->link);
+            peer->retained_bytes += b->len;
+            mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
+            mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
+        }
     }
-    mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "-> rank %d type %d psn %u ack %u len %u",
-              peer->base.rank, f->type, f->psn, f->ack, f->len);
-    post(st, lane, b);
-    peer->ring_out.talked = peer->d->now;
+    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
+        mdapl_dapl_frame_log(peer, "->", b->data, b->len);
+    peer->ring_out.talked = d->now;
+    stats->tx_frames++;
+    if (lane == LANE_RING) {
+        stats->tx_ring++;
+        stats->tx_ring_bytes += b->len;
+        if (mdapl_ring_post(st, b) == 0)
+            return;
+    } else {
+        stats->tx_sr_bytes += b->len;
+        if (post_send(st, b, &b->dto) == 0)
+            return;
+    }
+    mdapl_vbuf_put(&d->vbufs, b);
+    mdapl_dpeer_broken(peer, lane == LANE_RING ? "a write into the peer's ring was refused"
+                                               : send_refused);
 }
 
 /* A buffer for a frame to this peer; NULL: there is none now. */
@@ -130,105 +155,6 @@ static struct mdapl_vbuf *frame_buffer(struct mdapl_dpeer *peer, enum mdapl_fram
     return NULL;
 }
 
-/* -- filling: one function per frame type ----------------------------------------------------- */
-
-static uint8_t *frame_envelope(struct mdapl_vbuf *b, const struct mdapl_item *it)
-{
-    uint8_t *p = b->data + MDAPL_FRAME_HDR_BYTES;
-
-    memcpy(p, it->hdr, it->hdr_len);
-    return p + it->hdr_len;
-}
-
-static bool fill_msg(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                     struct mdapl_frame *f)
-{
-    struct mdapl_iov cur = mdapl_iov_start(it->u.msg.v, it->u.msg.n);
-
-    (void)peer;
-    f->len = (uint32_t)mdapl_iov_gather(&cur, frame_envelope(b, it), it->u.msg.len);
-    return true;
-}
-
-static bool fill_rts(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                     struct mdapl_frame *f)
-{
-    (void)peer;
-    f->len = (uint32_t)mdapl_rndv_put_rts(it->u.rndv, frame_envelope(b, it));
-    return true;
-}
-
-static bool fill_cts(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                     struct mdapl_frame *f)
-{
-    (void)peer;
-    f->len = (uint32_t)mdapl_cts_put(&it->u.cts, b->data + MDAPL_FRAME_HDR_BYTES);
-    return true;
-}
-
-static bool fill_data(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                      struct mdapl_frame *f)
-{
-    bool last;
-
-    f->len = (uint32_t)mdapl_rndv_put_data(it->u.rndv, b->data + MDAPL_FRAME_HDR_BYTES,
-                                           peer->frame_room, &last);
-    return last;
-}
-
-static bool fill_written(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                         struct mdapl_frame *f)
-{
-    (void)peer;
-    f->len = (uint32_t)mdapl_written_put(&it->u.written, b->data + MDAPL_FRAME_HDR_BYTES);
-    return true;
-}
-
-static bool fill_fin(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                     struct mdapl_frame *f)
-{
-    (void)peer;
-    f->len = (uint32_t)mdapl_fin_put(&it->u.fin, b->data + MDAPL_FRAME_HDR_BYTES);
-    return true;
-}
-
-static bool fill_ring(struct mdapl_dpeer *peer, struct mdapl_item *it, struct mdapl_vbuf *b,
-                      struct mdapl_frame *f)
-{
-    (void)peer;
-    f->len = (uint32_t)mdapl_ring_put(&it->u.ring, b->data + MDAPL_FRAME_HDR_BYTES);
-    return true;
-}
-
-/* Fills one frame of the item; true when that was its last one. */
-static bool (*const fill[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, struct mdapl_item *,
-                                             struct mdapl_vbuf *, struct mdapl_frame *) = {
-    [MDAPL_FRAME_MSG] = fill_msg,
-    [MDAPL_FRAME_RTS] = fill_rts,
-    [MDAPL_FRAME_CTS] = fill_cts,
-    [MDAPL_FRAME_DATA] = fill_data,
-    [MDAPL_FRAME_FIN] = fill_fin,
-    [MDAPL_FRAME_RING] = fill_ring,
-    [MDAPL_FRAME_WRITTEN] = fill_written,
-};
-
-/* How long its next frame may be. */
-static size_t longest(const struct mdapl_dpeer *peer, const struct mdapl_item *it)
-{
-    static const size_t fixed[MDAPL_FRAME_TYPES] = {
-        [MDAPL_FRAME_RTS] = MDAPL_RTS_BYTES + MDAPL_SEGS_MOST,
-        [MDAPL_FRAME_CTS] = MDAPL_CTS_BYTES + MDAPL_SEGS_MOST,
-        [MDAPL_FRAME_FIN] = MDAPL_FIN_BYTES,
-        [MDAPL_FRAME_RING] = MDAPL_RING_BYTES,
-        [MDAPL_FRAME_WRITTEN] = MDAPL_WRITTEN_BYTES,
-    };
-    size_t len = it->type == MDAPL_FRAME_MSG ? it->u.msg.len : fixed[it->type];
-
-    if (it->type == MDAPL_FRAME_DATA)
-        len = peer->frame_room;
-    return MDAPL_FRAME_HDR_BYTES + it->hdr_len + len;
-}
-
 /* -- items ------------------------------------------------------------------------------------ */
 
 struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
@@ -241,6 +167,7 @@ struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_typ
     it->type = type;
     it->stream = 0;
     it->op = NULL;
+    it->len = 0;
     it->hdr_len = 0;
     return it;
 }
@@ -282,7 +209,7 @@ static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     it->op = op;
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
-    it->u.msg.len = len;
+    it->len = (uint32_t)len;
     it->u.msg.n = msg->n_body;
     it->u.msg.v = it->u.msg.own;
     if (msg->n_body > MDAPL_ITEM_IOV) {
@@ -298,27 +225,27 @@ static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     return 0;
 }
 
-/* The short way: nothing waits and there is room, so the body goes straight into a frame. */
+/* Nothing waits and a lane is open: the body is copied straight into a frame. */
 static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len)
 {
     struct mdapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
                              .len = (uint32_t)len };
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
     struct mdapl_stream *st = mdapl_dpeer_main(peer);
-    enum mdapl_lane lane;
+    enum lane lane;
     struct mdapl_vbuf *b;
 
     if (first_item(peer))
         return false;
-    lane = mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
-    if (lane == MDAPL_LANE_NONE)
+    lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
+    if (lane == LANE_NONE)
         return false;
     b = frame_buffer(peer, MDAPL_FRAME_MSG);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
     mdapl_iov_gather(&cur, b->data + MDAPL_FRAME_HDR_BYTES + msg->hdr_len, len);
-    leave(st, lane, b, &f);
+    transmit(st, lane, b, &f);
     return true;
 }
 
@@ -357,14 +284,14 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
 }
 
 /*
- * A message that was queued before the peer's hello said what it takes, and is too long for that,
- * becomes a rendezvous in its place. False: out of memory.
+ * A message that was queued before the hello of the peer, and is longer than the frames that the
+ * peer takes, becomes a rendezvous in its place in the queue. False: out of memory.
  */
 static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
 {
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct iovec *v = it->u.msg.v == it->u.msg.own ? NULL : it->u.msg.v;
-    size_t len = it->u.msg.len;
+    size_t len = it->len;
 
     if (!mdapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
         mdapl_dpeer_broken(peer, "out of memory");
@@ -379,31 +306,50 @@ static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
     return true;
 }
 
-/* One frame of the first item, if there is one and it may leave. */
+/* Copies an item's next frame, from the envelope on, to p; *len_p: bytes behind the envelope. True:
+ * it was the last one of the item. */
+static bool put_item(struct mdapl_item *it, uint8_t *p, uint32_t *len_p)
+{
+    struct mdapl_iov cur;
+    bool last = true;
+
+    memcpy(p, it->hdr, it->hdr_len);
+    p += it->hdr_len;
+    *len_p = it->len;
+    if (it->type == MDAPL_FRAME_MSG) {
+        cur = mdapl_iov_start(it->u.msg.v, it->u.msg.n);
+        mdapl_iov_gather(&cur, p, it->len);
+    } else if (it->type == MDAPL_FRAME_DATA) {
+        *len_p = (uint32_t)mdapl_rndv_put_data(it->u.rndv, p, it->len, &last);
+    } else {
+        memcpy(p, it->u.bytes, it->len);
+    }
+    return last;
+}
+
+/* Transmits one frame of the first item, if there is one and a lane is open. */
 static bool send_next(struct mdapl_dpeer *peer)
 {
     struct mdapl_item *it = first_item(peer);
     struct mdapl_stream *st = it ? &peer->stream[it->stream] : NULL;
-    enum mdapl_lane lane = it ? mdapl_tx_lane(st, longest(peer, it)) : MDAPL_LANE_NONE;
-    struct mdapl_frame f = { 0 };
-    struct mdapl_op *op;
+    enum lane lane = it ? pick_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len) : LANE_NONE;
+    struct mdapl_op *op = NULL;
+    struct mdapl_frame f;
     struct mdapl_vbuf *b;
 
-    if (lane == MDAPL_LANE_NONE)
+    if (lane == LANE_NONE)
         return false;
-    if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->u.msg.len > peer->frame_room)
+    if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
         return rendezvous_instead(peer, it);
     b = frame_buffer(peer, it->type);
     if (!b)
         return false;
-    f.type = (uint8_t)it->type;
-    f.hdr_len = it->hdr_len;
-    op = it->op;
-    if (fill[it->type](peer, it, b, &f))
+    f = (struct mdapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
+    if (put_item(it, b->data + MDAPL_FRAME_HDR_BYTES, &f.len)) {
+        op = it->op;
         item_put(peer, it);
-    else
-        op = NULL;
-    leave(st, lane, b, &f);
+    }
+    transmit(st, lane, b, &f);
     if (op)
         op->done(op, 0);
     return true;
@@ -418,14 +364,13 @@ static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
     struct mdapl_vbuf *b;
 
-    if (!mdapl_stream_up(st) || st->peer->broken || !mdapl_ep_has_slot(st->cm.ep)
-        || !mdapl_txwin_open(&st->txwin, reserve))
+    if (!sr_open(st, reserve))
         return false;
     b = frame_buffer(st->peer, MDAPL_FRAME_ACK);
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
-    leave(st, MDAPL_LANE_SR, b, &f);
+    transmit(st, LANE_SR, b, &f);
     return true;
 }
 
@@ -454,6 +399,45 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
     while (send_next(peer))
         n++;
     return n + send_acks(peer);
+}
+
+/* -- once more -------------------------------------------------------------------------------- */
+
+static void reposted(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_dapl_repost *r = MDAPL_OF(dto, struct mdapl_dapl_repost, dto);
+
+    (void)len;
+    completed(dto, r->b, status);
+    mdapl_pool_give(r->pool, r);
+}
+
+int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
+{
+    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl *d = peer->d;
+    struct mdapl_dapl_repost *r;
+
+    if (!sr_open(st, 0))
+        return -EAGAIN;
+    r = mdapl_pool_take(&d->reposts);
+    if (!r)
+        return -ENOMEM;
+    r->pool = &d->reposts;
+    r->b = b;
+    r->dto.done = reposted;
+    b->holds++;
+    mdapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_tell(&st->rxwin),
+                      mdapl_ring_limit(&peer->ring_in, d->ring_slots));
+    ack_transmitted(peer);
+    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
+        mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
+    if (post_send(st, b, &r->dto) == 0)
+        return 0;
+    mdapl_vbuf_put(&d->vbufs, b);
+    mdapl_pool_give(&d->reposts, r);
+    mdapl_dpeer_broken(peer, send_refused);
+    return -EIO;
 }
 
 /* -- acknowledgement -------------------------------------------------------------------------- */

@@ -2,10 +2,12 @@
 #ifndef MDAPL_TX_H
 #define MDAPL_TX_H
 /*
- * Frames out. What cannot leave at once becomes an item on the peer's queue; an item is filled
- * into a frame when there is room for it, and the frame gets its psn at that moment. Frames are
- * retained until the peer acknowledges them (paper resilient-message-passing, IV.A).
+ * Frames out. What cannot be transmitted at once becomes an item on the peer's queue. A control
+ * frame is encoded when it is queued; the frame that is transmitted gets its psn, its ack and its
+ * limits then and nothing else. Frames are retained until the peer acknowledges them (paper
+ * resilient-message-passing, IV.A), and a retained frame can be transmitted again.
  */
+#include "ia.h"
 #include "list.h"
 #include "channel.h"
 #include "wire.h"
@@ -14,51 +16,67 @@
 #include <stdint.h>
 
 struct mdapl_dpeer;
+struct mdapl_pool;
 struct mdapl_stream;
 struct mdapl_rndv_tx;
 struct mdapl_vbuf;
 
 enum { MDAPL_ITEM_IOV = 16 };    /* pieces of a body that an item holds without more memory */
 
-/* Something that waits to be sent; the frame type says which part of `u` counts. */
+/* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame. */
 struct mdapl_item {
     struct mdapl_list link;
     enum mdapl_frame_type type;
-    int stream;                  /* on which its frames leave */
+    int stream;                  /* which transmits its frames */
     struct mdapl_op *op;         /* MSG: done when the body has been copied into its frame */
+    uint32_t len;                /* bytes behind the envelope; DATA: at most, in each frame */
     uint16_t hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];
     union {
         struct {
             struct iovec *v;     /* own[] or allocated */
             int n;
-            size_t len;
             struct iovec own[MDAPL_ITEM_IOV];
         } msg;
-        struct mdapl_rndv_tx *rndv;    /* RTS and DATA */
-        struct mdapl_cts cts;
-        struct mdapl_written written;
-        struct mdapl_fin fin;
-        struct mdapl_ring_given ring;
+        struct mdapl_rndv_tx *rndv;           /* DATA */
+        uint8_t bytes[MDAPL_FIELDS_MAX];      /* control frames: len bytes, encoded */
     } u;
 };
 
-/* The channel's send. */
+/* A further post of a retained frame: the vbuf has one of its own, which may still be out. */
+struct mdapl_dapl_repost {
+    struct mdapl_dto dto;
+    struct mdapl_vbuf *b;        /* has a hold for it */
+    struct mdapl_pool *pool;     /* takes it back */
+};
+
+/* mdapl_send() of the channel: arguments and errors as in transport.h. */
 int mdapl_tx_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
 
-/* A fresh item of a type, not on any queue; NULL when memory is out. */
+/* An item of a type for stream 0, empty, on no queue, to be queued or given back to d->items; NULL
+ * when memory is out. */
 struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_type type);
-/* Queues it: messages behind messages; control items behind control items, before all messages. */
+/* Queues it, which takes it over: messages (MSG, RTS) in their order, behind all control frames. */
 void mdapl_item_queue(struct mdapl_dpeer *peer, struct mdapl_item *item);
 
-/* How a frame of at most len bytes may leave on this stream now. The one place that knows. */
-enum mdapl_lane { MDAPL_LANE_NONE, MDAPL_LANE_SR, MDAPL_LANE_RING };
-enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len);
-/* Sends what can leave, then an acknowledgement if one is due and nothing carried it. */
+/* Transmits what the windows allow, then the acknowledgements that are still due. Returns how many
+ * frames. */
 int mdapl_tx_flush(struct mdapl_dpeer *peer);
-/* The peer has everything below psn `ack` (low 32 bits). False: it cannot know of that many. */
+/*
+ * Transmits a retained frame of st's peer once more, on the sr lane of st, with the present ack and
+ * limits. An earlier post of it may still be out. On st it carries the old or the new ack and
+ * limits, and both are true; on another stream it has to be on a connection of which the peer takes
+ * nothing any more, or whose limit is not below that of st, since the limits are those of st. The
+ * sr lane, because the ring lane writes the number of the write behind the frame, which an earlier
+ * write may still need. The buffer is free when every post has come back and the peer has
+ * acknowledged the frame. 0; -EAGAIN: there is no window or request slot now; -ENOMEM; -EIO:
+ * refused, the connection is lost.
+ */
+int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b);
+/* The peer has every frame below psn `ack` (low 32 bits): their buffers are let go. False: there is
+ * no such frame yet. */
 bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack);
-/* The peer is lost: every queued operation fails with status, retained frames are let go. */
+/* The peer is lost: every queued operation fails with status, retained buffers are let go. */
 void mdapl_tx_fail(struct mdapl_dpeer *peer, int status);
 
 #endif

@@ -115,20 +115,32 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-/* Which lengths a type may have behind the header. */
+enum { NOTHING = 0, LIST = MDAPL_SEGS_MOST };
+
+_Static_assert(MDAPL_MAX_RANGES * MDAPL_RANGE_BYTES <= LIST, "either list");
+
+#define BYTES UINT32_MAX
+
+/* Bytes of envelope, of fields and behind them, by type. */
 static const struct {
-    bool envelope;
-    uint16_t min_len;
+    uint16_t envelope_max, fields;
+    uint32_t tail_max;
 } shape[MDAPL_FRAME_TYPES] = {
-    [MDAPL_FRAME_MSG] = { true, 0 },
-    [MDAPL_FRAME_RTS] = { true, MDAPL_RTS_BYTES },
-    [MDAPL_FRAME_CTS] = { false, MDAPL_CTS_BYTES },
-    [MDAPL_FRAME_DATA] = { false, MDAPL_DATA_BYTES },
-    [MDAPL_FRAME_WRITTEN] = { false, MDAPL_WRITTEN_BYTES },
-    [MDAPL_FRAME_FIN] = { false, MDAPL_FIN_BYTES },
-    [MDAPL_FRAME_ACK] = { false, 0 },
-    [MDAPL_FRAME_RING] = { false, MDAPL_RING_BYTES },
+#define FRAME(number, NAME, name, psn, envelope, fields, tail) \
+    [number] = { envelope ? MDAPL_HDR_MAX : 0, MDAPL_##NAME##_BYTES, tail },
+#include "frames.def"
 };
+#undef BYTES
+
+const char *mdapl_frame_name(uint8_t type)
+{
+    static const char *const names[MDAPL_FRAME_TYPES] = {
+#define FRAME(number, NAME, ...) [number] = #NAME,
+#include "frames.def"
+    };
+
+    return type < MDAPL_FRAME_TYPES && names[type] ? names[type] : "?";
+}
 
 void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES])
 {
@@ -140,6 +152,13 @@ void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BY
     put32(out + 12, f->sr_limit);
     put32(out + 16, f->ring_limit);
     put32(out + 20, f->len);
+}
+
+void mdapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit)
+{
+    put32(frame + 8, ack);
+    put32(frame + 12, sr_limit);
+    put32(frame + 16, ring_limit);
 }
 
 bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
@@ -154,16 +173,19 @@ bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
         .len = get32(p + 20),
     };
     return f->type >= MDAPL_FRAME_MSG && f->type < MDAPL_FRAME_TYPES && f->flags == 0
-           && f->hdr_len <= (shape[f->type].envelope ? MDAPL_HDR_MAX : 0)
-           && f->len >= shape[f->type].min_len
-           && (f->type != MDAPL_FRAME_ACK || f->len == 0)
+           && f->hdr_len <= shape[f->type].envelope_max
+           && f->len >= shape[f->type].fields
+           && f->len - shape[f->type].fields <= shape[f->type].tail_max
            && (uint64_t)MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len == len;
 }
 
-/* -- bodies ----------------------------------------------------------------------------------- */
+/* -- fields ----------------------------------------------------------------------------------- */
 
 static uint8_t *put_segs(const struct mdapl_segs *segs, uint8_t *p)
 {
+    put16(p, segs->n);
+    put16(p + 2, segs->n_rails);
+    p += 4;
     for (uint32_t i = 0; i < segs->n; i++) {
         put64(p, segs->seg[i].addr);
         put64(p + 8, segs->seg[i].len);
@@ -174,142 +196,139 @@ static uint8_t *put_segs(const struct mdapl_segs *segs, uint8_t *p)
     return p;
 }
 
-/* Reads n_segs, n_rails at `head` and the pieces in the len bytes at p: together `sum` bytes. */
-static bool get_segs(struct mdapl_segs *segs, const uint8_t *head, const uint8_t *p, size_t len,
-                     uint64_t sum)
+/* Reads the numbers and the pieces, which end the frame; NULL: they do not end where it does. */
+static const uint8_t *get_segs(struct mdapl_segs *segs, const uint8_t *p, const uint8_t *end)
 {
-    segs->n = get16(head);
-    segs->n_rails = get16(head + 2);
+    segs->n = get16(p);
+    segs->n_rails = get16(p + 2);
+    p += 4;
     if (segs->n > MDAPL_MAX_SEGS || segs->n_rails > MDAPL_MAX_RAILS
         || (segs->n > 0 && segs->n_rails == 0)
-        || len != (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
-        return false;
+        || (size_t)(end - p) != (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
+        return NULL;
     for (uint32_t i = 0; i < segs->n; i++) {
         segs->seg[i] = (struct mdapl_seg){ .addr = get64(p), .len = get64(p + 8) };
         p += MDAPL_SEG_BYTES;
         for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
             segs->seg[i].key[k] = get32(p);
-        if (segs->seg[i].len == 0 || segs->seg[i].len > sum)
-            return false;
-        sum -= segs->seg[i].len;
     }
-    return segs->n == 0 || sum == 0;
+    return p;
 }
 
-size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out)
+static uint8_t *put_ranges(const struct mdapl_dapl_ranges *ranges, uint8_t *p)
 {
-    put64(out, r->body_len);
-    put32(out + 8, r->tx_id);
-    put16(out + 12, r->at.n);
-    put16(out + 14, r->at.n_rails);
-    return (size_t)(put_segs(&r->at, out + MDAPL_RTS_BYTES) - out);
+    put32(p, ranges->n);
+    p += 4;
+    for (uint32_t i = 0; i < ranges->n; i++, p += MDAPL_RANGE_BYTES) {
+        put64(p, ranges->range[i].off);
+        put64(p + 8, ranges->range[i].len);
+    }
+    return p;
 }
 
-bool mdapl_rts_get(struct mdapl_rts *r, const void *in, size_t len)
+/* As get_segs(). */
+static const uint8_t *get_ranges(struct mdapl_dapl_ranges *ranges, const uint8_t *p,
+                                 const uint8_t *end)
 {
-    const uint8_t *p = in;
+    ranges->n = get32(p);
+    p += 4;
+    if (ranges->n > MDAPL_MAX_RANGES
+        || (size_t)(end - p) != (size_t)ranges->n * MDAPL_RANGE_BYTES)
+        return NULL;
+    for (uint32_t i = 0; i < ranges->n; i++, p += MDAPL_RANGE_BYTES)
+        ranges->range[i] = (struct mdapl_dapl_range){ get64(p), get64(p + 8) };
+    return p;
+}
 
-    if (len < MDAPL_RTS_BYTES)
+/* No pieces, or pieces of len bytes together, none of them empty. */
+static bool segs_valid(const struct mdapl_segs *segs, uint64_t len)
+{
+    for (uint32_t i = 0; i < segs->n; i++) {
+        if (segs->seg[i].len == 0 || segs->seg[i].len > len)
+            return false;
+        len -= segs->seg[i].len;
+    }
+    return segs->n == 0 || len == 0;
+}
+
+#define BARE(...)
+#define FRAME(number, NAME, name, ...) \
+    _Static_assert(MDAPL_##NAME##_BYTES <= 28, "MDAPL_FIELDS_MAX");
+#include "frames.def"
+
+/* Are the values of the fields possible? rest: bytes behind them. */
+
+static bool rts_valid(const struct mdapl_rts *r, size_t rest)
+{
+    return rest == 0 && r->body_len > 0 && segs_valid(&r->at, r->body_len);
+}
+
+static bool cts_valid(const struct mdapl_cts *c, size_t rest)
+{
+    return rest == 0 && c->len > 0 && c->off + c->len > c->off && segs_valid(&c->to, c->len);
+}
+
+static bool data_valid(const struct mdapl_data *d, size_t rest)
+{
+    (void)d;
+    return rest > 0;
+}
+
+static bool fin_valid(const struct mdapl_fin *f, size_t rest)
+{
+    return rest == 0 && f->status <= MDAPL_FIN_DROPPED;
+}
+
+static bool ring_given_valid(const struct mdapl_ring_given *r, size_t rest)
+{
+    return rest == 0 && r->addr % 8 == 0 && r->slots > 0 && r->slot_bytes % 8 == 0
+           && r->slot_bytes >= 64;
+}
+
+static bool written_valid(const struct mdapl_written *w, size_t rest)
+{
+    for (uint32_t i = 0; i < w->done.n; i++)
+        if (w->done.range[i].off + w->done.range[i].len <= w->done.range[i].off)
+            return false;
+    return rest == 0 && w->done.n > 0;
+}
+
+#define BARE(...)
+#define FRAME(number, NAME, name, psn, envelope, fields, tail)             \
+    size_t mdapl_##name##_put(const struct mdapl_##name *b, uint8_t *out)  \
+    {                                                                      \
+        uint8_t *p = out;                                                  \
+                                                                           \
+        fields                                                             \
+        return (size_t)(p - out);                                          \
+    }
+#define U32(member) put32(p, b->member), p += 4;
+#define U64(member) put64(p, b->member), p += 8;
+#define ID(member) put32(p, b->member), p += 4;
+#define ADDR(member) put64(p, b->member), p += 8;
+#define SEGS(member) p = put_segs(&b->member, p);
+#define RANGES(member) p = put_ranges(&b->member, p);
+#include "frames.def"
+
+#define BARE(...)
+#define FRAME(number, NAME, name, psn, envelope, fields, tail)                  \
+    bool mdapl_##name##_get(struct mdapl_##name *b, const void *in, size_t len) \
+    {                                                                           \
+        const uint8_t *p = in, *end = p + len;                                  \
+                                                                                \
+        if (len < MDAPL_##NAME##_BYTES)                                         \
+            return false;                                                       \
+        fields                                                                  \
+        return name##_valid(b, (size_t)(end - p));                              \
+    }
+#define U32(member) b->member = get32(p), p += 4;
+#define U64(member) b->member = get64(p), p += 8;
+#define ID(member) b->member = get32(p), p += 4;
+#define ADDR(member) b->member = get64(p), p += 8;
+#define LISTED(get, member)                \
+    p = get(&b->member, p, end);           \
+    if (!p)                                \
         return false;
-    r->body_len = get64(p);
-    r->tx_id = get32(p + 8);
-    return r->body_len > 0 && get_segs(&r->at, p + 12, p + MDAPL_RTS_BYTES,
-                                       len - MDAPL_RTS_BYTES, r->body_len);
-}
-
-size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out)
-{
-    put32(out, c->tx_id);
-    put32(out + 4, c->rx_id);
-    put64(out + 8, c->off);
-    put64(out + 16, c->len);
-    put16(out + 24, c->to.n);
-    put16(out + 26, c->to.n_rails);
-    return (size_t)(put_segs(&c->to, out + MDAPL_CTS_BYTES) - out);
-}
-
-bool mdapl_cts_get(struct mdapl_cts *c, const void *in, size_t len)
-{
-    const uint8_t *p = in;
-
-    if (len < MDAPL_CTS_BYTES)
-        return false;
-    c->tx_id = get32(p);
-    c->rx_id = get32(p + 4);
-    c->off = get64(p + 8);
-    c->len = get64(p + 16);
-    return c->len > 0 && c->off + c->len > c->off
-           && get_segs(&c->to, p + 24, p + MDAPL_CTS_BYTES, len - MDAPL_CTS_BYTES, c->len);
-}
-
-size_t mdapl_data_put(const struct mdapl_data *d, uint8_t *out)
-{
-    put32(out, d->rx_id);
-    put32(out + 4, d->tx_id);
-    put64(out + 8, d->off);
-    return MDAPL_DATA_BYTES;
-}
-
-bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len)
-{
-    const uint8_t *p = in;
-
-    if (len <= MDAPL_DATA_BYTES)
-        return false;
-    *d = (struct mdapl_data){ get32(p), get32(p + 4), get64(p + 8) };
-    return true;
-}
-
-size_t mdapl_written_put(const struct mdapl_written *w, uint8_t *out)
-{
-    put32(out, w->rx_id);
-    put32(out + 4, w->tx_id);
-    put64(out + 8, w->len);
-    return MDAPL_WRITTEN_BYTES;
-}
-
-bool mdapl_written_get(struct mdapl_written *w, const void *in, size_t len)
-{
-    const uint8_t *p = in;
-
-    if (len != MDAPL_WRITTEN_BYTES)
-        return false;
-    *w = (struct mdapl_written){ get32(p), get32(p + 4), get64(p + 8) };
-    return w->len > 0;
-}
-
-size_t mdapl_ring_put(const struct mdapl_ring_given *r, uint8_t *out)
-{
-    put64(out, r->addr);
-    put32(out + 8, r->key);
-    put32(out + 12, r->slots);
-    put32(out + 16, r->slot_bytes);
-    return MDAPL_RING_BYTES;
-}
-
-bool mdapl_ring_get(struct mdapl_ring_given *r, const void *in, size_t len)
-{
-    const uint8_t *p = in;
-
-    if (len != MDAPL_RING_BYTES)
-        return false;
-    *r = (struct mdapl_ring_given){ get64(p), get32(p + 8), get32(p + 12), get32(p + 16) };
-    return r->addr % 8 == 0 && r->slots > 0 && r->slot_bytes % 8 == 0 && r->slot_bytes >= 64;
-}
-
-size_t mdapl_fin_put(const struct mdapl_fin *f, uint8_t *out)
-{
-    put32(out, f->tx_id);
-    put32(out + 4, f->status);
-    return MDAPL_FIN_BYTES;
-}
-
-bool mdapl_fin_get(struct mdapl_fin *f, const void *in, size_t len)
-{
-    const uint8_t *p = in;
-
-    if (len != MDAPL_FIN_BYTES)
-        return false;
-    *f = (struct mdapl_fin){ get32(p), get32(p + 4) };
-    return f->status <= MDAPL_FIN_DROPPED;
-}
+#define SEGS(member) LISTED(get_segs, member)
+#define RANGES(member) LISTED(get_ranges, member)
+#include "frames.def"

@@ -15,10 +15,10 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 3,
+    MDAPL_HELLO_VERSION = 4,
     MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
-    MDAPL_HELLO_BYTES = 56,        /* what the providers that give least give */
+    MDAPL_HELLO_BYTES = 56,        /* the smallest private data that providers have */
     MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
     MDAPL_FRAME_MIN = 512,         /* bytes that every rank takes in one frame */
     MDAPL_WINDOW_MIN = 2,          /* frames that every rank takes on a stream */
@@ -63,15 +63,10 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v);
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
+/* MDAPL_FRAME_MSG and so on, from 1. */
 enum mdapl_frame_type {
-    MDAPL_FRAME_MSG = 1,           /* a whole message: envelope and body */
-    MDAPL_FRAME_RTS,               /* a message whose body stays: envelope, where it is */
-    MDAPL_FRAME_CTS,               /* receiver to sender: write me these bytes, or send them */
-    MDAPL_FRAME_DATA,              /* a piece of a body */
-    MDAPL_FRAME_FIN,               /* receiver to sender: the body was read, or is not wanted */
-    MDAPL_FRAME_ACK,               /* nothing but the header; has no psn of its own */
-    MDAPL_FRAME_RING,              /* slots for the ring lane are given; no psn either */
-    MDAPL_FRAME_WRITTEN,           /* so many bytes of a body have been written before this */
+#define FRAME(number, NAME, ...) MDAPL_FRAME_##NAME = number,
+#include "frames.def"
     MDAPL_FRAME_TYPES
 };
 
@@ -82,7 +77,7 @@ struct mdapl_frame {
     uint8_t type;
     uint8_t flags;                 /* none yet: 0 */
     uint16_t hdr_len;              /* bytes of envelope behind the header (MSG and RTS) */
-    uint32_t psn;                  /* low 32 bits; ACK and RING: that of the next sequenced frame */
+    uint32_t psn;                  /* low 32 bits; without one: that of the next that has one */
     uint32_t ack;                  /* the psn that the sender of this frame expects next */
     uint32_t sr_limit;             /* how many frames its peer may send ever on the sr lane */
     uint32_t ring_limit;           /* the same for the ring lane */
@@ -92,13 +87,24 @@ struct mdapl_frame {
 /* Does a frame of this type have a psn of its own? The others need no acknowledgement. */
 static inline bool mdapl_frame_sequenced(uint8_t type)
 {
-    return type != MDAPL_FRAME_ACK && type != MDAPL_FRAME_RING;
+    enum {
+        SEQUENCED = 0
+#define FRAME(number, NAME, name, psn, ...) | psn << number
+#include "frames.def"
+    };
+
+    return SEQUENCED >> type & 1;
 }
 
+/* "MSG" and so on; "?" for a type that is none. */
+const char *mdapl_frame_name(uint8_t type);
 void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
+/* Writes what a transmission says of its receiver's side, into a frame that has its header: the
+ * rest of the frame is the same each time that it is transmitted. */
+void mdapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit);
 /*
  * Reads the header of a frame of which len bytes have arrived. False: it is not one: too short,
- * unknown type or flags, or its lengths do not add up to len.
+ * unknown type or flags, lengths that its row does not allow or that do not add up to len.
  */
 bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len);
 
@@ -108,12 +114,18 @@ enum {
     MDAPL_MAX_SEGS = 8,            /* pieces that an RTS or a CTS names */
     MDAPL_SEG_BYTES = 16,          /* one of them, and 4 for each rail */
     MDAPL_SEGS_MOST = MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
-    MDAPL_RTS_BYTES = 16,          /* without pieces, as the next one */
-    MDAPL_CTS_BYTES = 28,
-    MDAPL_DATA_BYTES = 16,
-    MDAPL_WRITTEN_BYTES = 16,
-    MDAPL_FIN_BYTES = 8,
-    MDAPL_RING_BYTES = 20,
+};
+
+/* Bytes of a body that are done: a WRITTEN names some. */
+enum { MDAPL_MAX_RANGES = 16, MDAPL_RANGE_BYTES = 16 };
+
+struct mdapl_dapl_range {
+    uint64_t off, len;
+};
+
+struct mdapl_dapl_ranges {
+    uint32_t n;
+    struct mdapl_dapl_range range[MDAPL_MAX_RANGES];
 };
 
 /* One registered piece of a body. */
@@ -130,56 +142,44 @@ struct mdapl_segs {
     struct mdapl_seg seg[MDAPL_MAX_SEGS];
 };
 
-struct mdapl_rts {
-    uint64_t body_len;
-    uint32_t tx_id;                /* the sender's name for this rendezvous */
-    struct mdapl_segs at;          /* the whole of it */
+enum {
+    MDAPL_FIELDS_MAX = 28 + MDAPL_SEGS_MOST,   /* bytes of the longest fields, those of a CTS */
 };
 
-struct mdapl_cts {
-    uint32_t tx_id, rx_id;
-    uint64_t off, len;             /* which bytes of the body */
-    struct mdapl_segs to;          /* where they may be written: len bytes, or none */
-};
+/* struct mdapl_rts and so on: the fields of each row. */
+#define BARE(...)
+#define FRAME(number, NAME, name, psn, envelope, fields, tail) struct mdapl_##name { fields };
+#define U32(member) uint32_t member;
+#define U64(member) uint64_t member;
+#define ID(member) uint32_t member;
+#define ADDR(member) uint64_t member;
+#define SEGS(member) struct mdapl_segs member;
+#define RANGES(member) struct mdapl_dapl_ranges member;
+#include "frames.def"
 
-/* followed by the bytes */
-struct mdapl_data {
-    uint32_t rx_id;
-    uint32_t tx_id;
-    uint64_t off;
-};
-
-struct mdapl_written {
-    uint32_t rx_id, tx_id;
-    uint64_t len;                  /* bytes, on the stream that carries this */
+/* MDAPL_RTS_BYTES and so on: the bytes of the fields, without what follows them. */
+enum {
+#define FRAME(number, NAME, name, psn, envelope, fields, tail) MDAPL_##NAME##_BYTES = 0 fields,
+#define U32(member) + 4
+#define U64(member) + 8
+#define ID(member) + 4
+#define ADDR(member) + 8
+#define SEGS(member) + 4
+#define RANGES(member) + 4
+#include "frames.def"
 };
 
 enum mdapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
 
-struct mdapl_fin {
-    uint32_t tx_id;
-    uint32_t status;               /* enum mdapl_fin_status */
-};
-
-/* Slots of the sender's memory, on the rail of stream 0. */
-struct mdapl_ring_given {
-    uint64_t addr;
-    uint32_t key;
-    uint32_t slots, slot_bytes;
-};
-
-/* put: bytes written. get: false when len or a value is impossible. */
-size_t mdapl_rts_put(const struct mdapl_rts *r, uint8_t *out);
-bool mdapl_rts_get(struct mdapl_rts *r, const void *in, size_t len);
-size_t mdapl_cts_put(const struct mdapl_cts *c, uint8_t *out);
-bool mdapl_cts_get(struct mdapl_cts *c, const void *in, size_t len);
-size_t mdapl_data_put(const struct mdapl_data *d, uint8_t *out);
-bool mdapl_data_get(struct mdapl_data *d, const void *in, size_t len);
-size_t mdapl_written_put(const struct mdapl_written *w, uint8_t *out);
-bool mdapl_written_get(struct mdapl_written *w, const void *in, size_t len);
-size_t mdapl_ring_put(const struct mdapl_ring_given *r, uint8_t *out);
-bool mdapl_ring_get(struct mdapl_ring_given *r, const void *in, size_t len);
-size_t mdapl_fin_put(const struct mdapl_fin *f, uint8_t *out);
-bool mdapl_fin_get(struct mdapl_fin *f, const void *in, size_t len);
+/*
+ * mdapl_rts_put() and so on: writes the fields, with the list that they count, to out; returns the
+ * bytes written. mdapl_rts_get(): reads them from the len bytes at in; false when len or a
+ * value is impossible.
+ */
+#define BARE(...)
+#define FRAME(number, NAME, name, psn, envelope, fields, tail)                   \
+    size_t mdapl_##name##_put(const struct mdapl_##name *b, uint8_t *out);       \
+    bool mdapl_##name##_get(struct mdapl_##name *b, const void *in, size_t len);
+#include "frames.def"
 
 #endif

@@ -662,7 +662,7 @@ static void broken_connection(void **state)
 static void wrong_frames(void **state)
 {
     static const struct mdapl_frame wrong[] = {
-        { .type = 9 },
+        { .type = MDAPL_FRAME_TYPES },
         { .type = MDAPL_FRAME_MSG, .flags = 1 },
         { .type = MDAPL_FRAME_MSG, .len = 5 },               /* longer than what came */
         { .type = MDAPL_FRAME_ACK, .ack = 5000 },            /* of what was never sent */

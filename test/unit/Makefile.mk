@@ -51,7 +51,11 @@ dapl_test_cppflags = $(util_test_cppflags) -I$(srcdir)/src/dapl
 dapl_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
 
 check_PROGRAMS += test/unit/test_wire test/unit/test_fsm test/unit/test_memwatch \
-    test/unit/test_regcache test/unit/test_remap test/unit/test_mix test/unit/test_place
+    test/unit/test_regcache test/unit/test_remap test/unit/test_mix test/unit/test_place \
+    test/unit/test_ledger
+test_unit_test_ledger_SOURCES = test/unit/test_ledger.c test/unit/unit.h
+test_unit_test_ledger_CPPFLAGS = $(dapl_test_cppflags)
+test_unit_test_ledger_LDADD = $(dapl_test_ldadd)
 test_unit_test_wire_SOURCES = test/unit/test_wire.c test/unit/unit.h
 test_unit_test_wire_CPPFLAGS = $(dapl_test_cppflags)
 test_unit_test_wire_LDADD = $(dapl_test_ldadd)

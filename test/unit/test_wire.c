@@ -2,6 +2,7 @@
 /* Every byte on the wire: round trips, what is refused, and the examples of src/dapl/PROTOCOL. */
 #include "unit.h"
 
+#include "frame_log.h"
 #include "siphash.h"
 #include "wire.h"
 
@@ -125,12 +126,15 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_CTS, .len = 28 }, 0, true },
         { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 28 }, 0, false },
         { { .type = MDAPL_FRAME_CTS, .len = 27 }, 0, false },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 16 }, 0, true },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 15 }, 0, false },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 28 }, 0, true },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 11 }, 0, false },
         { { .type = MDAPL_FRAME_DATA, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_FIN, .len = 8 }, 0, true },
         { { .type = MDAPL_FRAME_ACK }, 0, true },
         { { .type = MDAPL_FRAME_ACK, .len = 1 }, 0, false },
+        { { .type = MDAPL_FRAME_FIN, .len = 9 }, 0, false },
+        { { .type = MDAPL_FRAME_RING, .len = 20 }, 0, true },
+        { { .type = MDAPL_FRAME_RING, .len = 19 }, 0, false },
     };
     uint8_t raw[512] = { 0 };
     struct mdapl_frame got;
@@ -182,10 +186,11 @@ static void rts_shapes(void **state)
 static void small_shapes(void **state)
 {
     struct mdapl_cts cts = { 1, 2, 3, 4, { 0 } };
-    struct mdapl_written written = { 1, 2, 3 };
+    struct mdapl_written written = { 1, 2, { 2, { { 3, 4 }, { 9, 1 } } } };
     struct mdapl_data data = { 5, 6, 7 };
     struct mdapl_fin fin = { 8, MDAPL_FIN_DROPPED };
     uint8_t raw[64];
+    size_t len;
 
     (void)state;
     assert_int_equal(mdapl_cts_put(&cts, raw), MDAPL_CTS_BYTES);
@@ -208,12 +213,18 @@ static void small_shapes(void **state)
     assert_false(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES));      /* no bytes */
     assert_true(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
     assert_int_equal(data.off, 7);
-    assert_int_equal(mdapl_written_put(&written, raw), MDAPL_WRITTEN_BYTES);
-    assert_true(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
-    assert_int_equal(written.len, 3);
-    assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES - 1));
-    written.len = 0;                         /* nothing has been written */
-    mdapl_written_put(&written, raw);
+    len = mdapl_written_put(&written, raw);
+    assert_int_equal(len, MDAPL_WRITTEN_BYTES + 2 * MDAPL_RANGE_BYTES);
+    assert_true(mdapl_written_get(&written, raw, len));
+    assert_true(written.done.range[1].off == 9 && written.done.range[1].len == 1);
+    assert_false(mdapl_written_get(&written, raw, len - 1));
+    written.done.range[0].len = 0;           /* nothing has been written */
+    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    written.done.range[0] = (struct mdapl_dapl_range){ UINT64_MAX, 2 };
+    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    written.done.n = 0;
+    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    memset(raw + 8, 0xff, 4);                /* more ranges than there may be */
     assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
     mdapl_fin_put(&fin, raw);
     assert_true(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
@@ -237,50 +248,75 @@ static size_t hex(const char *text, uint8_t *out)
     return n;
 }
 
-static void protocol_examples(void **state)
+static FILE *open_protocol(void)
 {
-    char path[1024], line[1024];
-    uint8_t raw[256], again[256];
-    int hellos = 0, frames = 0;
+    char path[1024];
     FILE *f;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/src/dapl/PROTOCOL",
              getenv("top_srcdir") ? getenv("top_srcdir") : ".");
     f = fopen(path, "r");
     assert_non_null(f);
+    return f;
+}
+
+/* A hello parses, a frame parses and is shown as the line behind it says; each type has a frame. */
+static void protocol_examples(void **state)
+{
+    int hellos = 0, frames[MDAPL_FRAME_TYPES] = { 0 };
+    uint8_t raw[256], again[256];
+    char line[1024], text[512] = "";
+    FILE *f = open_protocol();
+
+    (void)state;
     while (fgets(line, sizeof(line), f)) {
         struct mdapl_frame frame;
-        struct mdapl_rts rts;
-        struct mdapl_cts cts;
         size_t len;
 
+        line[strcspn(line, "\n")] = 0;
         if (strncmp(line, "hex hello ", 10) == 0) {
             assert_int_equal(hex(line + 10, raw), MDAPL_HELLO_BYTES);
             assert_int_equal(get(raw, MDAPL_HELLO_BYTES), MDAPL_HELLO_OK);
             hellos++;
         } else if (strncmp(line, "hex frame ", 10) == 0) {
+            assert_string_equal(text, "");
             len = hex(line + 10, raw);
             assert_true(mdapl_frame_get(&frame, raw, len));
             mdapl_frame_put(&frame, again);
             assert_memory_equal(again, raw, MDAPL_FRAME_HDR_BYTES);
-            if (frame.type == MDAPL_FRAME_RTS) {
-                assert_true(mdapl_rts_get(&rts, raw + MDAPL_FRAME_HDR_BYTES + frame.hdr_len,
-                                          frame.len));
-                assert_int_equal(rts.body_len, 1 << 20);
-                assert_int_equal(rts.at.seg[0].addr, 0x7f0000001000);
-                assert_int_equal(rts.at.seg[0].key[0], 0x42);
-            } else if (frame.type == MDAPL_FRAME_CTS) {
-                assert_true(mdapl_cts_get(&cts, raw + MDAPL_FRAME_HDR_BYTES, frame.len));
-                assert_int_equal(cts.len, 1 << 20);
-                assert_int_equal(cts.to.seg[0].addr, 0x7e0000002000);
-            }
-            frames++;
+            mdapl_dapl_frame_text(raw, len, text, sizeof(text));
+            frames[frame.type]++;
+        } else if (strncmp(line, "text ", 5) == 0) {
+            assert_string_equal(line + 5, text);
+            text[0] = 0;
         }
     }
     fclose(f);
     assert_int_equal(hellos, 1);
-    assert_int_equal(frames, 6);
+    for (uint8_t type = 1; type < MDAPL_FRAME_TYPES; type++)
+        if (frames[type] == 0)
+            fail_msg("PROTOCOL has no %s", mdapl_frame_name(type));
+}
+
+/* What is no frame, or does not fit, is shown as well. */
+static void frames_as_text(void **state)
+{
+    struct mdapl_frame f = { .type = MDAPL_FRAME_FIN, .psn = 1, .len = 8 };
+    uint8_t raw[MDAPL_FRAME_HDR_BYTES + 8] = { 0 };
+    char text[64];
+
+    (void)state;
+    mdapl_dapl_frame_text("\x01\xff", 2, text, sizeof(text));
+    assert_string_equal(text, "no frame: 2 bytes 01 ff");
+    mdapl_frame_put(&f, raw);
+    raw[MDAPL_FRAME_HDR_BYTES + 4] = 9;      /* its status */
+    mdapl_dapl_frame_text(raw, sizeof(raw), text, sizeof(text));
+    assert_string_equal(text, "FIN psn 1 ack 0 limits 0 0 len 8 impossible");
+    mdapl_dapl_frame_text(raw, sizeof(raw), text, 10);
+    assert_string_equal(text, "FIN psn 1");
+    for (int type = 0; type < 256; type++)
+        assert_true((mdapl_frame_name((uint8_t)type)[0] == '?')
+                    == (type == 0 || type >= MDAPL_FRAME_TYPES));
 }
 
 int main(void)
@@ -293,6 +329,7 @@ int main(void)
         cmocka_unit_test(rts_shapes),
         cmocka_unit_test(small_shapes),
         cmocka_unit_test(protocol_examples),
+        cmocka_unit_test(frames_as_text),
     };
 
     return RUN(tests);
