@@ -80,9 +80,11 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
         mdapl_dpeer_broken(peer, way[m->kind].failed);
     }
     mdapl_pool_give(&peer->d->transfers, t);
-    /* With a failed piece it is not over until it is stopped, with its peer. */
+    /* With a failed piece it is not over until it is stopped, with its peer. Bytes that are moved
+     * once more are done before they are all posted. */
     if (m->under_way == 0
-        && (m->stopped || mdapl_dapl_ledger_has(m->done, m->body_at, m->len)))
+        && (m->stopped || (m->issued == m->len
+                           && mdapl_dapl_ledger_has(m->done, m->body_at, m->len))))
         m->over(m);
     /* The request slot may be what the next transfer, a frame or an acknowledgement waits for. */
     mdapl_dpeer_stir(peer);

@@ -161,13 +161,13 @@ static void send_written(struct write *w, int stream)
     struct mdapl_dpeer *peer = w->tx->peer;
     struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
 
-    if (!it) {
+    if (it) {
+        it->stream = stream;
+        it->len = (uint32_t)mdapl_written_put(&w->posted[stream], it->u.bytes);
+        mdapl_item_queue(peer, it);
+    } else {
         mdapl_dpeer_broken(peer, "out of memory");
-        return;
     }
-    it->stream = stream;
-    it->len = (uint32_t)mdapl_written_put(&w->posted[stream], it->u.bytes);
-    mdapl_item_queue(peer, it);
     w->posted[stream].done.n = 0;
 }
 

@@ -151,10 +151,10 @@ static void posted_twice(void **state)
 
 /* -- what a rendezvous learns twice ----------------------------------------------------------- */
 
-/* Delivers the frame in b to rank 1 once more, as one in its turn: a replay under a new number. */
-static void deliver_again(struct sim *s, const struct mdapl_vbuf *b)
+/* Delivers the frame in b to a rank once more, as one in its turn: a replay under a new number. */
+static void deliver_again(struct sim *s, int rank, const struct mdapl_vbuf *b)
 {
-    struct mdapl_dpeer *peer = peer_of(s, 1);
+    struct mdapl_dpeer *peer = peer_of(s, rank);
     uint8_t frame[FRAME_BYTES];
     uint64_t credit = 0;
     struct mdapl_frame f;
@@ -187,8 +187,8 @@ static void written_twice(void **state)
         b = retained(peer_of(&s, 0), MDAPL_FRAME_WRITTEN);
         if (b && !sim_settled(&s)
             && mdapl_seq_before(b->psn, (uint32_t)peer_of(&s, 1)->rx_next)) {
-            deliver_again(&s, b);
-            deliver_again(&s, b);
+            deliver_again(&s, 1, b);
+            deliver_again(&s, 1, b);
             sim_rounds(&s, 200);
             SIM_CHECK(&s, !sim_settled(&s));
             tried++;
@@ -198,6 +198,51 @@ static void written_twice(void **state)
         sim_end(&s);
     }
     assert_true(only_seed || tried > 5);
+}
+
+/*
+ * A CTS again, for bytes that have been written: they are written once more, a few pieces at a
+ * time, and the answer is not over before its last piece has been posted.
+ */
+static void asked_twice(void **state)
+{
+    int tried = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        struct mdapl_vbuf *b = NULL;
+        uint64_t written;
+
+        start(&s, i);
+        sim_open_all(&s, "ring=off rndv=rput rndv_segment=4096 ep_requests=4");
+        sim_rounds(&s, 200);
+        sim_send(&s, 0, 1, 40000, false);
+        for (int k = 0; k < 2000 && !b && !sim_settled(&s); k++) {
+            sim_round(&s);
+            b = retained(peer_of(&s, 1), MDAPL_FRAME_CTS);
+        }
+        /* Rank 1 computes, so the body stays asked for. */
+        for (int k = 0; b && k < 1000; k++) {
+            fake_step();
+            mdapl_progress(s.rank[0].ctx);
+        }
+        written = SIM_STAT(&s, 0, rdma_bytes);
+        if (b && written == 40000) {
+            deliver_again(&s, 0, b);
+            for (int k = 0; k < 1000; k++) {
+                if (k % 8 == 0)          /* completions of several pieces in one round */
+                    mdapl_progress(s.rank[0].ctx);
+                fake_step();
+            }
+            SIM_CHECK(&s, SIM_STAT(&s, 0, rdma_bytes) == 2 * written);
+            tried++;
+        }
+        s.may_fail = true;               /* what is named after the FIN is a bad frame */
+        sim_run(&s);
+        sim_close(&s);
+    }
+    assert_true(only_seed || tried > 10);
 }
 
 /* A body in so many pieces that one WRITTEN does not name those of a stream. */
@@ -237,7 +282,7 @@ static void data_twice(void **state)
             if (!b || b->holds == 0 || b->data[0] != MDAPL_FRAME_DATA || s.rank[1].reads > 0
                 || !mdapl_seq_before(b->psn, (uint32_t)peer_of(&s, 1)->rx_next))
                 continue;
-            deliver_again(&s, b);
+            deliver_again(&s, 1, b);
             tried++;
         }
         sim_run(&s);
@@ -298,6 +343,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(control_frames_are_bytes),
         cmocka_unit_test(posted_twice),
         cmocka_unit_test(written_twice),
+        cmocka_unit_test(asked_twice),
         cmocka_unit_test(many_pieces),
         cmocka_unit_test(data_twice),
         cmocka_unit_test(wrong_step),
