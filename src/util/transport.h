@@ -17,8 +17,11 @@
  *
  * Who calls whom: the owner opens one context, mdapl_ctx_open() opens the channels in order and
  * gives each peer to the first channel that reaches it. All calls on one context come from one
- * thread at a time (the owner's lock). Nothing blocks but mdapl_wait(). Upcalls and op->done come
- * only from inside mdapl_progress(), never from inside a verb or one of the other calls.
+ * thread at a time (the owner's lock). Verbs and mdapl_progress() do not block, as far as the
+ * adapter's provider does not. These do: mdapl_ctx_open() and mdapl_probe(), mdapl_wait(),
+ * mdapl_wire() with MPIR_CVAR_DAPL_WIRING=thread, and mdapl_ctx_close(), for 2 s at most, until
+ * adapters have flushed what is posted. Upcalls and op->done come only from inside
+ * mdapl_progress(), never from inside a verb or one of the other calls.
  */
 #include "clock.h"
 #include <stdbool.h>
@@ -107,7 +110,8 @@ struct mdapl_job {
     int size;
     uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
     uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
-    /* Copies the card of rank into buf (zero terminated). 0 or -errno. */
+    /* Copies the card of rank into buf of len bytes, zero terminated. 0 or -errno. It is called in
+     * progress too, so it must not block: the owner has all cards before mdapl_probe(). */
     int (*card)(void *owner, int rank, char *buf, size_t len);
     /* Does the launcher place rank on my node? The same answer on all ranks of a node. NULL: it
      * does not tell, and any rank may be there. */
@@ -257,7 +261,7 @@ const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
 bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
 /* Is there one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
-/* Another rank's business card, asked from the launcher. 0 or -errno. */
+/* Copies another rank's business card (job.card) into buf of len bytes. 0 or -errno. */
 int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
 /* The channel's upcalls go through these. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const void *hdr, size_t hdr_len,
