@@ -25,7 +25,7 @@
 
 enum {
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
-    CONNECTING_US = 100,         /* longest sleep when the events of connecting do not end it */
+    FLUSH_US = 100,              /* longest sleep between two looks at what is closed */
     UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
 };
 
@@ -114,12 +114,6 @@ static void tell_places(const struct mdapl_dapl *d)
     }
 }
 
-static void close_rails(struct mdapl_dapl *d)
-{
-    for (int i = 0; i < d->rails.n; i++)
-        mdapl_ia_close(d->rails.ia[i]);
-}
-
 /* Registrations are kept where the user wants it, or it pays, and the system tells when memory is
  * unmapped. */
 static void open_regs(struct mdapl_dapl *d)
@@ -179,11 +173,14 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
     if (!d)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
+    mdapl_dapl_rails_init(&d->rails);
     rc = mdapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
     if (!rc)
         rc = open_rails(d);
+    if (!rc)
+        rc = mdapl_dapl_rails_start(&d->rails);
     if (rc) {
-        close_rails(d);
+        mdapl_dapl_rails_close(&d->rails);
         free(d);
         return rc;
     }
@@ -292,8 +289,6 @@ static int housekeeping(struct mdapl_dapl *d)
     wake_starved(d);             /* a registration may be free again, for more buffers */
     if (d->n_closing > 0)
         d->n_closing = (int)reap(d);
-    if (!connecting(d))
-        mdapl_evd_all_wake(d->rails.ia[0], false);
     return mdapl_timers_run(&d->timers, d->now);
 }
 
@@ -344,10 +339,10 @@ static bool hears(void *state)
     return connecting(d) || d->n_whole > 0;
 }
 
-/* Only the first rail's queue ends a sleep. */
+/* Frames in rings and registrations that are free again make no event that ends a sleep. */
 static bool may_be_unheard(const struct mdapl_dapl *d)
 {
-    return d->rails.n > 1 || d->n_rings > 0 || !mdapl_list_empty(&d->starved);
+    return d->n_rings > 0 || !mdapl_list_empty(&d->starved);
 }
 
 static void wait(void *state, uint64_t ns)
@@ -357,13 +352,11 @@ static void wait(void *state, uint64_t ns)
 
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
-    if (!mdapl_evd_all_wake(d->rails.ia[0], connecting(d)) && ns > MDAPL_US(CONNECTING_US))
-        ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
     if (may_be_unheard(d) && ns > MDAPL_US(UNHEARD_US))
         ns = MDAPL_US(UNHEARD_US);
-    mdapl_evd_wait(d->rails.ia[0], ns < next - now ? ns : next - now);
+    mdapl_dapl_rails_wait(&d->rails, ns < next - now ? ns : next - now);
 }
 
 static size_t drain(void *state)
@@ -397,7 +390,7 @@ static void flush_closing(struct mdapl_dapl *d)
 
     while (reap(d) > 0 && mdapl_ctx_now(d->ctx) < until)
         if (poll(d, true) == 0)
-            mdapl_evd_wait(d->rails.ia[0], MDAPL_US(CONNECTING_US));
+            mdapl_dapl_rails_wait(&d->rails, MDAPL_US(FLUSH_US));
 }
 
 static void close_channel(void *state)
@@ -416,7 +409,7 @@ static void close_channel(void *state)
     mdapl_ring_fini(d);
     mdapl_vbufs_fini(&d->vbufs);
     mdapl_regcache_fini(&d->regs);
-    close_rails(d);
+    mdapl_dapl_rails_close(&d->rails);
     mdapl_idmap_fini(&d->tx_ids);
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_move_fini(d);

@@ -24,6 +24,7 @@ enum {
     DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
     QUAL_LAST = 64535,
+    ALARM_ENTRIES = 8,       /* one ends a sleep; those that find no room change nothing */
     EP_EXTRA = 2,            /* receives of an EP beyond the window */
 };
 
@@ -223,7 +224,9 @@ static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
     DAT_RETURN ret;
 
     errno = 0;
-    ret = ia->dat->dat_evd_create(ia->handle, entries, DAT_HANDLE_NULL, flags, evd_p);
+    ret = ia->dat->dat_evd_create(ia->handle, entries, ia->cno, flags, evd_p);
+    if (ret == DAT_SUCCESS && !(flags & DAT_EVD_SOFTWARE_FLAG))
+        ret = ia->dat->dat_evd_disable(*evd_p);
     if (ret == DAT_SUCCESS)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
@@ -277,12 +280,23 @@ static int make_objects(struct mdapl_ia *ia)
     if (ret != DAT_SUCCESS)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
                              ia->name, mdapl_dat_text(ia, ret, text));
+    /* Before the event queues: with Debian's providers a CNO that is attached later is not notified
+     * of transfers. */
+    ret = ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno);
+    if (ret != DAT_SUCCESS)
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a notification "
+                             "object: %s", ia->name, mdapl_dat_text(ia, ret, text));
     rc = dto_evd_create(ia, dto_entries(ia));
     if (!rc)
         rc = evd_create(ia, cm_entries(ia), DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
     if (!rc)
         rc = evd_create(ia, cm_entries(ia), DAT_EVD_CR_FLAG, &ia->cr_evd);
     return rc ? rc : psp_create(ia);
+}
+
+int mdapl_ia_make_alarm(struct mdapl_ia *ia)
+{
+    return evd_create(ia, ALARM_ENTRIES, DAT_EVD_SOFTWARE_FLAG, &ia->alarm_evd);
 }
 
 int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
@@ -325,6 +339,8 @@ void mdapl_ia_close(struct mdapl_ia *ia)
         ia->dat->dat_evd_free(ia->conn_evd);
     while (ia->n_dto > 0)
         ia->dat->dat_evd_free(ia->dto[--ia->n_dto].handle);
+    if (ia->alarm_evd)
+        ia->dat->dat_evd_free(ia->alarm_evd);
     if (ia->cno)
         ia->dat->dat_cno_free(ia->cno);
     if (ia->pz)

@@ -88,9 +88,8 @@ struct mdapl_ia {
     DAT_EVD_HANDLE conn_evd, cr_evd, async_evd;
     struct mdapl_dto_evd dto[MDAPL_DTO_EVDS];
     int n_dto;               /* of them, at least one */
-    DAT_CNO_HANDLE cno;      /* made when first needed (evd.c) */
-    bool all_wake;           /* it is attached: an event on any queue ends a sleep */
-    int n_attached;          /* then: DTO queues that it is attached to */
+    DAT_CNO_HANDLE cno;      /* of these queues, which notify it during a sleep only (evd.c) */
+    DAT_EVD_HANDLE alarm_evd;      /* software events that end a sleep; several rails: rails.c */
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;      /* what the PSP listens on */
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
@@ -99,8 +98,10 @@ struct mdapl_ia {
     struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
     struct mdapl_list eps;   /* every EP on this adapter */
     struct mdapl_tree by_handle;   /* they, for the events that name them */
-    DAT_EVENT slept_on;      /* an event that ended a sleep and is still to be handled */
-    bool has_slept_on;
+    struct mdapl_dapl_kept_event {
+        void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
+        DAT_EVENT event;
+    } kept;                  /* found before a sleep, to be handled; handle NULL: none */
 };
 
 /* Opens the adapter of this name, or with "" the first of dat.conf that opens. 0 or -errno, with
@@ -112,6 +113,8 @@ void mdapl_ia_close(struct mdapl_ia *ia);
 /* A DTO queue on which n more completions have room (an overflow would lose them): used is raised
  * by n. NULL: the provider has no such queue any more. */
 struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
+/* Makes alarm_evd. 0, or -errno with the one clear line in mdapl_ctx_err(). */
+int mdapl_ia_make_alarm(struct mdapl_ia *ia);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
 const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96]);
 

@@ -5,18 +5,10 @@
  * Registered memory. A registration covers all rails, so that any of them can carry any part of
  * it. regcache.c makes and keeps them.
  */
-#include "ia.h"
-#include "wire.h"
+#include "rails.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* The adapters of the channel, in the order of the knob. */
-struct mdapl_rails {
-    struct mdapl_ia *ia[MDAPL_MAX_RAILS];
-    int n;
-    uint64_t lmr_max;        /* bytes of one registration, the least of all */
-};
 
 struct mdapl_lmr {
     struct {

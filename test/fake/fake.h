@@ -65,6 +65,9 @@ unsigned fake_requests(void);
 int fake_strangers_rejected(void);
 /* An asynchronous error of the nth IA, of those that are open in the order of opening. */
 void fake_async(int nth_ia, DAT_EVENT_NUMBER number);
+/* The nth IA fails: an asynchronous error, its connections break, and it makes no EP and no LMR any
+ * more. */
+void fake_end_ia(int nth_ia);
 /* How often a send found no receive posted at the peer. */
 uint64_t fake_not_ready(void);
 /* Requests of the nth EP (in the order of their creation) are not executed; -1: of none. */

@@ -71,7 +71,7 @@ void regs_start(uint64_t limit)
     regs.dat.dat_lmr_create = pinner_lmr_create;
     regs.dat.dat_lmr_free = pinner_lmr_free;
     regs.ia = (struct mdapl_ia){ .ctx = regs.ctx, .dat = &regs.dat, .max = { .lmr = 1 << 30 } };
-    regs.rails = (struct mdapl_rails){ { &regs.ia }, 1, 1 << 30 };
+    regs.rails = (struct mdapl_rails){ .ia = { &regs.ia }, .n = 1, .lmr_max = 1 << 30 };
     mdapl_regcache_init(&regs.c, &regs.rails, regs.stats, watch, limit);
 }
 
