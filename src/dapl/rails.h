@@ -10,6 +10,7 @@
 #include "wire.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -26,14 +27,17 @@ struct mdapl_dapl_alarm {
 struct mdapl_rails {
     struct mdapl_ia *ia[MDAPL_MAX_RAILS];
     int n;
-    uint64_t lmr_max;        /* bytes of one registration, the least of all */
+    struct mdapl_ia_limits max;          /* the least of all */
+    uint64_t lmr_max;        /* bytes of one registration: of them */
     struct mdapl_dapl_alarm alarm;
 };
 
 /* No rail, before anything else. */
 void mdapl_dapl_rails_init(struct mdapl_rails *rails);
-/* Prepares the opened rails for sleeps on all of them. 0, or -errno with the one clear line in
- * mdapl_ctx_err(). */
+/* Their names, with commas between them. */
+void mdapl_dapl_rails_names(const struct mdapl_rails *rails, char *buf, size_t len);
+/* Sets max of the opened rails, and prepares sleeps on all of them. 0, or -errno with the one clear
+ * line in mdapl_ctx_err(). */
 int mdapl_dapl_rails_start(struct mdapl_rails *rails);
 /* Closes every rail that is open, with everything left on it. */
 void mdapl_dapl_rails_close(struct mdapl_rails *rails);

@@ -168,7 +168,8 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
     /* Also for reads: iWARP places their answers as writes of the peer, and DAT does not tell which
      * adapters do (providers leave rdma_write_for_rdma_read_req alone). The key is not sent. */
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
-        registered = mdapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE);
+        registered = mdapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE,
+                                         r->peer->n_rails);
     return registered && reads ? fetch(r) : ask(r);
 }
 

@@ -90,7 +90,8 @@ bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const 
     if (!tx)
         return false;
     if (mdapl_ctx_cfg(peer->d->ctx)->rndv != MDAPL_RNDV_COPY)  /* now, while the RTS travels */
-        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ);
+        mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ,
+                            peer->n_rails);
     it->type = MDAPL_FRAME_RTS;
     it->u.rndv = tx;
     return true;
@@ -196,7 +197,8 @@ static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     struct write *w;
 
     if (cts->to.n == 0 || mdapl_ctx_cfg(peer->d->ctx)->rndv == MDAPL_RNDV_COPY
-        || !mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ))
+        || !mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ,
+                                peer->n_rails))
         return false;
     w = calloc(1, sizeof(*w));
     if (!w)

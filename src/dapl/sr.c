@@ -45,7 +45,7 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
 
 static int post(struct mdapl_ep *ep, struct mdapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia, pool_of(ep)->size);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, pool_of(ep)->size);
 
     b->dto.done = received;
     return mdapl_ep_post_recv(ep, &seg, &b->dto);
@@ -56,12 +56,12 @@ int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
     struct mdapl_dapl *d = st->peer->d;
 
     for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
-        struct mdapl_vbuf *b = mdapl_vbuf_get(&d->vbufs);
+        struct mdapl_vbuf *b = mdapl_vbuf_get(pool_of(ep));
 
         if (!b)
             return -ENOMEM;
         if (post(ep, b)) {
-            mdapl_vbuf_put(&d->vbufs, b);
+            mdapl_vbuf_put(pool_of(ep), b);
             return -EIO;
         }
     }
@@ -70,7 +70,7 @@ int mdapl_sr_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
 
 int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, b->len);
 
     assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
     st->txwin.sent++;

@@ -74,7 +74,7 @@ static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbu
     b->dto.done = has_left;
     if (lanes[lane].post(st, b) == 0)
         return;
-    mdapl_vbuf_put(&st->peer->d->vbufs, b);
+    mdapl_vbuf_put(b->pool, b);
     mdapl_dpeer_broken(st->peer, lanes[lane].refused);
 }
 
@@ -115,10 +115,11 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
     peer->ring_out.talked = peer->d->now;
 }
 
-/* A buffer for a frame to this peer; NULL: there is none now. */
-static struct mdapl_vbuf *frame_buffer(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
+/* A buffer for a frame on this stream; NULL: there is none now. */
+static struct mdapl_vbuf *frame_buffer(struct mdapl_stream *st, enum mdapl_frame_type type)
 {
-    struct mdapl_vbufs *v = &peer->d->vbufs;
+    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_vbufs *v = st->ia->vbufs;
     struct mdapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_vbuf_get_for_ack(v)
                                                    : mdapl_vbuf_get(v);
 
@@ -313,7 +314,7 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     lane = mdapl_tx_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (lane == MDAPL_LANE_NONE)
         return false;
-    b = frame_buffer(peer, MDAPL_FRAME_MSG);
+    b = frame_buffer(st, MDAPL_FRAME_MSG);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
@@ -393,7 +394,7 @@ static bool send_next(struct mdapl_dpeer *peer)
         return false;
     if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->u.msg.len > peer->frame_room)
         return rendezvous_instead(peer, it);
-    b = frame_buffer(peer, it->type);
+    b = frame_buffer(st, it->type);
     if (!b)
         return false;
     f.type = (uint8_t)it->type;
@@ -421,7 +422,7 @@ static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
     if (!mdapl_stream_up(st) || st->peer->broken || !mdapl_ep_has_slot(st->cm.ep)
         || !mdapl_txwin_open(&st->txwin, reserve))
         return false;
-    b = frame_buffer(st->peer, MDAPL_FRAME_ACK);
+    b = frame_buffer(st, MDAPL_FRAME_ACK);
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
@@ -474,7 +475,7 @@ bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
             break;
         mdapl_list_remove(&b->link);
         peer->retained_bytes -= b->len;
-        mdapl_vbuf_put(&peer->d->vbufs, b);
+        mdapl_vbuf_put(b->pool, b);
     }
     return true;
 }

@@ -112,11 +112,12 @@ static struct {
     struct pending *pending;
     struct cr *crs;
     struct ia *ias;
+    DAT_IA_HANDLE held_ia;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, reads, recvs;
     int strangers_rejected, held;
-    bool hold;
+    bool hold, refuse_ias;
     uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
@@ -175,9 +176,12 @@ static void unmake(void *object)
 static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd_p,
                           DAT_IA_HANDLE *ia_p)
 {
-    struct ia *ia = make(sizeof(*ia)), **at = &f.ias;
+    struct ia *ia, **at = &f.ias;
 
     (void)name, (void)qlen;
+    if (f.refuse_ias)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    ia = make(sizeof(*ia));
     ia->async = make(sizeof(*ia->async));
     while (*at)
         at = &(*at)->next;
@@ -225,7 +229,9 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
 }
 
 static DAT_RETURN evd_free(DAT_EVD_HANDLE handle);
+static DAT_RETURN lmr_free(DAT_LMR_HANDLE handle);
 
+/* ABRUPT: with its registrations. */
 static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
 {
     struct ia **at = &f.ias;
@@ -234,6 +240,9 @@ static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
     while (*at != ia)
         at = &(*at)->next;
     *at = (*at)->next;
+    for (int i = 0; i < MAX_OBJECTS; i++)
+        if (f.lmr[i] && f.lmr[i]->ia == ia)
+            lmr_free(f.lmr[i]);
     evd_free(((struct ia *)ia)->async);
     unmake(ia);
     return DAT_SUCCESS;
@@ -306,12 +315,24 @@ static bool post(struct evd *evd, const DAT_EVENT *event)
     return true;
 }
 
-void fake_async(int nth, DAT_EVENT_NUMBER number)
+void fake_refuse_ias(bool refuse)
+{
+    f.refuse_ias = refuse;
+}
+
+static struct ia *nth_ia(int nth)
 {
     struct ia *ia = f.ias;
 
     while (nth-- > 0)
         ia = ia->next;
+    return ia;
+}
+
+void fake_async(int nth, DAT_EVENT_NUMBER number)
+{
+    struct ia *ia = nth_ia(nth);
+
     post_async(ia->async, ia, number);
 }
 
@@ -1084,6 +1105,11 @@ void fake_hold(int nth)
     f.held = nth;
 }
 
+void fake_hold_ia(int nth)
+{
+    f.held_ia = nth < 0 ? NULL : nth_ia(nth);
+}
+
 static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
                                    DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
                                    const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
@@ -1153,10 +1179,9 @@ void fake_end_requests(DAT_EVENT_NUMBER number)
 
 void fake_end_ia(int nth)
 {
-    struct ia *ia = f.ias;
+    struct ia *ia = nth_ia(nth);
 
-    for (fake_async(nth, DAT_ASYNC_ERROR_IA_CATASTROPHIC); nth-- > 0;)
-        ia = ia->next;
+    fake_async(nth, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
     ia->dead = true;
     for (int i = 0; i < 256; i++)
         if (eps[i] && eps[i]->ia == ia && eps[i]->state == DAT_EP_STATE_CONNECTED)
@@ -1179,7 +1204,7 @@ bool fake_step(void)
     for (uint64_t i = 0; i < 256; i++) {
         struct ep *ep = eps[(first + i) % 256];
 
-        if (ep && (int)((first + i) % 256) != f.held && move_ep(ep))
+        if (ep && (int)((first + i) % 256) != f.held && ep->ia != f.held_ia && move_ep(ep))
             return true;
     }
     return move_pending();
