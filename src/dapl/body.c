@@ -2,6 +2,8 @@
 #include "body.h"
 
 #include "least.h"
+#include "regcache.h"
+#include "wire.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -56,8 +58,8 @@ void mdapl_body_free(struct mdapl_body *b)
     memset(b, 0, sizeof(*b));
 }
 
-bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
-                         enum mdapl_lmr_use use, int n_rails)
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsigned use,
+                         int n_rails)
 {
     unsigned rails = mdapl_dapl_first_rails(n_rails);
 

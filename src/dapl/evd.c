@@ -3,6 +3,7 @@
 
 #include "ep.h"
 #include "stats.h"
+#include "transport.h"
 
 #include <string.h>
 

@@ -5,11 +5,12 @@
  * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same
  * for almost any number of peers; the other three EVDs are polled less often (dapl.c).
  */
-#include "ia.h"
-
+#include <dat2/udat.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+struct mdapl_ia;
 
 /* What a thread of its own may wait for (wire_thread.c). */
 enum mdapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };

@@ -10,12 +10,12 @@
 #include "dat.h"
 #include "list.h"
 #include "rail_fsm.h"
-#include "transport.h"
 #include "tree.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+struct mdapl_ctx;
 struct mdapl_ep;
 struct mdapl_ia;
 struct mdapl_vbufs;

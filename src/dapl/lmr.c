@@ -2,6 +2,7 @@
 #include "lmr.h"
 
 #include "stats.h"
+#include "transport.h"
 
 #include <errno.h>
 

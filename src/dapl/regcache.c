@@ -3,6 +3,7 @@
 
 #include "least.h"
 #include "stats.h"
+#include "transport.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "vbuf.h"
 
 #include "least.h"
+#include "regcache.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -15,10 +15,11 @@
  */
 #include "ia.h"
 #include "list.h"
-#include "regcache.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+struct mdapl_regcache;
 
 struct mdapl_vbuf {
     struct mdapl_dto dto;    /* when posted */

@@ -6,6 +6,7 @@
 #include "cfg.h"
 #include "err.h"
 #include "pinner.h"
+#include "transport.h"
 
 #include <string.h>
 #include <sys/mman.h>
