@@ -70,6 +70,10 @@ void mdapl_async_event(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct m
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", ia->name, text);
     if (ep && ep->owner)
         mdapl_cm_lost(ep->owner, text);
-    else if (ends_adapter(ia, what, number))
+    else if (number == DAT_ASYNC_ERROR_TIMED_OUT)
+        mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_DOUBT);
+    else if (ends_adapter(ia, what, number)) {
+        mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_FATAL);
         adapter_ended(d, ia, text);
+    }
 }

@@ -2,6 +2,8 @@
 #include "body.h"
 
 #include "least.h"
+#include "regcache.h"
+#include "wire.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -56,11 +58,14 @@ void mdapl_body_free(struct mdapl_body *b)
     memset(b, 0, sizeof(*b));
 }
 
-bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
-                         enum mdapl_lmr_use use)
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsigned use,
+                         int n_rails)
 {
+    unsigned rails = mdapl_dapl_first_rails(n_rails);
+
     for (int i = 0; !b->regs && i < b->n; i++)
-        if (mdapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, &b->reg[i])) {
+        if (mdapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, rails,
+                          &b->reg[i])) {
             put(b, regs, i);
             return false;
         }
@@ -72,14 +77,17 @@ bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs 
 {
     if (!b->regs || b->n > MDAPL_MAX_SEGS)
         return false;
-    segs->n = (uint16_t)b->n;
-    segs->n_rails = (uint16_t)n_rails;
     for (int i = 0; i < b->n; i++) {
         segs->seg[i] = (struct mdapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
                                            .len = b->v[i].iov_len };
-        for (int k = 0; k < n_rails; k++)
+        for (int k = 0; k < n_rails; k++) {
+            if (!mdapl_lmr_has(&b->reg[i]->lmr, k))
+                return false;
             segs->seg[i].key[k] = b->reg[i]->lmr.on[k].key;
+        }
     }
+    segs->n = (uint16_t)b->n;
+    segs->n_rails = (uint16_t)n_rails;
     return true;
 }
 
@@ -90,7 +98,7 @@ DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off
 
     while (off >= b->v[i].iov_len)
         off -= b->v[i++].iov_len;
-    assert(i < b->n);
+    assert(i < b->n && mdapl_lmr_has(&b->reg[i]->lmr, rail));
     *rest_p = b->v[i].iov_len - off;
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->v[i].iov_base + off,
                               .lmr_context = b->reg[i]->lmr.on[rail].local };

@@ -6,13 +6,15 @@
  * one registration covers, and registered when RDMA is to read or write it. Both ends of a
  * rendezvous have one; RTS and CTS tell the peer where its pieces are (struct mdapl_segs).
  */
-#include "regcache.h"
-#include "wire.h"
-
+#include <dat2/udat.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
+
+struct mdapl_reg;
+struct mdapl_regcache;
+struct mdapl_segs;
 
 struct mdapl_body {
     size_t len;
@@ -28,11 +30,12 @@ int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *
                     size_t max);
 /* Forgets it, with its registrations. Does nothing when nothing was taken. */
 void mdapl_body_free(struct mdapl_body *b);
-/* Has every piece registered, unless they are; false: none is. */
-bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs,
-                         enum mdapl_lmr_use use);
-/* Where its pieces are, for the peer: with keys of n_rails rails. False: not registered, or more
- * than a frame names. */
+/* Has every piece registered for a use (enum mdapl_lmr_use) on the first n_rails rails, unless they
+ * are; false: none is. */
+bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsigned use,
+                         int n_rails);
+/* Where its pieces are, for the peer: with keys of the first n_rails rails. False: not
+ * registered on all of them (any more), or more pieces than a frame names. */
 bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs);
 
 /* The local place of byte `off`, and how many bytes follow it in the same piece. */

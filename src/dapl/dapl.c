@@ -25,54 +25,47 @@
 
 enum {
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
-    CONNECTING_US = 100,         /* longest sleep when the events of connecting do not end it */
+    FLUSH_US = 100,              /* longest sleep between two looks at what is closed */
     UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
 
-/* The smallest limits of all rails. */
-static struct mdapl_ia_limits common_limits(const struct mdapl_dapl *d)
+/* Is this rail good enough to carry the job? 0, or -ENODEV with the one clear line. */
+static int check_rail(struct mdapl_dapl *d, const struct mdapl_ia *ia)
 {
-    struct mdapl_ia_limits min = d->rails.ia[0]->max;
+    const struct mdapl_ia_limits *max = &ia->max;
 
-    for (int i = 1; i < d->rails.n; i++) {
-        const struct mdapl_ia_limits *max = &d->rails.ia[i]->max;
-
-        min.dtos = (uint32_t)mdapl_least(min.dtos, max->dtos);
-        min.reads = (uint32_t)mdapl_least(min.reads, max->reads);
-        min.priv = (uint32_t)mdapl_least(min.priv, max->priv);
-        min.lmr = mdapl_least(min.lmr, max->lmr);
-        min.message = mdapl_least(min.message, max->message);
-    }
-    return min;
+    if (max->priv < MDAPL_HELLO_BYTES)
+        return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
+                             "IA %s carries only %u bytes of private data with a connection "
+                             "request; %d are needed. Use another IA", ia->name, max->priv,
+                             MDAPL_HELLO_BYTES);
+    if (max->dtos < MDAPL_WINDOW_MIN + MDAPL_SR_RESERVE || max->message < MDAPL_FRAME_MIN)
+        return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
+                             "IA %s is too small: it allows %u transfers per endpoint and messages "
+                             "of %llu bytes; 6 and 512 are needed. Use another IA", ia->name,
+                             max->dtos, (unsigned long long)max->message);
+    return 0;
 }
 
 /* The knobs, as far as the providers go along. */
 static int fit_limits(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    const struct mdapl_ia_limits max = common_limits(d);
-    uint32_t room = max.dtos > MDAPL_SR_RESERVE ? max.dtos - MDAPL_SR_RESERVE : 0;
-    const char *name = d->rails.ia[0]->name;
+    const struct mdapl_ia_limits *max = &d->rails.max;
+    int rc = 0;
 
-    d->sr_window = (uint32_t)mdapl_least((uint32_t)cfg->sr_window, room);
-    d->ep_requests = (uint32_t)mdapl_least((uint32_t)cfg->ep_requests, max.dtos);
+    for (int i = 0; !rc && i < d->rails.n; i++)
+        rc = check_rail(d, d->rails.ia[i]);
+    if (rc)
+        return rc;
+    d->sr_window = (uint32_t)mdapl_least((uint32_t)cfg->sr_window, max->dtos - MDAPL_SR_RESERVE);
+    d->ep_requests = (uint32_t)mdapl_least((uint32_t)cfg->ep_requests, max->dtos);
     d->streams_per_rail = (int)cfg->streams;
-    d->can_read = max.reads > 0;
-    d->rails.lmr_max = max.lmr;
-    d->frame_room = (size_t)mdapl_least(max.message, (uint64_t)cfg->vbuf_size);
-    if (max.priv < MDAPL_HELLO_BYTES)
-        return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
-                             "IA %s carries only %u bytes of private data with a connection "
-                             "request; %d are needed. Use another IA", name, max.priv,
-                             MDAPL_HELLO_BYTES);
-    if (d->sr_window < MDAPL_WINDOW_MIN || d->ep_requests < 4 || d->frame_room < MDAPL_FRAME_MIN)
-        return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
-                             "IA %s is too small: it allows %u transfers per endpoint and messages "
-                             "of %llu bytes; 6 and 512 are needed. Use another IA", name, max.dtos,
-                             (unsigned long long)max.message);
-    d->frame_room -= MDAPL_FRAME_HDR_BYTES;
+    d->can_read = max->reads > 0;
+    d->frame_room = (size_t)mdapl_least(max->message, (uint64_t)cfg->vbuf_size)
+                    - MDAPL_FRAME_HDR_BYTES;
     return 0;
 }
 
@@ -114,12 +107,6 @@ static void tell_places(const struct mdapl_dapl *d)
     }
 }
 
-static void close_rails(struct mdapl_dapl *d)
-{
-    for (int i = 0; i < d->rails.n; i++)
-        mdapl_ia_close(d->rails.ia[i]);
-}
-
 /* Registrations are kept where the user wants it, or it pays, and the system tells when memory is
  * unmapped. */
 static void open_regs(struct mdapl_dapl *d)
@@ -133,7 +120,8 @@ static void open_regs(struct mdapl_dapl *d)
     if (rc)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
                   "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
-    if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO && !mdapl_regcache_pays(&d->rails, watch)) {
+    if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO
+        && !mdapl_regcache_pays(d->ctx, &d->rails, watch)) {
         mdapl_memwatch_close(watch);
         watch = NULL;
     }
@@ -148,7 +136,9 @@ static int make_room(struct mdapl_dapl *d)
     int rc = fit_limits(d);
 
     open_regs(d);
-    mdapl_vbufs_init(&d->vbufs, &d->regs, (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    for (int i = 0; i < d->rails.n; i++)
+        mdapl_vbufs_init(&d->vbufs[i], d->rails.ia[i], &d->regs,
+                         (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
     mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
     mdapl_idmap_init(&d->tx_ids);
@@ -173,11 +163,14 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
     if (!d)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
+    mdapl_dapl_rails_init(&d->rails);
     rc = mdapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
     if (!rc)
         rc = open_rails(d);
+    if (!rc)
+        rc = mdapl_dapl_rails_start(&d->rails);
     if (rc) {
-        close_rails(d);
+        mdapl_dapl_rails_close(&d->rails);
         free(d);
         return rc;
     }
@@ -279,6 +272,14 @@ static bool connecting(const struct mdapl_dapl *d)
     return d->n_connecting > 0 || d->wiring;
 }
 
+static bool any_vbuf_there(const struct mdapl_dapl *d)
+{
+    for (int i = 0; i < d->rails.n; i++)
+        if (mdapl_vbuf_there(&d->vbufs[i]))
+            return true;
+    return false;
+}
+
 /* What needs the time, or is looked at only now and then. */
 static int housekeeping(struct mdapl_dapl *d)
 {
@@ -286,8 +287,8 @@ static int housekeeping(struct mdapl_dapl *d)
     wake_starved(d);             /* a registration may be free again, for more buffers */
     if (d->n_closing > 0)
         d->n_closing = (int)reap(d);
-    if (!connecting(d))
-        mdapl_evd_all_wake(d->rails.ia[0], false);
+    for (int i = 0; i < d->rails.n; i++)
+        mdapl_dapl_rail_look(d->rails.ia[i], d->now);
     return mdapl_timers_run(&d->timers, d->now);
 }
 
@@ -301,7 +302,7 @@ static int one_round(struct mdapl_dapl *d, bool all)
     n += mdapl_ring_poll(d);
     if (all)
         n += housekeeping(d);
-    if (mdapl_vbuf_there(&d->vbufs))
+    if (!mdapl_list_empty(&d->starved) && any_vbuf_there(d))
         wake_starved(d);
     return n + work(d);
 }
@@ -338,10 +339,10 @@ static bool hears(void *state)
     return connecting(d) || d->n_whole > 0;
 }
 
-/* Only the first rail's queue ends a sleep. */
+/* Frames in rings and registrations that are free again make no event that ends a sleep. */
 static bool may_be_unheard(const struct mdapl_dapl *d)
 {
-    return d->rails.n > 1 || d->n_rings > 0 || !mdapl_list_empty(&d->starved);
+    return d->n_rings > 0 || !mdapl_list_empty(&d->starved);
 }
 
 static void wait(void *state, uint64_t ns)
@@ -351,13 +352,11 @@ static void wait(void *state, uint64_t ns)
 
     if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
-    if (!mdapl_evd_all_wake(d->rails.ia[0], connecting(d)) && ns > MDAPL_US(CONNECTING_US))
-        ns = MDAPL_US(CONNECTING_US);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
     if (may_be_unheard(d) && ns > MDAPL_US(UNHEARD_US))
         ns = MDAPL_US(UNHEARD_US);
-    mdapl_evd_wait(d->rails.ia[0], ns < next - now ? ns : next - now);
+    mdapl_dapl_rails_wait(&d->rails, ns < next - now ? ns : next - now);
 }
 
 static size_t drain(void *state)
@@ -391,7 +390,7 @@ static void flush_closing(struct mdapl_dapl *d)
 
     while (reap(d) > 0 && mdapl_ctx_now(d->ctx) < until)
         if (poll(d, true) == 0)
-            mdapl_evd_wait(d->rails.ia[0], MDAPL_US(CONNECTING_US));
+            mdapl_dapl_rails_wait(&d->rails, MDAPL_US(FLUSH_US));
 }
 
 static void close_channel(void *state)
@@ -408,9 +407,10 @@ static void close_channel(void *state)
         if (d->peers[i])
             mdapl_dpeer_free(d->peers[i]);
     mdapl_ring_fini(d);
-    mdapl_vbufs_fini(&d->vbufs);
+    for (int i = 0; i < d->rails.n; i++)
+        mdapl_vbufs_fini(&d->vbufs[i]);
     mdapl_regcache_fini(&d->regs);
-    close_rails(d);
+    mdapl_dapl_rails_close(&d->rails);
     mdapl_idmap_fini(&d->tx_ids);
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_move_fini(d);
@@ -425,12 +425,13 @@ static void describe(void *state, char *buf, size_t len)
     static const char *const rndv[] = { "rget", "rput", "copy" };
     struct mdapl_dapl *d = state;
     int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
-    size_t n = (size_t)snprintf(buf, len, "channel dapl: IA ");
+    char names[MDAPL_MAX_RAILS * DAT_NAME_MAX_LENGTH];
+    size_t n;
 
+    mdapl_dapl_rails_names(&d->rails, names, sizeof(names));
+    n = (size_t)snprintf(buf, len, "channel dapl: IA %s", names);
     if (how == MDAPL_RNDV_RGET && !d->can_read)
         how = MDAPL_RNDV_RPUT;
-    for (int i = 0; i < d->rails.n && n < len; i++)
-        n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", d->rails.ia[i]->name);
     if (n < len)
         n += (size_t)snprintf(buf + n, len - n, ", %d stream%s each, lane sr (%u frames of %zu "
                               "bytes)", d->streams_per_rail, d->streams_per_rail > 1 ? "s" : "",

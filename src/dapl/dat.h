@@ -14,9 +14,9 @@ struct mdapl_err;
     X(dat_registry_list_providers) X(dat_strerror)                                               \
     X(dat_ia_openv) X(dat_ia_query) X(dat_ia_close)                                              \
     X(dat_pz_create) X(dat_pz_free) X(dat_lmr_create) X(dat_lmr_free)                            \
-    X(dat_evd_create) X(dat_evd_resize) X(dat_evd_dequeue) X(dat_evd_wait) X(dat_evd_free)       \
-    X(dat_evd_set_unwaitable) X(dat_evd_modify_cno) X(dat_cno_create) X(dat_cno_wait)            \
-    X(dat_cno_free)                                                                              \
+    X(dat_evd_create) X(dat_evd_dequeue) X(dat_evd_wait) X(dat_evd_free) X(dat_evd_enable)       \
+    X(dat_evd_disable) X(dat_evd_set_unwaitable) X(dat_evd_post_se)                              \
+    X(dat_cno_create) X(dat_cno_modify_agent) X(dat_cno_wait) X(dat_cno_free)                    \
     X(dat_psp_create) X(dat_psp_free) X(dat_cr_query) X(dat_cr_accept) X(dat_cr_reject)          \
     X(dat_ep_create) X(dat_ep_connect) X(dat_ep_disconnect) X(dat_ep_reset) X(dat_ep_free)       \
     X(dat_ep_get_status) X(dat_ep_post_send) X(dat_ep_post_recv) X(dat_ep_post_rdma_read)        \

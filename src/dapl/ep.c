@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "err.h"
 #include "seq.h"
+#include "transport.h"
 #include "vbuf.h"
 
 #include <assert.h>

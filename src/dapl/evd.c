@@ -2,15 +2,23 @@
 #include "evd.h"
 
 #include "ep.h"
-#include "ia.h"
 #include "stats.h"
+#include "transport.h"
+
+#include <string.h>
 
 enum {
     BURST = 32,              /* DTO events taken in one poll, so that other work gets its turn */
 };
 
-static void handle_dto(struct mdapl_ia *ia, const DAT_DTO_COMPLETION_EVENT_DATA *d)
+struct queue {
+    DAT_EVD_HANDLE evd;
+    void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
+};
+
+static void handle_dto(struct mdapl_ia *ia, const DAT_EVENT *e)
 {
+    const DAT_DTO_COMPLETION_EVENT_DATA *d = &e->event_data.dto_completion_event_data;
     struct mdapl_dto *dto = d->user_cookie.as_ptr;
 
     mdapl_ctx_stats(ia->ctx)->dtos++;
@@ -81,21 +89,27 @@ static int poll_dto(struct mdapl_ia *ia, DAT_EVD_HANDLE evd)
     int n = 0;
 
     while (n < BURST && ia->dat->dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
-        handle_dto(ia, &event.event_data.dto_completion_event_data);
+        handle_dto(ia, &event);
         n++;
     }
     return n;
+}
+
+static int handle_kept(struct mdapl_ia *ia)
+{
+    const struct mdapl_dapl_kept_event kept = ia->kept;
+
+    ia->kept.handle = NULL;
+    kept.handle(ia, &kept.event);
+    return 1;
 }
 
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
 {
     int n = 0;
 
-    if (ia->has_slept_on) {
-        ia->has_slept_on = false;
-        handle_dto(ia, &ia->slept_on.event_data.dto_completion_event_data);
-        n++;
-    }
+    if (ia->kept.handle)
+        n += handle_kept(ia);
     for (int i = 0; i < ia->n_dto; i++)
         n += poll_dto(ia, ia->dto[i].handle);
     if (all)
@@ -105,43 +119,64 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-static bool attach(struct mdapl_ia *ia, DAT_CNO_HANDLE cno)
+/* Everything that ends a sleep, with what handles it. */
+static int queues_of(const struct mdapl_ia *ia, struct queue queue[MDAPL_DTO_EVDS + 2])
 {
-    bool all = ia->dat->dat_evd_modify_cno(ia->conn_evd, cno) == DAT_SUCCESS;
+    int n = 0;
 
-    all = ia->dat->dat_evd_modify_cno(ia->cr_evd, cno) == DAT_SUCCESS && all;
+    queue[n++] = (struct queue){ ia->conn_evd, handle_conn };
+    queue[n++] = (struct queue){ ia->cr_evd, handle_cr };
     for (int i = 0; i < ia->n_dto; i++)
-        all = ia->dat->dat_evd_modify_cno(ia->dto[i].handle, cno) == DAT_SUCCESS && all;
-    ia->n_attached = ia->n_dto;
-    return all;
+        queue[n++] = (struct queue){ ia->dto[i].handle, handle_dto };
+    return n;
 }
 
-bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted)
+bool mdapl_evd_arm(struct mdapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT *agent)
 {
-    wanted = wanted || ia->n_dto > 1;    /* a sleep without it is on one queue */
-    if (wanted == ia->all_wake && (!wanted || ia->n_attached == ia->n_dto))
-        return true;
-    if (!ia->cno && ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno)
-                        != DAT_SUCCESS)
-        return false;
-    ia->all_wake = wanted && attach(ia, ia->cno);
-    if (!ia->all_wake)           /* all of them or none */
-        attach(ia, DAT_HANDLE_NULL);
-    return ia->all_wake == wanted;
+    struct queue queue[MDAPL_DTO_EVDS + 2];
+    int n = queues_of(ia, queue);
+    DAT_EVD_HANDLE which;
+
+    if (agent) {
+        /* A CNO that has been notified since the last wait may not call its agent. */
+        ia->dat->dat_cno_wait(ia->cno, 0, &which);
+        ia->dat->dat_cno_modify_agent(ia->cno, *agent);
+    }
+    for (int i = 0; i < n; i++)
+        ia->dat->dat_evd_enable(queue[i].evd);
+    /* A queue notifies of events that come after it has been enabled. */
+    for (int i = 0; i < n && !ia->kept.handle; i++)
+        if (ia->dat->dat_evd_dequeue(queue[i].evd, &ia->kept.event) == DAT_SUCCESS)
+            ia->kept.handle = queue[i].handle;
+    return !ia->kept.handle;
 }
 
-void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns)
+void mdapl_evd_sleep(struct mdapl_ia *ia, uint64_t ns)
 {
     DAT_EVD_HANDLE which;
-    DAT_COUNT more;
-    DAT_TIMEOUT us = (DAT_TIMEOUT)(ns / 1000);
 
-    if (ia->has_slept_on || us == 0)
-        return;
-    if (ia->all_wake)
-        ia->dat->dat_cno_wait(ia->cno, us, &which);
-    else if (ia->dat->dat_evd_wait(ia->dto[0].handle, us, 1, &ia->slept_on, &more) == DAT_SUCCESS)
-        ia->has_slept_on = true;
+    ia->dat->dat_cno_wait(ia->cno, (DAT_TIMEOUT)(ns / 1000), &which);
+}
+
+void mdapl_evd_disarm(struct mdapl_ia *ia)
+{
+    struct queue queue[MDAPL_DTO_EVDS + 2];
+    int n = queues_of(ia, queue);
+    DAT_EVENT event;
+
+    for (int i = 0; i < n; i++)
+        ia->dat->dat_evd_disable(queue[i].evd);
+    while (ia->alarm_evd && ia->dat->dat_evd_dequeue(ia->alarm_evd, &event) == DAT_SUCCESS)
+        ;
+}
+
+void mdapl_evd_alarm(const struct mdapl_ia *ia)
+{
+    DAT_EVENT event;
+
+    memset(&event, 0, sizeof(event));
+    event.event_number = DAT_SOFTWARE_EVENT;
+    ia->dat->dat_evd_post_se(ia->alarm_evd, &event);
 }
 
 /* -- several threads -------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same
  * for almost any number of peers; the other three EVDs are polled less often (dapl.c).
  */
+#include <dat2/udat.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,14 +18,21 @@ enum mdapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };
 /* Handles what is there: DTO completions, and when `all` connection events, CRs and asynchronous
  * errors. Returns how many events were handled. */
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all);
+
 /*
- * Whether an event on any queue is to end a sleep, and not only a completed DTO: wanted while
- * connections are made, and always where there are several DTO EVDs. At other times an adapter is
- * spared the notices. False: it cannot be had, so sleeps must be short.
+ * A sleep is mdapl_evd_arm(), mdapl_evd_sleep(), mdapl_evd_disarm(); rails.c does it for several
+ * adapters. Between arm and disarm the queues of transfers, connections and requests notify the
+ * adapter's CNO; at other times the adapter is spared the notices.
+ *
+ * Arm returns false if an event is there already, so that there is nothing to sleep for; the next
+ * poll handles it. agent: the CNO calls it at the first event, once; NULL: it ends a sleep.
  */
-bool mdapl_evd_all_wake(struct mdapl_ia *ia, bool wanted);
-/* Sleeps until there is an event, at most ns nanoseconds. It is handled by the next poll. */
-void mdapl_evd_wait(struct mdapl_ia *ia, uint64_t ns);
+bool mdapl_evd_arm(struct mdapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT *agent);
+/* Sleeps until an armed adapter has an event or an alarm, at most ns nanoseconds. */
+void mdapl_evd_sleep(struct mdapl_ia *ia, uint64_t ns);
+void mdapl_evd_disarm(struct mdapl_ia *ia);
+/* Ends a sleep on an adapter that has an alarm_evd. Any thread may call it. */
+void mdapl_evd_alarm(const struct mdapl_ia *ia);
 
 /*
  * While several threads serve an adapter: sleeps until that queue has an event, at most ns

@@ -7,6 +7,8 @@
 #include "least.h"
 #include "list.h"
 #include "log.h"
+#include "transport.h"
+#include "vbuf.h"
 #include "why.h"
 
 #include <errno.h>
@@ -24,6 +26,8 @@ enum {
     DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
     QUAL_LAST = 64535,
+    SUSPECT_MS = 1000,       /* a rail that nothing casts doubt on for so long is OPEN again */
+    ALARM_ENTRIES = 8,       /* one ends a sleep; those that find no room change nothing */
     EP_EXTRA = 2,            /* receives of an EP beyond the window */
 };
 
@@ -85,7 +89,8 @@ static DAT_PROVIDER_INFO *registry(const struct mdapl_ia *ia, DAT_COUNT *n_p)
 static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
 {
     ia->async_evd = DAT_HANDLE_NULL;
-    snprintf(ia->name, sizeof(ia->name), "%s", name);
+    if (name != ia->name)
+        snprintf(ia->name, sizeof(ia->name), "%s", name);
     errno = 0;
     return ia->dat->dat_ia_openv(ia->name, 8, &ia->async_evd, &ia->handle, DAT_VERSION_MAJOR,
                                  DAT_VERSION_MINOR, DAT_FALSE);
@@ -176,7 +181,6 @@ static int query(struct mdapl_ia *ia)
     ia->addr_len = ((struct sockaddr *)attr.ia_address_ptr)->sa_family == AF_INET6
                        ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     memcpy(ia->addr, attr.ia_address_ptr, ia->addr_len);
-    ia->ordered = named_true(&attr, "DAT_SOFTDAT_PLACEMENT_ORDER");
     ia->max = (struct mdapl_ia_limits){
         .dtos = (uint32_t)mdapl_least((uint64_t)attr.max_dto_per_ep, 1 << 14),
         .reads = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_out, 16),
@@ -187,6 +191,7 @@ static int query(struct mdapl_ia *ia)
         .rdma = attr.max_rdma_size,
         .lmr = attr.max_lmr_block_size,
         .lmrs = (uint32_t)attr.max_lmrs,
+        .ordered = named_true(&attr, "DAT_SOFTDAT_PLACEMENT_ORDER"),
     };
     return 0;
 }
@@ -196,7 +201,9 @@ static int query(struct mdapl_ia *ia)
 static int psp_create(struct mdapl_ia *ia)
 {
     DAT_RETURN ret = DAT_CONN_QUAL_IN_USE;
-    uint32_t span = QUAL_LAST - QUAL_FIRST + 1, at = (uint32_t)getpid() % span;
+    uint32_t span = QUAL_LAST - QUAL_FIRST + 1;
+    /* The one that peers know, if it is opened again. */
+    uint32_t at = ia->qual ? (uint32_t)ia->qual - QUAL_FIRST : (uint32_t)getpid() % span;
     char why[MDAPL_WHY];
 
     for (uint32_t i = 0; i < span; i++) {
@@ -223,7 +230,9 @@ static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
     DAT_RETURN ret;
 
     errno = 0;
-    ret = ia->dat->dat_evd_create(ia->handle, entries, DAT_HANDLE_NULL, flags, evd_p);
+    ret = ia->dat->dat_evd_create(ia->handle, entries, ia->cno, flags, evd_p);
+    if (ret == DAT_SUCCESS && !(flags & DAT_EVD_SOFTWARE_FLAG))
+        ret = ia->dat->dat_evd_disable(*evd_p);
     if (ret == DAT_SUCCESS)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
@@ -277,12 +286,60 @@ static int make_objects(struct mdapl_ia *ia)
     if (ret != DAT_SUCCESS)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
                              ia->name, mdapl_dat_text(ia, ret, text));
+    /* Before the event queues: with Debian's providers a CNO that is attached later is not notified
+     * of transfers. */
+    ret = ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno);
+    if (ret != DAT_SUCCESS)
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a notification "
+                             "object: %s", ia->name, mdapl_dat_text(ia, ret, text));
     rc = dto_evd_create(ia, dto_entries(ia));
     if (!rc)
         rc = evd_create(ia, cm_entries(ia), DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
     if (!rc)
         rc = evd_create(ia, cm_entries(ia), DAT_EVD_CR_FLAG, &ia->cr_evd);
     return rc ? rc : psp_create(ia);
+}
+
+int mdapl_ia_make_alarm(struct mdapl_ia *ia)
+{
+    return evd_create(ia, ALARM_ENTRIES, DAT_EVD_SOFTWARE_FLAG, &ia->alarm_evd);
+}
+
+/* An adapter that is open: what it can, and its objects. */
+static int equip(struct mdapl_ia *ia)
+{
+    int rc = query(ia);
+
+    return rc ? rc : make_objects(ia);
+}
+
+/* Closes what is open, with everything left on it. */
+static void take_down(struct mdapl_ia *ia)
+{
+    const struct mdapl_dat *dat = ia->dat;
+
+    if (ia->psp)
+        dat->dat_psp_free(ia->psp);
+    MDAPL_LIST_EACH_SAFE(pos, &ia->eps)
+        mdapl_ep_free(MDAPL_OF(pos, struct mdapl_ep, link));
+    if (ia->cr_evd)
+        dat->dat_evd_free(ia->cr_evd);
+    if (ia->conn_evd)
+        dat->dat_evd_free(ia->conn_evd);
+    while (ia->n_dto > 0)
+        dat->dat_evd_free(ia->dto[--ia->n_dto].handle);
+    if (ia->alarm_evd)
+        dat->dat_evd_free(ia->alarm_evd);
+    if (ia->cno)
+        dat->dat_cno_free(ia->cno);
+    if (ia->pz)
+        dat->dat_pz_free(ia->pz);
+    /* ABRUPT: takes whatever is still there with it, the async EVD and registrations included. */
+    if (ia->handle)
+        dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
+    ia->psp = ia->cr_evd = ia->conn_evd = ia->alarm_evd = ia->cno = ia->pz = DAT_HANDLE_NULL;
+    ia->handle = DAT_HANDLE_NULL;
+    ia->kept.handle = NULL;
 }
 
 int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
@@ -296,15 +353,14 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char
     ia->ctx = ctx;
     ia->dat = dat;
     ia->hooks = *hooks;
+    ia->generation = 1;
     mdapl_list_init(&ia->eps);
     rc = *name ? open_named(ia, name) : open_first(ia);
     if (rc) {
         free(ia);
         return rc;
     }
-    rc = query(ia);
-    if (!rc)
-        rc = make_objects(ia);
+    rc = equip(ia);
     if (rc) {
         mdapl_ia_close(ia);
         return rc;
@@ -315,24 +371,56 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char
 
 void mdapl_ia_close(struct mdapl_ia *ia)
 {
-    if (ia->psp)
-        ia->dat->dat_psp_free(ia->psp);
-    MDAPL_LIST_EACH_SAFE(pos, &ia->eps)
-        mdapl_ep_free(MDAPL_OF(pos, struct mdapl_ep, link));
-    if (ia->cr_evd)
-        ia->dat->dat_evd_free(ia->cr_evd);
-    if (ia->conn_evd)
-        ia->dat->dat_evd_free(ia->conn_evd);
-    while (ia->n_dto > 0)
-        ia->dat->dat_evd_free(ia->dto[--ia->n_dto].handle);
-    if (ia->cno)
-        ia->dat->dat_cno_free(ia->cno);
-    if (ia->pz)
-        ia->dat->dat_pz_free(ia->pz);
-    /* ABRUPT: takes whatever is still there with it, the async EVD included. */
-    ia->dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
+    take_down(ia);
     free(ia);
 }
+
+/* -- its life --------------------------------------------------------------------------------- */
+
+void mdapl_dapl_rail_step(struct mdapl_ia *ia, enum mdapl_dapl_rail_event event)
+{
+    enum mdapl_dapl_rail_state next = mdapl_dapl_rail_next(ia->state, event);
+
+    if (event == MDAPL_DAPL_RAIL_DOUBT)
+        ia->quiet_at = mdapl_ctx_now(ia->ctx) + MDAPL_MS(SUSPECT_MS);
+    if (next == ia->state)
+        return;
+    mdapl_log(mdapl_ctx_log(ia->ctx), MDAPL_CONN, "IA %s: %s -> %s", ia->name,
+              mdapl_dapl_rail_state_name(ia->state), mdapl_dapl_rail_state_name(next));
+    ia->generation += next == MDAPL_DAPL_RAIL_DOWN;
+    ia->state = next;
+}
+
+void mdapl_dapl_rail_look(struct mdapl_ia *ia, uint64_t now)
+{
+    if (ia->state == MDAPL_DAPL_RAIL_SUSPECT && now >= ia->quiet_at)
+        mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_QUIET);
+}
+
+int mdapl_dapl_rail_reopen(struct mdapl_ia *ia)
+{
+    bool alarm = ia->alarm_evd != DAT_HANDLE_NULL;
+    int rc;
+
+    if (ia->state != MDAPL_DAPL_RAIL_DOWN || !mdapl_list_empty(&ia->eps))
+        return -EBUSY;
+    mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_REOPEN);
+    take_down(ia);
+    rc = open_named(ia, ia->name);
+    if (!rc)
+        rc = equip(ia);
+    if (!rc && alarm)
+        rc = mdapl_ia_make_alarm(ia);
+    mdapl_dapl_rail_step(ia, rc ? MDAPL_DAPL_RAIL_REFUSED : MDAPL_DAPL_RAIL_OPENED);
+    if (!rc && ia->vbufs && !mdapl_vbufs_renew(ia->vbufs)) {
+        rc = mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s does not register the frame "
+                           "buffers again. Raise the memory lock limit (ulimit -l)", ia->name);
+        mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_FATAL);
+    }
+    return rc;
+}
+
+/* -- room for completions --------------------------------------------------------------------- */
 
 struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
 {

@@ -10,11 +10,13 @@
 #include "dat.h"
 #include "list.h"
 #include "channel.h"
+#include "rail_fsm.h"
 #include "tree.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+struct mdapl_ctx;
 struct mdapl_ep;
 struct mdapl_ia;
 struct mdapl_vbufs;
@@ -60,6 +62,7 @@ struct mdapl_ia_limits {
     uint64_t rdma;           /* bytes of one RDMA transfer */
     uint64_t lmr;            /* bytes of one registration */
     uint32_t lmrs;           /* registrations */
+    bool ordered;            /* RDMA writes land in the order of their addresses */
 };
 
 /*
@@ -78,9 +81,13 @@ struct mdapl_ia {
     struct mdapl_ctx *ctx;
     const struct mdapl_dat *dat;
     int rail;                /* its place among the channel's adapters */
+    enum mdapl_dapl_rail_state state;    /* mdapl_dapl_rail_step() changes it */
+    /* Of its DAT objects, 1 at first; each time that the rail goes DOWN it grows. What carries an
+     * older one - keys, handles of registrations - is not used any more. */
+    uint32_t generation;
+    uint64_t quiet_at;       /* SUSPECT: when it is OPEN again unless it is doubted, ns */
     char name[DAT_NAME_MAX_LENGTH];
     struct mdapl_ia_limits max;
-    bool ordered;            /* RDMA writes land in the order of their addresses */
     struct mdapl_ia_hooks hooks;
 
     DAT_IA_HANDLE handle;
@@ -88,9 +95,8 @@ struct mdapl_ia {
     DAT_EVD_HANDLE conn_evd, cr_evd, async_evd;
     struct mdapl_dto_evd dto[MDAPL_DTO_EVDS];
     int n_dto;               /* of them, at least one */
-    DAT_CNO_HANDLE cno;      /* made when first needed (evd.c) */
-    bool all_wake;           /* it is attached: an event on any queue ends a sleep */
-    int n_attached;          /* then: DTO queues that it is attached to */
+    DAT_CNO_HANDLE cno;      /* of these queues, which notify it during a sleep only (evd.c) */
+    DAT_EVD_HANDLE alarm_evd;      /* software events that end a sleep; several rails: rails.c */
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;      /* what the PSP listens on */
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
@@ -99,8 +105,10 @@ struct mdapl_ia {
     struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
     struct mdapl_list eps;   /* every EP on this adapter */
     struct mdapl_tree by_handle;   /* they, for the events that name them */
-    DAT_EVENT slept_on;      /* an event that ended a sleep and is still to be handled */
-    bool has_slept_on;
+    struct mdapl_dapl_kept_event {
+        void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
+        DAT_EVENT event;
+    } kept;                  /* found before a sleep, to be handled; handle NULL: none */
 };
 
 /* Opens the adapter of this name, or with "" the first of dat.conf that opens. 0 or -errno, with
@@ -112,6 +120,29 @@ void mdapl_ia_close(struct mdapl_ia *ia);
 /* A DTO queue on which n more completions have room (an overflow would lose them): used is raised
  * by n. NULL: the provider has no such queue any more. */
 struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
+/*
+ * An event in the life of a rail. SUSPECT ends by itself (mdapl_dapl_rail_look()). DOWN: the
+ * registrations of the rail are void, it makes no others, and nobody sleeps on it; what was posted
+ * on it is still flushed. The caller judges what that means for peers.
+ */
+void mdapl_dapl_rail_step(struct mdapl_ia *ia, enum mdapl_dapl_rail_event event);
+/* May anything be made on it, or posted? */
+static inline bool mdapl_dapl_rail_usable(const struct mdapl_ia *ia)
+{
+    return ia->state == MDAPL_DAPL_RAIL_OPEN || ia->state == MDAPL_DAPL_RAIL_SUSPECT;
+}
+
+/* What is due, to be called now and then. now: ns on the context's clock. */
+void mdapl_dapl_rail_look(struct mdapl_ia *ia, uint64_t now);
+/*
+ * Closes the DAT objects of a rail that is DOWN and opens the adapter of the same name again, with
+ * its old connection qualifier if that is free; its frame buffers are registered anew. 0: OPEN.
+ * -EBUSY: it is not DOWN, or EPs are left on it. Any other -errno, with the one clear line in
+ * mdapl_ctx_err(): DOWN as before. It blocks as long as the provider takes.
+ */
+int mdapl_dapl_rail_reopen(struct mdapl_ia *ia);
+/* Makes alarm_evd. 0, or -errno with the one clear line in mdapl_ctx_err(). */
+int mdapl_ia_make_alarm(struct mdapl_ia *ia);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
 const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96]);
 

@@ -2,6 +2,7 @@
 #include "lmr.h"
 
 #include "stats.h"
+#include "transport.h"
 
 #include <errno.h>
 
@@ -25,43 +26,49 @@ static DAT_MEM_PRIV_FLAGS priv_of(unsigned use)
     return (DAT_MEM_PRIV_FLAGS)priv;
 }
 
-static bool register_on(struct mdapl_ia *ia, void *addr, size_t len, unsigned use,
-                        struct mdapl_lmr *lmr)
+static bool register_on(struct mdapl_lmr *lmr, int rail)
 {
-    DAT_REGION_DESCRIPTION region = { .for_va = addr };
-    int i = lmr->n;
+    struct mdapl_ia *ia = lmr->rails->ia[rail];
+    DAT_REGION_DESCRIPTION region = { .for_va = lmr->addr };
     DAT_VLEN got_len;
     DAT_VADDR got_addr;
 
+    if (!mdapl_dapl_rail_usable(ia))
+        return false;
     mdapl_ctx_stats(ia->ctx)->registrations++;
-    if (len <= ia->max.lmr
-        && ia->dat->dat_lmr_create(ia->handle, DAT_MEM_TYPE_VIRTUAL, region, len, ia->pz,
-                                   priv_of(use), DAT_VA_TYPE_VA, &lmr->on[i].handle,
-                                   &lmr->on[i].local, &lmr->on[i].key, &got_len, &got_addr)
+    if (lmr->len <= ia->max.lmr
+        && ia->dat->dat_lmr_create(ia->handle, DAT_MEM_TYPE_VIRTUAL, region, lmr->len, ia->pz,
+                                   priv_of(lmr->use), DAT_VA_TYPE_VA, &lmr->on[rail].handle,
+                                   &lmr->on[rail].local, &lmr->on[rail].key, &got_len, &got_addr)
                == DAT_SUCCESS) {
-        lmr->n++;
+        lmr->on[rail].generation = ia->generation;
         return true;
     }
     mdapl_ctx_stats(ia->ctx)->reg_failures++;
     return false;
 }
 
-int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
-                       unsigned use, struct mdapl_lmr *lmr)
+void mdapl_lmr_init(struct mdapl_lmr *lmr, const struct mdapl_rails *rails, void *addr, size_t len,
+                    unsigned use)
 {
-    lmr->n = 0;
-    lmr->rails = rails;
-    for (int i = 0; i < rails->n; i++)
-        if (!register_on(rails->ia[i], addr, len, use, lmr)) {
-            mdapl_lmr_release(lmr);
-            return -ENOMEM;
-        }
-    return 0;
+    *lmr = (struct mdapl_lmr){ .rails = rails, .addr = addr, .len = len, .use = use };
+}
+
+int mdapl_lmr_need(struct mdapl_lmr *lmr, unsigned rails)
+{
+    int rc = 0;
+
+    for (int i = 0; i < lmr->rails->n; i++)
+        if (rails & 1u << i && !mdapl_lmr_has(lmr, i) && !register_on(lmr, i))
+            rc = -ENOMEM;
+    return rc;
 }
 
 void mdapl_lmr_release(struct mdapl_lmr *lmr)
 {
-    for (int i = 0; i < lmr->n; i++)
-        lmr->rails->ia[i]->dat->dat_lmr_free(lmr->on[i].handle);
-    lmr->n = 0;
+    for (int i = 0; i < lmr->rails->n; i++) {
+        if (mdapl_lmr_has(lmr, i))
+            lmr->rails->ia[i]->dat->dat_lmr_free(lmr->on[i].handle);
+        lmr->on[i].generation = 0;
+    }
 }

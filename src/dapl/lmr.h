@@ -2,30 +2,27 @@
 #ifndef MDAPL_LMR_H
 #define MDAPL_LMR_H
 /*
- * Registered memory. A registration covers all rails, so that any of them can carry any part of
- * it. regcache.c makes and keeps them.
+ * Registered memory: for each rail that needs it a handle and keys, made when first asked for. They
+ * carry the generation of the rail (ia.h) and are void once the rail has gone DOWN: its adapter is
+ * closed then, and takes its registrations with it. regcache.c makes and keeps them.
  */
-#include "ia.h"
-#include "wire.h"
+#include "rails.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The adapters of the channel, in the order of the knob. */
-struct mdapl_rails {
-    struct mdapl_ia *ia[MDAPL_MAX_RAILS];
-    int n;
-    uint64_t lmr_max;        /* bytes of one registration, the least of all */
-};
-
 struct mdapl_lmr {
+    const struct mdapl_rails *rails;
+    void *addr;
+    size_t len;
+    unsigned use;                /* enum mdapl_lmr_use */
     struct {
         DAT_LMR_HANDLE handle;
         DAT_LMR_CONTEXT local;
-        DAT_RMR_CONTEXT key; /* what a peer names it by */
+        DAT_RMR_CONTEXT key;     /* what a peer names it by */
+        uint32_t generation;     /* 0: not registered */
     } on[MDAPL_MAX_RAILS];
-    int n;                   /* 0: nothing registered */
-    const struct mdapl_rails *rails;
 };
 
 /* What the memory is for; several may be or-ed. */
@@ -35,11 +32,25 @@ enum mdapl_lmr_use {
     MDAPL_LMR_REMOTE_WRITE = 4,  /* I read and write it, peers write it */
 };
 
-/* Registers len bytes at addr. 0, or -ENOMEM: a provider refuses (counted, not logged: the caller
- * has another way). */
-int mdapl_lmr_register(const struct mdapl_rails *rails, void *addr, size_t len,
-                       unsigned use, struct mdapl_lmr *lmr);
-/* Does nothing when nothing is registered. */
+/* A set of rails, by their places. */
+static inline unsigned mdapl_dapl_first_rails(int n)
+{
+    return (1u << n) - 1;
+}
+
+/* Memory that is not registered yet. len: bytes. */
+void mdapl_lmr_init(struct mdapl_lmr *lmr, const struct mdapl_rails *rails, void *addr, size_t len,
+                    unsigned use);
+/* Registers it on those of the rails on which it is not. 0, or -ENOMEM: one of them refuses or is
+ * DOWN (counted, not logged: the caller has another way); the others have it. */
+int mdapl_lmr_need(struct mdapl_lmr *lmr, unsigned rails);
+/* Ends its registrations. */
 void mdapl_lmr_release(struct mdapl_lmr *lmr);
+
+/* May its keys of this rail be used? */
+static inline bool mdapl_lmr_has(const struct mdapl_lmr *lmr, int rail)
+{
+    return lmr->on[rail].generation == lmr->rails->ia[rail]->generation;
+}
 
 #endif

@@ -52,7 +52,7 @@ struct mdapl_dapl {
     size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
 
     struct mdapl_regcache regs;  /* of the user's memory */
-    struct mdapl_vbufs vbufs;
+    struct mdapl_vbufs vbufs[MDAPL_MAX_RAILS];
     struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 

@@ -3,6 +3,7 @@
 
 #include "least.h"
 #include "stats.h"
+#include "transport.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,7 +23,8 @@ static uint64_t length(struct mdapl_range r)
 
 /* -- making and ending registrations ---------------------------------------------------------- */
 
-static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r, unsigned use)
+static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r, unsigned use,
+                                  unsigned rails)
 {
     struct mdapl_reg *reg = mdapl_pool_take(&c->regs);
 
@@ -30,7 +32,9 @@ static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r
         return NULL;
     *reg = (struct mdapl_reg){ .range = r, .use = use };
     mdapl_list_init(&reg->link);
-    if (mdapl_lmr_register(c->rails, (void *)r.start, length(r), use, &reg->lmr)) {
+    mdapl_lmr_init(&reg->lmr, c->rails, (void *)r.start, length(r), use);
+    if (mdapl_lmr_need(&reg->lmr, rails)) {
+        mdapl_lmr_release(&reg->lmr);
         mdapl_pool_give(&c->regs, reg);
         return NULL;
     }
@@ -170,14 +174,15 @@ static void join(struct mdapl_regcache *c, struct mdapl_range *range_p, unsigned
  * Watched first and registered then: of a change in between the next lookup hears. NULL: it cannot
  * be watched, or the provider refuses.
  */
-static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range r, unsigned use)
+static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range r, unsigned use,
+                                   unsigned rails)
 {
     struct mdapl_reg *reg;
 
     join(c, &r, &use);
     if (mdapl_memwatch_add(c->watch, r))
         return NULL;
-    reg = reg_make(c, r, use);
+    reg = reg_make(c, r, use, rails);
     if (reg && !mdapl_memwatch_shared(c->watch, r)) {
         keep(c, reg);
         return reg;
@@ -187,19 +192,19 @@ static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range 
 }
 
 static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked, unsigned use,
-                              bool may_keep)
+                              unsigned rails, bool may_keep)
 {
     struct mdapl_range pages = whole_pages(c, asked);
     struct mdapl_reg *reg = NULL;
 
     evict(c, c->limit > length(pages) ? c->limit - length(pages) : 0);
     if (may_keep && fits(c, pages))
-        reg = make_kept(c, pages, use);
+        reg = make_kept(c, pages, use, rails);
     if (!reg)
-        reg = reg_make(c, asked, use);       /* for this transfer only */
+        reg = reg_make(c, asked, use, rails);       /* for this transfer only */
     if (!reg) {
         evict(c, 0);
-        reg = reg_make(c, asked, use);
+        reg = reg_make(c, asked, use, rails);
     }
     return reg;
 }
@@ -208,9 +213,9 @@ static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked
 
 enum { PROBE_BYTES = 1 << 16, PROBES = 8, PAYS = 2 };
 
-bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch *watch)
+bool mdapl_regcache_pays(const struct mdapl_ctx *ctx, const struct mdapl_rails *rails,
+                         struct mdapl_memwatch *watch)
 {
-    const struct mdapl_ctx *ctx = rails->ia[0]->ctx;
     uint64_t registering = UINT64_MAX, asking = UINT64_MAX;
     void *probe = calloc(1, PROBE_BYTES);
     struct mdapl_lmr lmr;
@@ -219,7 +224,8 @@ bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch 
     for (; probe && done < PROBES; done++) {
         uint64_t start = mdapl_ctx_now(ctx), between;
 
-        if (mdapl_lmr_register(rails, probe, PROBE_BYTES, MDAPL_LMR_REMOTE_WRITE, &lmr))
+        mdapl_lmr_init(&lmr, rails, probe, PROBE_BYTES, MDAPL_LMR_REMOTE_WRITE);
+        if (mdapl_lmr_need(&lmr, mdapl_dapl_first_rails(rails->n)))
             break;
         mdapl_lmr_release(&lmr);
         between = mdapl_ctx_now(ctx);
@@ -250,7 +256,24 @@ void mdapl_regcache_fini(struct mdapl_regcache *c)
     mdapl_pool_fini(&c->regs);
 }
 
-int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use,
+/* Registers a kept one on the rails that it lacks. NULL: one of them refuses. */
+static struct mdapl_reg *complete(struct mdapl_regcache *c, struct mdapl_reg *reg, unsigned rails)
+{
+    int rc;
+
+    reg->users++;                /* not to be evicted */
+    mdapl_list_remove(&reg->link);
+    rc = mdapl_lmr_need(&reg->lmr, rails);
+    if (rc && !mdapl_list_empty(&c->unused)) {
+        evict(c, 0);
+        rc = mdapl_lmr_need(&reg->lmr, rails);
+    }
+    if (rc)
+        mdapl_reg_put(c, reg);
+    return rc ? NULL : reg;
+}
+
+int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use, unsigned rails,
                   struct mdapl_reg **reg_p)
 {
     struct mdapl_range asked = { (uintptr_t)addr, (uintptr_t)addr + len };
@@ -259,16 +282,12 @@ int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use
 
     if (reg) {
         c->stats->reg_hits++;
-        mdapl_list_remove(&reg->link);
     } else {
         c->stats->reg_misses++;
-        reg = make(c, asked, use, trusted);
+        reg = make(c, asked, use, rails, trusted);
     }
-    if (!reg)
-        return -ENOMEM;
-    reg->users++;
-    *reg_p = reg;
-    return 0;
+    *reg_p = reg ? complete(c, reg, rails) : NULL;
+    return *reg_p ? 0 : -ENOMEM;
 }
 
 void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg)
@@ -286,27 +305,28 @@ void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg)
 
 /* -- memory of the channel's own --------------------------------------------------------------- */
 
-static int register_block(struct mdapl_regcache *c, struct mdapl_block *b, unsigned use)
+bool mdapl_block_need(struct mdapl_regcache *c, struct mdapl_block *block, unsigned rails)
 {
-    int rc = mdapl_lmr_register(c->rails, b->data, b->bytes, use, &b->lmr);
+    int rc = mdapl_lmr_need(&block->lmr, rails);
 
     if (rc && !mdapl_list_empty(&c->unused)) {
         evict(c, 0);
-        rc = mdapl_lmr_register(c->rails, b->data, b->bytes, use, &b->lmr);
+        rc = mdapl_lmr_need(&block->lmr, rails);
     }
-    return rc;
+    return rc == 0;
 }
 
-bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use,
+bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use, unsigned rails,
                       struct mdapl_block *block)
 {
     block->bytes = bytes;
     block->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block->data == MAP_FAILED)
         return false;
-    if (register_block(c, block, use) == 0)
+    mdapl_lmr_init(&block->lmr, c->rails, block->data, bytes, use);
+    if (mdapl_block_need(c, block, rails))
         return true;
-    munmap(block->data, bytes);
+    mdapl_block_free(block);
     return false;
 }
 

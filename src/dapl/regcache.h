@@ -53,7 +53,8 @@ struct mdapl_reg {
 
 /* Is a registration dearer than the question whether a kept one is still good? Measured: some ten
  * registrations. */
-bool mdapl_regcache_pays(const struct mdapl_rails *rails, struct mdapl_memwatch *watch);
+bool mdapl_regcache_pays(const struct mdapl_ctx *ctx, const struct mdapl_rails *rails,
+                         struct mdapl_memwatch *watch);
 /* The cache of these rails; watch becomes the cache's. NULL or limit 0: nothing is kept. */
 void mdapl_regcache_init(struct mdapl_regcache *c, const struct mdapl_rails *rails,
                          struct mdapl_stats *stats, struct mdapl_memwatch *watch, uint64_t limit);
@@ -61,11 +62,12 @@ void mdapl_regcache_init(struct mdapl_regcache *c, const struct mdapl_rails *rai
 void mdapl_regcache_fini(struct mdapl_regcache *c);
 
 /*
- * A registration that covers len bytes at addr on all rails and is good for at least this use. The
- * memory must stay mapped until mdapl_reg_put(). 0, or -ENOMEM: the provider refuses, even after
- * everything unused has been evicted.
+ * A registration that covers len bytes at addr on these rails (a set) and is good for at least this
+ * use; one that is kept gets the rails that it lacks. The memory must stay mapped until
+ * mdapl_reg_put(). 0, or -ENOMEM: a provider refuses, even after everything unused has been
+ * evicted, or a rail is DOWN.
  */
-int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use,
+int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use, unsigned rails,
                   struct mdapl_reg **reg_p);
 void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg);
 
@@ -78,10 +80,12 @@ struct mdapl_block {
     size_t bytes;
 };
 
-/* Maps and registers bytes for it; what the cache keeps unused gives way. False: no memory, or no
- * registration. */
-bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use,
+/* Maps bytes for it and registers them on these rails (a set); what the cache keeps unused gives
+ * way. False: no memory, or no registration. */
+bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use, unsigned rails,
                       struct mdapl_block *block);
+/* Registers it on these rails too. False: one of them refuses. */
+bool mdapl_block_need(struct mdapl_regcache *c, struct mdapl_block *block, unsigned rails);
 void mdapl_block_free(struct mdapl_block *block);
 
 #endif

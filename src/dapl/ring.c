@@ -36,7 +36,7 @@ void mdapl_ring_init(struct mdapl_dapl *d)
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
     size_t most = mdapl_ring_padded(d->frame_room + MDAPL_FRAME_HDR_BYTES) + MDAPL_RING_TRAILER;
     bool wanted = cfg->ring == MDAPL_RING_ON
-                  || (cfg->ring == MDAPL_RING_AUTO && d->rails.ia[0]->ordered
+                  || (cfg->ring == MDAPL_RING_AUTO && d->rails.max.ordered
                       && cfg->spin_polls != 0);
 
     mdapl_list_init(&d->rings);
@@ -45,7 +45,7 @@ void mdapl_ring_init(struct mdapl_dapl *d)
     if (d->ring_slot_bytes > most)
         d->ring_slot_bytes = (uint32_t)most;
     d->ring_slots = (uint32_t)cfg->ring_slots;
-    if (d->rails.ia[0]->max.lmrs < FEW_LMRS || ring_bytes(d) > d->rails.lmr_max)
+    if (d->rails.max.lmrs < FEW_LMRS || ring_bytes(d) > d->rails.lmr_max)
         wanted = false;
     d->rings_left = wanted ? (int)cfg->ring_peers : 0;
 }
@@ -72,7 +72,7 @@ static struct chunk *chunk_make(struct mdapl_dapl *d)
     while (c->rings > 1 && (uint64_t)c->rings * ring_bytes(d) > d->rails.lmr_max)
         c->rings--;
     if (!mdapl_block_make(&d->regs, (size_t)c->rings * ring_bytes(d), MDAPL_LMR_REMOTE_WRITE,
-                          &c->block)) {
+                          0, &c->block)) {
         free(c);
         return NULL;
     }
@@ -95,7 +95,9 @@ static void give(struct mdapl_dpeer *peer)
 {
     struct mdapl_dapl *d = peer->d;
     struct chunk *c = chunk_with_room(d);
-    struct mdapl_item *it = c ? mdapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
+    int rail = mdapl_dpeer_main(peer)->ia->rail;
+    bool registered = c && mdapl_block_need(&d->regs, &c->block, 1u << rail);
+    struct mdapl_item *it = registered ? mdapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
     struct mdapl_ring_given given;
 
     if (!it) {                   /* then it stays as it is, for everybody */
@@ -107,7 +109,7 @@ static void give(struct mdapl_dpeer *peer)
     peer->ring_in.slots = c->block.data + (size_t)c->used++ * ring_bytes(d);
     mdapl_list_append(&d->rings, &peer->ring_in.link);
     given = (struct mdapl_ring_given){
-        .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->block.lmr.on[0].key,
+        .addr = (uint64_t)(uintptr_t)peer->ring_in.slots, .key = c->block.lmr.on[rail].key,
         .slots = d->ring_slots, .slot_bytes = d->ring_slot_bytes,
     };
     it->len = (uint32_t)mdapl_ring_given_put(&given, it->u.bytes);
@@ -142,7 +144,7 @@ int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
     uint32_t slot = (uint32_t)(out->win.sent % out->at.slots);
     size_t pad = mdapl_ring_padded(b->len), len = pad + MDAPL_RING_TRAILER;
     uint64_t word = (uint64_t)(uint32_t)++out->win.sent << 32 | b->len;
-    DAT_LMR_TRIPLET from = mdapl_vbuf_seg(b, st->ia, (uint32_t)len);
+    DAT_LMR_TRIPLET from = mdapl_vbuf_seg(b, (uint32_t)len);
     DAT_RMR_TRIPLET to = {
         .virtual_address = out->at.addr + (uint64_t)(slot + 1) * out->at.slot_bytes - len,
         .segment_length = len, .rmr_context = out->at.key,

@@ -241,7 +241,7 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
 /* Posts a buffer as a receive. 0 or -EIO. */
 static int post_recv(struct mdapl_ep *ep, struct mdapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia, ep->ia->vbufs->size);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia->vbufs->size);
 
     b->dto.done = received;
     return mdapl_ep_post_recv(ep, &seg, &b->dto);
@@ -276,12 +276,12 @@ int mdapl_rx_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
     struct mdapl_dapl *d = st->peer->d;
 
     for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
-        struct mdapl_vbuf *b = mdapl_vbuf_get(&d->vbufs);
+        struct mdapl_vbuf *b = mdapl_vbuf_get(ep->ia->vbufs);
 
         if (!b)
             return -ENOMEM;
         if (post_recv(ep, b)) {
-            mdapl_vbuf_put(&d->vbufs, b);
+            mdapl_vbuf_put(ep->ia->vbufs, b);
             return -EIO;
         }
     }

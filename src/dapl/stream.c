@@ -18,17 +18,34 @@ static bool usable(const struct mdapl_stream *st, bool (*can)(const struct mdapl
     return mdapl_stream_up(st) && can(st->cm.ep);
 }
 
-/* A stream that has not come up yet, or has gone, leaves its turn to stream 0. */
+static bool is_suspect(const struct mdapl_stream *st)
+{
+    return st->ia->state != MDAPL_DAPL_RAIL_OPEN;
+}
+
+/* A stream that has not come up yet or has gone, or whose rail is suspect, leaves its turn to
+ * stream 0. */
 static struct mdapl_stream *one(struct mdapl_dpeer *peer, int stream)
 {
-    return mdapl_stream_up(&peer->stream[stream]) ? &peer->stream[stream]
-                                                  : mdapl_dpeer_main(peer);
+    struct mdapl_stream *st = &peer->stream[stream];
+
+    return mdapl_stream_up(st) && !is_suspect(st) ? st : mdapl_dpeer_main(peer);
+}
+
+/* Is there a stream that is up, on a rail that is not suspect? */
+static bool has_trusted(const struct mdapl_dpeer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_stream_up(&peer->stream[i]) && !is_suspect(&peer->stream[i]))
+            return true;
+    return false;
 }
 
 struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
                                        bool (*can)(const struct mdapl_ep *ep))
 {
     struct mdapl_stream *best = NULL;
+    bool trusted;
 
     if (peer->broken)
         return NULL;
@@ -36,10 +53,12 @@ struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
         best = one(peer, stream);
         return usable(best, can) ? best : NULL;
     }
+    trusted = has_trusted(peer);
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_stream *st = &peer->stream[i];
 
-        if (usable(st, can) && (!best || st->cm.ep->bytes < best->cm.ep->bytes))
+        if (usable(st, can) && !(trusted && is_suspect(st))
+            && (!best || st->cm.ep->bytes < best->cm.ep->bytes))
             best = st;
     }
     return best;

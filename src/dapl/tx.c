@@ -78,7 +78,7 @@ static void posted_once(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
 
 static int post_send(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
+    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, b->len);
 
     assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
     st->txwin.sent++;
@@ -135,15 +135,16 @@ static void transmit(struct mdapl_stream *st, enum lane lane, struct mdapl_vbuf 
         if (post_send(st, b, &b->dto) == 0)
             return;
     }
-    mdapl_vbuf_put(&d->vbufs, b);
+    mdapl_vbuf_put(b->pool, b);
     mdapl_dpeer_broken(peer, lane == LANE_RING ? "a write into the peer's ring was refused"
                                                : send_refused);
 }
 
-/* A buffer for a frame to this peer; NULL: there is none now. */
-static struct mdapl_vbuf *frame_buffer(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
+/* A buffer for a frame on this stream; NULL: there is none now. */
+static struct mdapl_vbuf *frame_buffer(struct mdapl_stream *st, enum mdapl_frame_type type)
 {
-    struct mdapl_vbufs *v = &peer->d->vbufs;
+    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_vbufs *v = st->ia->vbufs;
     struct mdapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_vbuf_get_for_ack(v)
                                                    : mdapl_vbuf_get(v);
 
@@ -240,7 +241,7 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (lane == LANE_NONE)
         return false;
-    b = frame_buffer(peer, MDAPL_FRAME_MSG);
+    b = frame_buffer(st, MDAPL_FRAME_MSG);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
@@ -341,7 +342,7 @@ static bool send_next(struct mdapl_dpeer *peer)
         return false;
     if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
         return rendezvous_instead(peer, it);
-    b = frame_buffer(peer, it->type);
+    b = frame_buffer(st, it->type);
     if (!b)
         return false;
     f = (struct mdapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
@@ -366,7 +367,7 @@ static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
 
     if (!sr_open(st, reserve))
         return false;
-    b = frame_buffer(st->peer, MDAPL_FRAME_ACK);
+    b = frame_buffer(st, MDAPL_FRAME_ACK);
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
@@ -434,7 +435,7 @@ int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
     if (post_send(st, b, &r->dto) == 0)
         return 0;
-    mdapl_vbuf_put(&d->vbufs, b);
+    mdapl_vbuf_put(b->pool, b);
     mdapl_pool_give(&d->reposts, r);
     mdapl_dpeer_broken(peer, send_refused);
     return -EIO;
@@ -458,7 +459,7 @@ bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
             break;
         mdapl_list_remove(&b->link);
         peer->retained_bytes -= b->len;
-        mdapl_vbuf_put(&peer->d->vbufs, b);
+        mdapl_vbuf_put(b->pool, b);
     }
     return true;
 }

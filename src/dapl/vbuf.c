@@ -2,6 +2,7 @@
 #include "vbuf.h"
 
 #include "least.h"
+#include "regcache.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,14 +18,16 @@ enum {
 
 struct chunk {
     struct mdapl_block block;
+    size_t n;
     struct mdapl_vbuf buf[];
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_regcache *regs, uint32_t size)
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, struct mdapl_regcache *regs,
+                      uint32_t size)
 {
+    v->ia = ia;
+    ia->vbufs = v;
     v->regs = regs;
-    for (int i = 0; i < regs->rails->n; i++)
-        regs->rails->ia[i]->vbufs = v;
     v->size = size;
     v->n_chunks = 0;
     v->n_free = 0;
@@ -50,23 +53,45 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 {
     struct chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->buf[0]));
 
-    if (c && !mdapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, &c->block)) {
+    if (c && !mdapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, 1u << v->ia->rail,
+                               &c->block)) {
         free(c);
         c = NULL;
     }
+    if (c)
+        c->n = n;
     return c;
 }
 
-/* Buffers of the next chunk: few registrations for much memory, as far as the adapters take it in
+/* Its buffers get the key of its registration. */
+static void take_key(const struct mdapl_vbufs *v, struct chunk *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        c->buf[i].key = c->block.lmr.on[v->ia->rail].local;
+}
+
+bool mdapl_vbufs_renew(struct mdapl_vbufs *v)
+{
+    MDAPL_LIST_EACH(pos, &v->chunks) {
+        struct chunk *c = MDAPL_OF(pos, struct chunk, block.link);
+
+        if (!mdapl_block_need(v->regs, &c->block, 1u << v->ia->rail))
+            return false;
+        take_key(v, c);
+    }
+    return true;
+}
+
+/* Buffers of the next chunk: few registrations for much memory, as far as the adapter takes it in
  * one piece. */
 static size_t chunk_bufs(const struct mdapl_vbufs *v, size_t stride)
 {
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
-    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings, most = v->regs->rails->lmr_max;
+    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
 
     if (bytes < stride * FOR_ACKS * 2)
         bytes = stride * FOR_ACKS * 2;
-    return (size_t)(mdapl_least(bytes, most) / stride);
+    return (size_t)(mdapl_least(bytes, v->ia->max.lmr) / stride);
 }
 
 static bool grow(struct mdapl_vbufs *v)
@@ -82,9 +107,10 @@ static bool grow(struct mdapl_vbufs *v)
     mdapl_list_append(&v->chunks, &c->block.link);
     for (size_t i = 0; i < n; i++) {
         c->buf[i].data = c->block.data + i * stride;
-        c->buf[i].lmr = &c->block.lmr;
+        c->buf[i].pool = v;
         mdapl_list_append(&v->free, &c->buf[i].link);
     }
+    take_key(v, c);
     return true;
 }
 

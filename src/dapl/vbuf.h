@@ -2,8 +2,9 @@
 #ifndef MDAPL_VBUF_H
 #define MDAPL_VBUF_H
 /*
- * Frame buffers: registered memory for one frame each, in chunks. A vbuf is in one of these hands
- * at a time:
+ * Frame buffers: memory for one frame each, in chunks. Each rail has a pool of its own, registered
+ * on that rail, for its receives and for the frames that leave on its streams. A vbuf is in one of
+ * these hands at a time:
  *
  *      free list -> peer (being filled) -> posted and retained -> retained -> free list
  *                                      \-> posted -------------------------/
@@ -14,21 +15,25 @@
  */
 #include "ia.h"
 #include "list.h"
-#include "regcache.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+struct mdapl_regcache;
 
 struct mdapl_vbuf {
     struct mdapl_dto dto;    /* when posted */
     struct mdapl_list link;  /* free, or retained by a peer */
     uint8_t *data;
-    const struct mdapl_lmr *lmr;   /* of its chunk */
+    struct mdapl_vbufs *pool;      /* its rail's */
+    DAT_LMR_CONTEXT key;     /* of its chunk, on that rail */
     uint32_t psn;            /* of the frame in it (low 32 bits), while retained */
     uint32_t len;            /* bytes of the frame in it */
     int holds;
 };
 
 struct mdapl_vbufs {
+    struct mdapl_ia *ia;
     struct mdapl_regcache *regs;   /* which gives way to the chunks */
     uint32_t size;           /* bytes of one frame */
     int n_chunks;
@@ -38,8 +43,11 @@ struct mdapl_vbufs {
     struct mdapl_list chunks;
 };
 
-/* On the rails of this cache. */
-void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_regcache *regs, uint32_t size);
+/* The pool of a rail. size: bytes of one frame. */
+void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, struct mdapl_regcache *regs,
+                      uint32_t size);
+/* The rail has been opened again: registers the pool's chunks there. False: it refuses. */
+bool mdapl_vbufs_renew(struct mdapl_vbufs *v);
 void mdapl_vbufs_fini(struct mdapl_vbufs *v);
 /* A buffer with one hold; NULL when memory or registrations are out. The last few are for
  * acknowledgements: what they tell gives buffers back. */
@@ -50,13 +58,12 @@ bool mdapl_vbuf_there(const struct mdapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
 
-/* The DAT description of its first len bytes, for an adapter. */
-static inline DAT_LMR_TRIPLET mdapl_vbuf_seg(const struct mdapl_vbuf *b, const struct mdapl_ia *ia,
-                                             uint32_t len)
+/* The DAT description of its first len bytes, for its rail. */
+static inline DAT_LMR_TRIPLET mdapl_vbuf_seg(const struct mdapl_vbuf *b, uint32_t len)
 {
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->data,
                               .segment_length = len,
-                              .lmr_context = b->lmr->on[ia->rail].local };
+                              .lmr_context = b->key };
 }
 
 #endif

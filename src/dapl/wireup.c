@@ -15,16 +15,19 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { IAS_MAX = 256 };          /* bytes of the names of all rails in a line */
+
 static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
 {
     int rc = mdapl_peer_get(d->ctx, rank, base_p);
+    char ias[IAS_MAX];
 
-    if (rc)
-        mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
-                      "IA %s: the business card of rank %d names nothing that it reaches. Use the "
-                      "same installation and kind of adapter everywhere", d->rails.ia[0]->name,
-                      rank);
-    return rc;
+    if (!rc)
+        return 0;
+    mdapl_dapl_rails_names(&d->rails, ias, sizeof(ias));
+    return mdapl_err_set(mdapl_ctx_err(d->ctx), rc,
+                         "IA %s: the business card of rank %d names nothing that it reaches. Use "
+                         "the same installation and kind of adapter everywhere", ias, rank);
 }
 
 int mdapl_wireup_count(struct mdapl_dapl *d)
@@ -73,7 +76,7 @@ static void call_all_late(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
     uint64_t waited = mdapl_ctx_now(d->ctx) - d->wire_began;
-    char names[256] = "";
+    char names[256] = "", ias[IAS_MAX];
     int n = 0;
 
     if (d->late_called || waited < MDAPL_MS(cfg->connect_timeout_ms))
@@ -81,11 +84,12 @@ static void call_all_late(struct mdapl_dapl *d)
     d->late_called = true;
     for (int rank = 0; rank < mdapl_ctx_job(d->ctx)->size; rank++)
         n += call_late(d, rank, names, sizeof(names));
+    mdapl_dapl_rails_names(&d->rails, ias, sizeof(ias));
     if (n > 0)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN,
                   "IA %s: after %llu s of MPI_Init %d of %d ranks are not connected: %s. What has "
                   "not called is called now; check that all ranks of the job have started",
-                  d->rails.ia[0]->name, (unsigned long long)(waited / 1000000000), n, d->n_wanted,
+                  ias, (unsigned long long)(waited / 1000000000), n, d->n_wanted,
                   names);
 }
 

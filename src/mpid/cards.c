@@ -8,13 +8,14 @@
 #include <string.h>
 
 /*
- * Business cards, by the dozen. A launcher gives one answer at a time to all the ranks of its host:
- * if each rank asks for each card, MPI_Init lasts as long as size * size answers, which at 128
- * ranks was ten seconds, and connecting one of them. So the first rank of each group of ranks
- * puts its group's cards into one value, and a rank that needs one of them asks for that.
+ * Business cards of all ranks, read in MPI_Init: progress, sends and arriving connection requests
+ * need them later, and must not ask the launcher, which blocks. A launcher gives one answer at a
+ * time to all the ranks of its host, so each question counts size times. The first rank of each
+ * group of ranks therefore collects its group's cards in one value, or in several parts where one
+ * value is too short, and every rank reads these values.
  */
 enum {
-    GROUP = 16,
+    GROUP = 16,                          /* ranks */
     CORES_MAX = 5,                       /* bytes of a set of cores behind a card */
     VALUE_MAX = MDAPL_CARD_MAX + CORES_MAX
 };
@@ -23,9 +24,9 @@ enum {
  * cores; no card has them. */
 static const char end_of_card = '+', cores_follow = '~';
 
-static void key_of(int group, char key[32])
+static void key_of(int group, int part, char key[32])
 {
-    snprintf(key, 32, "dapl-cards-%d", group);
+    snprintf(key, 32, "dapl-cards-%d-%d", group, part);
 }
 
 /* The launcher's own value: one card, with its cores. */
@@ -55,115 +56,129 @@ int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card)
     return MPIDI_PG_SetConnInfo(rank, value);
 }
 
-/* Cards that find no room are left empty: they can be had one by one. */
-static int collect(struct mdapl_glue *g, int first, char *value, size_t len)
+static int put_value(const char *kvs, int group, int part, const char *value)
+{
+    char key[32];
+
+    key_of(group, part, key);
+    return PMI_KVS_Put(kvs, key, value) == PMI_SUCCESS ? 0 : -EIO;
+}
+
+static int end_of_group(const struct mdapl_glue *g, int first)
+{
+    return first + GROUP < g->pg->size ? first + GROUP : g->pg->size;
+}
+
+/* Puts the cards of the group that begins with rank first. value: room for len bytes. */
+static int put_group(struct mdapl_glue *g, int first, const char *kvs, char *value, size_t len)
 {
     char card[VALUE_MAX];
+    int part = 0, rc = 0;
     size_t at = 0;
 
-    for (int rank = first; rank < first + GROUP && rank < g->pg->size; rank++) {
-        size_t left = (size_t)(first + GROUP - rank), n;
-        int rc = get_single(g, rank, card, sizeof(card));
+    for (int rank = first; !rc && rank < end_of_group(g, first); rank++) {
+        rc = get_single(g, rank, card, sizeof(card));
+        if (!rc && at + strlen(card) + 2 > len) {
+            rc = put_value(kvs, first / GROUP, part++, value);
+            at = 0;
+        }
+        if (!rc)
+            at += (size_t)snprintf(value + at, len - at, "%s%c", card, end_of_card);
+        if (at >= len)
+            rc = -ENOSPC;
+    }
+    if (!rc)
+        rc = put_value(kvs, first / GROUP, part, value);
+    return !rc && PMI_KVS_Commit(kvs) != PMI_SUCCESS ? -EIO : rc;
+}
 
-        if (rc)
-            return rc;
-        n = strlen(card);
-        if (at + n + left >= len)
-            n = 0;
-        memcpy(value + at, card, n);
-        value[at + n] = end_of_card;
-        at += n + 1;
+/* -- reading ---------------------------------------------------------------------------------- */
+
+/* Takes the cards in value, at most up to rank end. Returns the rank after the last one. */
+static int take_cards(struct mdapl_glue *g, int rank, int end, char *value)
+{
+    for (char *card = value, *stop; rank < end && (stop = strchr(card, end_of_card));
+         card = stop + 1) {
+        *stop = '\0';
+        g->cards[rank] = MPL_strdup(card);
+        if (!g->cards[rank])
+            break;
+        rank++;
+    }
+    return rank;
+}
+
+static int read_group(struct mdapl_glue *g, int first, const char *kvs, char *value, size_t len)
+{
+    int end = end_of_group(g, first), rank = first;
+    char key[32];
+
+    for (int part = 0; rank < end; part++) {
+        int before = rank;
+
+        key_of(first / GROUP, part, key);
+        if (PMI_KVS_Get(kvs, key, value, (int)len) != PMI_SUCCESS)
+            return -EIO;
+        rank = take_cards(g, rank, end, value);
+        if (rank == before)
+            return -EIO;
     }
     return 0;
 }
 
-static int put_group(struct mdapl_glue *g, int first, const char *kvs)
+static int read_all(struct mdapl_glue *g, const char *kvs, char *value, size_t len)
 {
-    int len, rc;
-    char *value = value_make(&len), key[32];
+    int rc = 0;
 
-    rc = value ? collect(g, first, value, (size_t)len) : -ENOMEM;
-    key_of(first / GROUP, key);
-    if (!rc && (PMI_KVS_Put(kvs, key, value) != PMI_SUCCESS || PMI_KVS_Commit(kvs) != PMI_SUCCESS))
-        rc = -EIO;
-    MPL_free(value);
+    for (int first = 0; !rc && first < g->pg->size; first += GROUP)
+        rc = read_group(g, first, kvs, value, len);
     return rc;
 }
 
 int mdapl_cards_share(struct mdapl_glue *g, int rank)
 {
-    char *kvs;
-    int barrier, rc = 0;
+    int len = 0, barrier, rc = 0;
+    char *kvs, *value = value_make(&len);
 
-    g->cards = MPL_calloc((size_t)(g->pg->size + GROUP - 1) / GROUP, sizeof(*g->cards),
-                          MPL_MEM_ADDRESS);
     MPIDI_PG_GetConnKVSname(&kvs);
-    if (!g->cards)
+    g->cards = MPL_calloc((size_t)g->pg->size, sizeof(*g->cards), MPL_MEM_ADDRESS);
+    if (!g->cards || !value)
         rc = -ENOMEM;
     else if (rank % GROUP == 0)
-        rc = put_group(g, rank, kvs);
-    barrier = mdapl_barrier(g);
-    return barrier ? barrier : rc;
+        rc = put_group(g, rank, kvs, value, (size_t)len);
+    barrier = mdapl_barrier(g);          /* the others wait there, whatever has failed here */
+    if (!rc)
+        rc = barrier ? barrier : read_all(g, kvs, value, (size_t)len);
+    MPL_free(value);
+    return rc;
 }
 
 void mdapl_cards_free(struct mdapl_glue *g)
 {
-    for (int i = 0; g->cards && i < (g->pg->size + GROUP - 1) / GROUP; i++)
+    for (int i = 0; g->cards && i < g->pg->size; i++)
         MPL_free(g->cards[i]);
     MPL_free(g->cards);
     g->cards = NULL;
 }
 
-/* -- getting ---------------------------------------------------------------------------------- */
-
-/* The value of a group, asked for at the first call; NULL: the launcher does not give it. */
-static const char *group_of(struct mdapl_glue *g, int rank)
-{
-    int len, group = rank / GROUP;
-    char key[32], *kvs, *value;
-
-    if (g->cards[group])
-        return g->cards[group];
-    value = value_make(&len);
-    MPIDI_PG_GetConnKVSname(&kvs);
-    key_of(group, key);
-    if (value && PMI_KVS_Get(kvs, key, value, len) == PMI_SUCCESS)
-        return g->cards[group] = value;
-    MPL_free(value);
-    return NULL;
-}
-
-/* A rank's card and its cores. */
-static int value_of(struct mdapl_glue *g, int rank, char value[VALUE_MAX])
-{
-    const char *card = group_of(g, rank), *end = NULL;
-
-    for (int i = 0; card && (end = strchr(card, end_of_card)) && i < rank % GROUP; i++)
-        card = end + 1;
-    if (!card || !end || end == card || end - card >= VALUE_MAX)
-        return get_single(g, rank, value, VALUE_MAX);
-    snprintf(value, VALUE_MAX, "%.*s", (int)(end - card), card);
-    return 0;
-}
+/* -- afterwards ------------------------------------------------------------------------------- */
 
 int mdapl_cards_get(void *owner, int rank, char *buf, size_t len)
 {
-    char value[VALUE_MAX];
-    int rc = value_of(owner, rank, value);
+    const struct mdapl_glue *g = owner;
+    const char *card = g->cards[rank];
+    size_t n = strcspn(card, (const char[]){ cores_follow, '\0' });
 
-    if (rc)
-        return rc;
-    value[strcspn(value, (const char[]){ cores_follow, '\0' })] = '\0';
-    if (strlen(value) >= len)
+    if (n >= len)
         return -ENOSPC;
-    strcpy(buf, value);
+    memcpy(buf, card, n);
+    buf[n] = '\0';
     return 0;
 }
 
-uint32_t mdapl_cards_cores(struct mdapl_glue *g, int rank)
+uint32_t mdapl_cards_cores(const struct mdapl_glue *g, int rank)
 {
-    char value[VALUE_MAX];
-    const char *at = value_of(g, rank, value) == 0 ? strchr(value, cores_follow) : NULL;
+    const char *at = strchr(g->cards[rank], cores_follow);
 
     return at ? (uint32_t)strtoul(at + 1, NULL, 16) : 0;
 }

@@ -153,7 +153,7 @@ static int publish(struct mdapl_glue *g, int rank)
     rc = mpi_errno == MPI_SUCCESS ? mdapl_cards_share(g, rank) : 0;
     if (rc)
         mpi_errno = init_error(rank, rc == -ECONNRESET ? rank_ended :
-                               "the launcher does not take business cards; check the launcher");
+                               "the launcher does not take or give business cards; check it");
     return mpi_errno;
 }
 

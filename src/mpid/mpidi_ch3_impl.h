@@ -43,7 +43,7 @@ struct mdapl_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
     struct mdapl_cfg cfg;
-    char **cards;                        /* business cards of groups of ranks (cards.c) */
+    char **cards;                        /* business cards, by rank (cards.c) */
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_unmatched unmatched;    /* list head */
     unsigned rounds;                     /* of waiting; the rarer work is done every few */
@@ -73,12 +73,13 @@ void mdapl_say(int rank, const char *text);
 /* cards.c */
 /* Publishes this rank's card, and with it the set of its cores. An MPI error code. */
 int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card);
-/* Called by all ranks; returns when every rank has published its card. 0 or -errno. */
+/* Collective, in MPI_Init, after mdapl_cards_put() of all ranks: reads the cards of all ranks, with
+ * the launcher's barrier. 0 or -errno; -ECONNRESET: a rank has ended. */
 int mdapl_cards_share(struct mdapl_glue *g, int rank);
-/* Copies the card of a rank to buf, of len bytes. 0 or -errno. */
+/* Copies the card of a rank to buf, of len bytes. 0 or -ENOSPC. */
 int mdapl_cards_get(void *owner, int rank, char *buf, size_t len);
 /* The set of cores of a rank, as it published it; 0: not known. */
-uint32_t mdapl_cards_cores(struct mdapl_glue *g, int rank);
+uint32_t mdapl_cards_cores(const struct mdapl_glue *g, int rank);
 void mdapl_cards_free(struct mdapl_glue *g);
 
 /* cores.c */

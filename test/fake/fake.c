@@ -15,8 +15,17 @@ struct object {
     struct object *next;         /* all objects */
 };
 
+/* As dapl's: an agent is called once, and not before the object has been waited for again. */
+struct cno {
+    struct object o;
+    struct evd *fired;           /* since the last wait; NULL: none */
+    DAT_OS_WAIT_PROXY_AGENT agent;
+};
+
 struct evd {
     struct object o;
+    struct cno *cno;
+    bool disabled;               /* for the CNO */
     DAT_EVENT *queue;            /* a ring of size entries, n of them used from first on */
     int first, n, size;
     int qlen;                    /* 0: no limit */
@@ -28,6 +37,7 @@ struct ia {
     struct object o;
     struct evd *async;
     struct ia *next;             /* on f.ias */
+    bool dead;                   /* it makes no objects any more */
 };
 
 struct lmr {
@@ -102,11 +112,12 @@ static struct {
     struct pending *pending;
     struct cr *crs;
     struct ia *ias;
+    DAT_IA_HANDLE held_ia;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, reads, recvs;
     int strangers_rejected, held;
-    bool hold;
+    bool hold, refuse_ias;
     uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
@@ -165,9 +176,12 @@ static void unmake(void *object)
 static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd_p,
                           DAT_IA_HANDLE *ia_p)
 {
-    struct ia *ia = make(sizeof(*ia)), **at = &f.ias;
+    struct ia *ia, **at = &f.ias;
 
     (void)name, (void)qlen;
+    if (f.refuse_ias)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    ia = make(sizeof(*ia));
     ia->async = make(sizeof(*ia->async));
     while (*at)
         at = &(*at)->next;
@@ -215,7 +229,9 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
 }
 
 static DAT_RETURN evd_free(DAT_EVD_HANDLE handle);
+static DAT_RETURN lmr_free(DAT_LMR_HANDLE handle);
 
+/* ABRUPT: with its registrations. */
 static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
 {
     struct ia **at = &f.ias;
@@ -224,6 +240,9 @@ static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
     while (*at != ia)
         at = &(*at)->next;
     *at = (*at)->next;
+    for (int i = 0; i < MAX_OBJECTS; i++)
+        if (f.lmr[i] && f.lmr[i]->ia == ia)
+            lmr_free(f.lmr[i]);
     evd_free(((struct ia *)ia)->async);
     unmake(ia);
     return DAT_SUCCESS;
@@ -256,6 +275,20 @@ static void post_async(struct evd *async, DAT_HANDLE what, DAT_EVENT_NUMBER numb
     post(async, &event);
 }
 
+static void trigger(struct evd *evd)
+{
+    struct cno *cno = evd->cno;
+    DAT_OS_WAIT_PROXY_AGENT agent;
+
+    if (!cno || evd->disabled || cno->fired)
+        return;
+    agent = cno->agent;
+    cno->agent = DAT_OS_WAIT_PROXY_AGENT_NULL;
+    cno->fired = evd;
+    if (agent.proxy_agent_func)
+        agent.proxy_agent_func(agent.instance_data, evd);
+}
+
 /* False: the queue is full and the event is lost. */
 static bool post(struct evd *evd, const DAT_EVENT *event)
 {
@@ -278,15 +311,28 @@ static bool post(struct evd *evd, const DAT_EVENT *event)
         evd->size = evd->size ? evd->size * 2 : 16;
     }
     evd->queue[(evd->first + evd->n++) % evd->size] = *event;
+    trigger(evd);
     return true;
 }
 
-void fake_async(int nth, DAT_EVENT_NUMBER number)
+void fake_refuse_ias(bool refuse)
+{
+    f.refuse_ias = refuse;
+}
+
+static struct ia *nth_ia(int nth)
 {
     struct ia *ia = f.ias;
 
     while (nth-- > 0)
         ia = ia->next;
+    return ia;
+}
+
+void fake_async(int nth, DAT_EVENT_NUMBER number)
+{
+    struct ia *ia = nth_ia(nth);
+
     post_async(ia->async, ia, number);
 }
 
@@ -295,11 +341,12 @@ static DAT_RETURN evd_create(DAT_IA_HANDLE ia, DAT_COUNT qlen, DAT_CNO_HANDLE cn
 {
     struct evd *evd;
 
-    (void)cno, (void)flags;
+    (void)flags;
     if ((uint32_t)qlen > evd_qlen())
         return ERROR(DAT_INVALID_PARAMETER);
     evd = make(sizeof(*evd));
     evd->qlen = qlen;
+    evd->cno = cno;
     evd->async = ((struct ia *)ia)->async;
     *evd_p = evd;
     return DAT_SUCCESS;
@@ -334,24 +381,58 @@ static DAT_RETURN evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thre
     return evd_dequeue(handle, event) == DAT_SUCCESS ? DAT_SUCCESS : ERROR(DAT_TIMEOUT_EXPIRED);
 }
 
-static DAT_RETURN cno_create(DAT_IA_HANDLE ia, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *cno_p)
+/* An event that is there already triggers nothing: consumers look after they have enabled. */
+static DAT_RETURN evd_enable(DAT_EVD_HANDLE handle)
 {
-    (void)ia, (void)agent;
-    *cno_p = make(sizeof(struct object));
+    ((struct evd *)handle)->disabled = false;
     return DAT_SUCCESS;
 }
 
-static DAT_RETURN cno_wait(DAT_CNO_HANDLE cno, DAT_TIMEOUT us, DAT_EVD_HANDLE *evd_p)
+static DAT_RETURN evd_disable(DAT_EVD_HANDLE handle)
 {
-    (void)cno, (void)evd_p;
-    fake_step();
-    f.now += (uint64_t)us * 1000;
-    return ERROR(DAT_TIMEOUT_EXPIRED);
+    ((struct evd *)handle)->disabled = true;
+    return DAT_SUCCESS;
 }
 
-static DAT_RETURN evd_modify_cno(DAT_EVD_HANDLE evd, DAT_CNO_HANDLE cno)
+static DAT_RETURN evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
 {
-    (void)evd, (void)cno;
+    struct evd *evd = handle;
+
+    if (evd->n == evd->qlen)
+        return ERROR(DAT_QUEUE_FULL);
+    post(evd, event);
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN cno_create(DAT_IA_HANDLE ia, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *cno_p)
+{
+    struct cno *cno = make(sizeof(*cno));
+
+    (void)ia;
+    cno->agent = agent;
+    *cno_p = cno;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN cno_modify_agent(DAT_CNO_HANDLE handle, DAT_OS_WAIT_PROXY_AGENT agent)
+{
+    ((struct cno *)handle)->agent = agent;
+    return DAT_SUCCESS;
+}
+
+/* Until it is triggered; the time passes at once when nothing can happen. */
+static DAT_RETURN cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDLE *evd_p)
+{
+    struct cno *cno = handle;
+    uint64_t end = f.now + (uint64_t)us * 1000;
+
+    while (!cno->fired && f.now < end)
+        if (!fake_step() && f.now < end)
+            f.now = end;
+    if (!cno->fired)
+        return ERROR(DAT_TIMEOUT_EXPIRED);
+    *evd_p = cno->fired;
+    cno->fired = NULL;
     return DAT_SUCCESS;
 }
 
@@ -407,7 +488,7 @@ static DAT_RETURN lmr_create(DAT_IA_HANDLE ia, DAT_MEM_TYPE type, DAT_REGION_DES
     (void)type, (void)pz, (void)va;
     if (f.limits.lmr && len > f.limits.lmr)
         return ERROR(DAT_INVALID_PARAMETER);
-    if (has_enough_lmrs(ia) || every(f.faults.refuse_lmr, &f.lmrs))
+    if (((struct ia *)ia)->dead || has_enough_lmrs(ia) || every(f.faults.refuse_lmr, &f.lmrs))
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     while (slot < MAX_OBJECTS && f.lmr[slot])
         slot++;
@@ -464,6 +545,8 @@ static DAT_RETURN ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE r
     struct ep *ep;
 
     (void)pz;
+    if (((struct ia *)ia)->dead)
+        return ERROR(DAT_INTERNAL_ERROR);
     if ((uint32_t)attr->max_rdma_read_out > f.limits.reads
         || (uint32_t)attr->max_rdma_read_in > reads_in())
         return ERROR(DAT_INVALID_PARAMETER);
@@ -1022,6 +1105,11 @@ void fake_hold(int nth)
     f.held = nth;
 }
 
+void fake_hold_ia(int nth)
+{
+    f.held_ia = nth < 0 ? NULL : nth_ia(nth);
+}
+
 static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
                                    DAT_EVD_HANDLE req, DAT_EVD_HANDLE conn,
                                    const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
@@ -1089,6 +1177,17 @@ void fake_end_requests(DAT_EVENT_NUMBER number)
     end_requests(UINT64_MAX, number);
 }
 
+void fake_end_ia(int nth)
+{
+    struct ia *ia = nth_ia(nth);
+
+    fake_async(nth, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
+    ia->dead = true;
+    for (int i = 0; i < 256; i++)
+        if (eps[i] && eps[i]->ia == ia && eps[i]->state == DAT_EP_STATE_CONNECTED)
+            end(eps[i], DAT_CONNECTION_EVENT_BROKEN);
+}
+
 struct fake_faults *fake_faults(void)
 {
     return &f.faults;
@@ -1105,7 +1204,7 @@ bool fake_step(void)
     for (uint64_t i = 0; i < 256; i++) {
         struct ep *ep = eps[(first + i) % 256];
 
-        if (ep && (int)((first + i) % 256) != f.held && move_ep(ep))
+        if (ep && (int)((first + i) % 256) != f.held && ep->ia != f.held_ia && move_ep(ep))
             return true;
     }
     return move_pending();
@@ -1120,7 +1219,8 @@ static DAT_PROVIDER table = {
     .evd_create_func = evd_create, .evd_resize_func = evd_resize, .evd_wait_func = evd_wait,
     .evd_dequeue_func = evd_dequeue, .evd_free_func = evd_free,
     .cno_create_func = cno_create, .cno_free_func = simple_free, .cno_wait_func = cno_wait,
-    .evd_modify_cno_func = evd_modify_cno,
+    .cno_modify_agent_func = cno_modify_agent, .evd_post_se_func = evd_post_se,
+    .evd_enable_func = evd_enable, .evd_disable_func = evd_disable,
     .lmr_create_func = lmr_create, .lmr_free_func = lmr_free,
     .psp_create_func = psp_create, .psp_free_func = psp_free,
     .cr_query_func = cr_query, .cr_accept_func = cr_accept, .cr_reject_func = cr_reject,

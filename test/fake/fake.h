@@ -65,10 +65,17 @@ unsigned fake_requests(void);
 int fake_strangers_rejected(void);
 /* An asynchronous error of the nth IA, of those that are open in the order of opening. */
 void fake_async(int nth_ia, DAT_EVENT_NUMBER number);
+/* The nth IA fails: an asynchronous error, its connections break, and it makes no EP and no LMR any
+ * more. */
+void fake_end_ia(int nth_ia);
+/* No IA opens from now on, or they do again. */
+void fake_refuse_ias(bool refuse);
 /* How often a send found no receive posted at the peer. */
 uint64_t fake_not_ready(void);
 /* Requests of the nth EP (in the order of their creation) are not executed; -1: of none. */
 void fake_hold(int nth_ep);
+/* The same for all EPs of the nth IA; -1: of none. */
+void fake_hold_ia(int nth_ia);
 /* Overwrites the payload of the next executed send with these bytes. */
 void fake_forge(const void *bytes, size_t len);
 

@@ -71,8 +71,9 @@ void regs_start(uint64_t limit)
     open_ctx();
     regs.dat.dat_lmr_create = pinner_lmr_create;
     regs.dat.dat_lmr_free = pinner_lmr_free;
-    regs.ia = (struct mdapl_ia){ .ctx = regs.ctx, .dat = &regs.dat, .max = { .lmr = 1 << 30 } };
-    regs.rails = (struct mdapl_rails){ { &regs.ia }, 1, 1 << 30 };
+    regs.ia = (struct mdapl_ia){ .ctx = regs.ctx, .dat = &regs.dat, .generation = 1,
+                                .max = { .lmr = 1 << 30 } };
+    regs.rails = (struct mdapl_rails){ .ia = { &regs.ia }, .n = 1, .lmr_max = 1 << 30 };
     mdapl_regcache_init(&regs.c, &regs.rails, regs.stats, watch, limit);
 }
 
@@ -94,7 +95,7 @@ struct mdapl_reg *regs_get(void *at, size_t len, unsigned use)
         while (mdapl_memwatch_next(regs.c.watch, &r))
             ;
     }
-    return mdapl_reg_get(&regs.c, at, len, use, &reg) ? NULL : reg;
+    return mdapl_reg_get(&regs.c, at, len, use, 1, &reg) ? NULL : reg;
 }
 
 void regs_put(struct mdapl_reg *reg)

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "cm_fsm.h"
+#include "rail_fsm.h"
 #include "rndv_fsm.h"
 
 #include <stdbool.h>
@@ -45,6 +46,34 @@ static void dead_stays_dead(void **state)
         assert_int_equal(mdapl_cm_step(MDAPL_CM_DEAD, e).next, MDAPL_CM_DEAD);
     assert_int_equal(mdapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_FAIL);
     assert_int_equal(mdapl_cm_step(MDAPL_CM_PAUSING, MDAPL_CM_GIVE_UP).action, MDAPL_CM_DO_FAIL);
+}
+
+/* -- one rail --------------------------------------------------------------------------------- */
+
+static void a_rail_comes_back_only_by_being_opened(void **state)
+{
+    (void)state;
+    for (int s = 0; s < MDAPL_DAPL_RAIL_STATES; s++) {
+        assert_non_null(mdapl_dapl_rail_state_name(s));
+        assert_int_equal(mdapl_dapl_rail_next(s, MDAPL_DAPL_RAIL_FATAL), MDAPL_DAPL_RAIL_DOWN);
+    }
+    for (int e = 0; e < MDAPL_DAPL_RAIL_EVENTS; e++)
+        assert_int_equal(mdapl_dapl_rail_next(MDAPL_DAPL_RAIL_DOWN, e),
+                         e == MDAPL_DAPL_RAIL_REOPEN ? MDAPL_DAPL_RAIL_REOPENING
+                                                     : MDAPL_DAPL_RAIL_DOWN);
+    assert_int_equal(mdapl_dapl_rail_next(MDAPL_DAPL_RAIL_REOPENING, MDAPL_DAPL_RAIL_OPENED),
+                     MDAPL_DAPL_RAIL_OPEN);
+    assert_int_equal(mdapl_dapl_rail_next(MDAPL_DAPL_RAIL_REOPENING, MDAPL_DAPL_RAIL_REFUSED),
+                     MDAPL_DAPL_RAIL_DOWN);
+}
+
+static void doubt_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(mdapl_dapl_rail_next(MDAPL_DAPL_RAIL_OPEN, MDAPL_DAPL_RAIL_DOUBT),
+                     MDAPL_DAPL_RAIL_SUSPECT);
+    assert_int_equal(mdapl_dapl_rail_next(MDAPL_DAPL_RAIL_SUSPECT, MDAPL_DAPL_RAIL_QUIET),
+                     MDAPL_DAPL_RAIL_OPEN);
 }
 
 /* -- two ends and the network between them ---------------------------------------------------- */
@@ -242,6 +271,8 @@ int main(void)
         cmocka_unit_test(every_cell_is_possible),
         cmocka_unit_test(every_wait_ends),
         cmocka_unit_test(dead_stays_dead),
+        cmocka_unit_test(a_rail_comes_back_only_by_being_opened),
+        cmocka_unit_test(doubt_ends),
         cmocka_unit_test(crossing_connects),
         cmocka_unit_test(sender_table),
         cmocka_unit_test(receiver_table),

@@ -87,6 +87,30 @@ static void rights_are_what_was_asked_for(void **state)
     stop();
 }
 
+/* The adapter fails and is opened again: what was kept is not used before it has a new key. */
+static void a_new_generation_is_registered_again(void **state)
+{
+    struct mdapl_reg *reg;
+    DAT_LMR_HANDLE handle;
+
+    (void)state;
+    start(PLENTY);
+    reg = regs_get(at(0), pages(2), both);
+    handle = reg->lmr.on[0].handle;
+    regs_put(reg);
+    mdapl_dapl_rail_step(&regs.ia, MDAPL_DAPL_RAIL_FATAL);
+    assert_null(regs_get(at(0), pages(2), both));
+    mdapl_dapl_rail_step(&regs.ia, MDAPL_DAPL_RAIL_REOPEN);
+    pinner_lmr_free(handle);     /* with its adapter */
+    mdapl_dapl_rail_step(&regs.ia, MDAPL_DAPL_RAIL_OPENED);
+    reg = regs_get(at(0), pages(2), both);
+    assert_int_equal(regs.stats->registrations, 2);
+    regs_agree(reg, at(0), pages(2));
+    regs_put(reg);
+    assert_int_equal(regs.stats->reg_misses, 1);
+    stop();
+}
+
 /* Buffers that share a page, each in use while the other is asked for, end in one registration. */
 static void neighbours_join(void **state)
 {
@@ -186,7 +210,7 @@ static void refusal_evicts(void **state)
     regs_agree(more, at(30), pages(2));
     regs_agree(used, at(20), pages(6));
     regs_put(more);
-    assert_true(mdapl_block_make(&regs.c, pages(2), MDAPL_LMR_LOCAL, &own));
+    assert_true(mdapl_block_make(&regs.c, pages(2), MDAPL_LMR_LOCAL, 1, &own));
     mdapl_block_free(&own);
     regs_put(used);
     regs_transfer(at(20), pages(6));
@@ -273,11 +297,11 @@ static void keeping_pays_where_registering_is_slow(void **state)
 {
     (void)state;
     start(PLENTY);
-    assert_false(mdapl_regcache_pays(&regs.rails, regs.c.watch));
+    assert_false(mdapl_regcache_pays(regs.ctx, &regs.rails, regs.c.watch));
     regs.dat.dat_lmr_create = slow_lmr_create;
-    assert_true(mdapl_regcache_pays(&regs.rails, regs.c.watch));
+    assert_true(mdapl_regcache_pays(regs.ctx, &regs.rails, regs.c.watch));
     pinner_limit(pages(1));      /* an adapter that refuses is not to be tried to the end */
-    assert_false(mdapl_regcache_pays(&regs.rails, regs.c.watch));
+    assert_false(mdapl_regcache_pays(regs.ctx, &regs.rails, regs.c.watch));
     assert_int_equal(pinner_count(), 0);
     stop();
 }
@@ -287,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reuse_is_a_hit),
         cmocka_unit_test(rights_are_what_was_asked_for),
+        cmocka_unit_test(a_new_generation_is_registered_again),
         cmocka_unit_test(neighbours_join),
         cmocka_unit_test(longest_unused_goes_first),
         cmocka_unit_test(parts_leave_a_mapping_whole),

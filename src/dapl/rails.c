@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "rails.h"
+
+#include "evd.h"
+#include "least.h"
+
+#include <stdio.h>
+
+void mdapl_dapl_rails_init(struct mdapl_rails *rails)
+{
+    *rails = (struct mdapl_rails){ .n = 0 };
+    pthread_mutex_init(&rails->alarm.lock, NULL);
+}
+
+void mdapl_dapl_rails_names(const struct mdapl_rails *rails, char *buf, size_t len)
+{
+    size_t n = 0;
+
+    *buf = '\0';
+    for (int i = 0; i < rails->n && n < len; i++)
+        n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", rails->ia[i]->name);
+}
+
+/* The smaller of each two. */
+static struct mdapl_ia_limits least_of(struct mdapl_ia_limits a, const struct mdapl_ia_limits *b)
+{
+    return (struct mdapl_ia_limits){
+        .dtos = (uint32_t)mdapl_least(a.dtos, b->dtos),
+        .reads = (uint32_t)mdapl_least(a.reads, b->reads),
+        .reads_in = (uint32_t)mdapl_least(a.reads_in, b->reads_in),
+        .evd_qlen = (uint32_t)mdapl_least(a.evd_qlen, b->evd_qlen),
+        .priv = (uint32_t)mdapl_least(a.priv, b->priv),
+        .message = mdapl_least(a.message, b->message),
+        .rdma = mdapl_least(a.rdma, b->rdma),
+        .lmr = mdapl_least(a.lmr, b->lmr),
+        .lmrs = (uint32_t)mdapl_least(a.lmrs, b->lmrs),
+        .ordered = a.ordered && b->ordered,
+    };
+}
+
+int mdapl_dapl_rails_start(struct mdapl_rails *rails)
+{
+    int rc = 0;
+
+    for (int i = 0; i < rails->n; i++)
+        rails->max = i ? least_of(rails->max, &rails->ia[i]->max) : rails->ia[i]->max;
+    rails->lmr_max = rails->max.lmr;
+    for (int i = 0; !rc && rails->n > 1 && i < rails->n; i++)
+        rc = mdapl_ia_make_alarm(rails->ia[i]);
+    return rc;
+}
+
+void mdapl_dapl_rails_close(struct mdapl_rails *rails)
+{
+    for (int i = 0; i < rails->n; i++)
+        mdapl_ia_close(rails->ia[i]);
+    pthread_mutex_destroy(&rails->alarm.lock);
+}
+
+/* -- sleeping --------------------------------------------------------------------------------- */
+
+/* A rail that nobody sleeps on has an event. In a thread of its provider's. */
+static void wake_sleeper(DAT_PVOID arg, DAT_EVD_HANDLE evd)
+{
+    struct mdapl_dapl_alarm *alarm = arg;
+
+    (void)evd;
+    pthread_mutex_lock(&alarm->lock);
+    if (alarm->asleep_on)
+        mdapl_evd_alarm(alarm->asleep_on);
+    pthread_mutex_unlock(&alarm->lock);
+}
+
+static void sleep_on(struct mdapl_dapl_alarm *alarm, const struct mdapl_ia *ia)
+{
+    pthread_mutex_lock(&alarm->lock);
+    alarm->asleep_on = ia;
+    pthread_mutex_unlock(&alarm->lock);
+}
+
+static struct mdapl_ia *any_usable(const struct mdapl_rails *rails)
+{
+    for (int i = 0; i < rails->n; i++)
+        if (mdapl_dapl_rail_usable(rails->ia[i]))
+            return rails->ia[i];
+    return NULL;
+}
+
+void mdapl_dapl_rails_wait(struct mdapl_rails *rails, uint64_t ns)
+{
+    const DAT_OS_WAIT_PROXY_AGENT agent = { &rails->alarm, wake_sleeper };
+    struct mdapl_ia *sleeper = any_usable(rails);
+    bool quiet = sleeper != NULL;
+
+    sleep_on(&rails->alarm, sleeper);
+    for (int i = 0; i < rails->n; i++)
+        if (mdapl_dapl_rail_usable(rails->ia[i]))
+            quiet = mdapl_evd_arm(rails->ia[i], rails->ia[i] == sleeper ? NULL : &agent) && quiet;
+    if (quiet)
+        mdapl_evd_sleep(sleeper, ns);
+    sleep_on(&rails->alarm, NULL);
+    for (int i = 0; i < rails->n; i++)
+        if (mdapl_dapl_rail_usable(rails->ia[i]))
+            mdapl_evd_disarm(rails->ia[i]);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_RAILS_H
+#define MDAPL_RAILS_H
+/*
+ * The adapters of a channel, in the order of MPIR_CVAR_DAPL_IA. Peers, streams and registrations
+ * name one by its place here (ia->rail). No rail is the first among them: what concerns the channel
+ * concerns all.
+ */
+#include "ia.h"
+#include "wire.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A CNO belongs to one IA, so a thread can sleep on one rail only. The other rails' CNOs call an
+ * agent (DAT 2.0, OS wait proxy agent), which posts a software event to the rail that it sleeps on.
+ * Agents run in the providers' threads, perhaps after the sleep has ended: the lock is around the
+ * handle.
+ */
+struct mdapl_dapl_alarm {
+    pthread_mutex_t lock;
+    const struct mdapl_ia *asleep_on;    /* NULL: nobody sleeps */
+};
+
+struct mdapl_rails {
+    struct mdapl_ia *ia[MDAPL_MAX_RAILS];
+    int n;
+    struct mdapl_ia_limits max;          /* the least of all */
+    uint64_t lmr_max;        /* bytes of one registration: of them */
+    struct mdapl_dapl_alarm alarm;
+};
+
+/* No rail, before anything else. */
+void mdapl_dapl_rails_init(struct mdapl_rails *rails);
+/* Their names, with commas between them. */
+void mdapl_dapl_rails_names(const struct mdapl_rails *rails, char *buf, size_t len);
+/* Sets max of the opened rails, and prepares sleeps on all of them. 0, or -errno with the one clear
+ * line in mdapl_ctx_err(). */
+int mdapl_dapl_rails_start(struct mdapl_rails *rails);
+/* Closes every rail that is open, with everything left on it. */
+void mdapl_dapl_rails_close(struct mdapl_rails *rails);
+/* Sleeps until any rail has an event of transfers or of connections, at most ns nanoseconds. The
+ * next mdapl_evd_poll() handles it. Must not be called by two threads at a time. */
+void mdapl_dapl_rails_wait(struct mdapl_rails *rails, uint64_t ns);
+
+#endif
