@@ -4,7 +4,7 @@
 #include "cfg.h"
 #include "err.h"
 #include "seq.h"
-#include "transport.h"
+#include "channel.h"
 #include "vbuf.h"
 
 #include <assert.h>

@@ -3,7 +3,7 @@
 
 #include "ep.h"
 #include "stats.h"
-#include "transport.h"
+#include "channel.h"
 
 #include <string.h>
 

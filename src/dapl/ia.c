@@ -7,7 +7,7 @@
 #include "least.h"
 #include "list.h"
 #include "log.h"
-#include "transport.h"
+#include "channel.h"
 #include "vbuf.h"
 #include "why.h"
 

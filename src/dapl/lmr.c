@@ -2,7 +2,7 @@
 #include "lmr.h"
 
 #include "stats.h"
-#include "transport.h"
+#include "channel.h"
 
 #include <errno.h>
 

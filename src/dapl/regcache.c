@@ -3,7 +3,7 @@
 
 #include "least.h"
 #include "stats.h"
-#include "transport.h"
+#include "channel.h"
 
 #include <assert.h>
 #include <errno.h>
