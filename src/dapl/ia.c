@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "ia.h"
 
-#include "ep.h"
 #include "cfg.h"
 #include "err.h"
 #include "least.h"
@@ -296,7 +295,6 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char
     ia->ctx = ctx;
     ia->dat = dat;
     ia->hooks = *hooks;
-    mdapl_list_init(&ia->eps);
     rc = *name ? open_named(ia, name) : open_first(ia);
     if (rc) {
         free(ia);
@@ -317,8 +315,6 @@ void mdapl_ia_close(struct mdapl_ia *ia)
 {
     if (ia->psp)
         ia->dat->dat_psp_free(ia->psp);
-    MDAPL_LIST_EACH_SAFE(pos, &ia->eps)
-        mdapl_ep_free(MDAPL_OF(pos, struct mdapl_ep, link));
     if (ia->cr_evd)
         ia->dat->dat_evd_free(ia->cr_evd);
     if (ia->conn_evd)

@@ -17,6 +17,7 @@
  * window is open and a request slot is free; nothing else queues.
  */
 #include "cm_fsm.h"
+#include "fault.h"
 #include "idmap.h"
 #include "inbox.h"
 #include "list.h"
@@ -27,13 +28,12 @@
 #include "timer.h"
 #include "transport.h"
 #include "vbuf.h"
-#include "window.h"
 #include "wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_ep;
+struct mdapl_dapl_conn;
 struct mdapl_ia;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
@@ -64,12 +64,13 @@ struct mdapl_dapl {
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
     struct mdapl_list starved;   /* peers that found no frame buffer */
+    struct mdapl_list closed;    /* connections that drain (conn.h) */
     struct mdapl_timers timers;
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then every round is a look */
 
     int n_whole;                 /* peers all of whose connections stand */
-    int n_connecting, n_closing;
+    int n_connecting;            /* streams */
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the last distance that has been called */
     int n_wanted;                /* ring wiring: peers that this channel reaches */
@@ -82,7 +83,6 @@ struct mdapl_dapl {
 /* Connection management of one stream; cm.c is the only one to change it. */
 struct mdapl_cm {
     enum mdapl_cm_state state;
-    struct mdapl_ep *ep;         /* the connection, or the attempt at one */
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
     bool wanted;                 /* by this rank, which calls until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
@@ -99,17 +99,18 @@ struct mdapl_cm {
 };
 
 /*
- * One connection to a peer. Stream 0 carries the frames; bodies that travel by RDMA use all (paper
- * mpi-over-udapl, 6: several endpoints between two ranks). Stream i is of rail i modulo the number
- * of rails that both ends have.
+ * The place of one connection to a peer, and of those that follow it. Stream 0 carries the frames;
+ * bodies that travel by RDMA use all (paper mpi-over-udapl, 6: several endpoints between two
+ * ranks). Stream i is of rail i modulo the number of rails that both ends have.
  */
 struct mdapl_stream {
     struct mdapl_dpeer *peer;
     int index;
     struct mdapl_ia *ia;
+    struct mdapl_dapl_conn *up;  /* the connection while frames may leave on it, else NULL */
+    struct mdapl_dapl_conn *conn;    /* it, an attempt at one, or the last one as it drains */
     struct mdapl_cm cm;
-    struct mdapl_txwin txwin;    /* of its sr lane */
-    struct mdapl_rxwin rxwin;
+    struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
 };
 
 /* Another rank. */
@@ -125,7 +126,7 @@ struct mdapl_dpeer {
     size_t frame_room;           /* bytes of envelope and body that a frame to it carries */
     bool retains;                /* it keeps its frames until they are acknowledged */
     int dead;                    /* negative errno once it is lost */
-    const char *broken;          /* a fault noticed inside a verb: progress acts on it */
+    bool faulty;                 /* a fault of a stream waits to be judged, in the next work */
 
     struct mdapl_ring_in ring_in;
     struct mdapl_ring_out ring_out;
@@ -167,7 +168,7 @@ static inline struct mdapl_stream *mdapl_dpeer_main(const struct mdapl_dpeer *pe
 
 static inline bool mdapl_stream_up(const struct mdapl_stream *st)
 {
-    return st->cm.state == MDAPL_CM_UP;
+    return st->up != NULL;
 }
 
 static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
@@ -187,11 +188,9 @@ void mdapl_dpeer_wake(struct mdapl_dpeer *peer);
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer);
 /* Does it. Returns how many things moved. */
 int mdapl_dpeer_work(struct mdapl_dpeer *peer);
-/* A transfer failed: to be acted on by the next round, as verbs make no upcalls. why: static. */
-void mdapl_dpeer_broken(struct mdapl_dpeer *peer, const char *why);
-/* The peer is lost for good: everything queued fails with status and the owner hears why. */
-void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+/* The peer is lost for good, its connections are closed: everything queued fails with status, and
+ * the owner gets the line. Only recover.c calls this. */
+void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *line);
 /* How much is still to be delivered or acknowledged, either way. */
 size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer);
 /* My part of a business card, and a peer's. */

@@ -3,6 +3,7 @@
 
 #include "body.h"
 #include "cfg.h"
+#include "conn.h"
 #include "iov.h"
 #include "move.h"
 #include "peer.h"
@@ -55,7 +56,7 @@ static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_FIN);
 
     if (!it) {
-        mdapl_dpeer_broken(r->peer, "out of memory");
+        mdapl_dapl_out_of_memory(r->peer, "the end of a body");
         return;
     }
     it->u.fin = (struct mdapl_fin){ r->rts.tx_id, (uint32_t)status };
@@ -197,7 +198,7 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
         return false;
     r = calloc(1, sizeof(*r));
     if (!r) {
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dapl_out_of_memory(peer, "a body that is announced");
         return true;
     }
     r->rx = (struct mdapl_rx){ &rndv_ops, NULL, 0, rts->body_len };
@@ -205,7 +206,7 @@ bool mdapl_rndv_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts, co
     r->rts = *rts;
     mdapl_list_append(&peer->rndv_rx, &r->link);
     if (mdapl_inbox_announce(&peer->inbox, hdr, hdr_len, &r->rx))
-        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
+        mdapl_dapl_out_of_memory(peer, "a message that waits");
     return true;
 }
 

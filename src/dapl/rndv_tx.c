@@ -3,6 +3,7 @@
 
 #include "body.h"
 #include "cfg.h"
+#include "conn.h"
 #include "iov.h"
 #include "move.h"
 #include "peer.h"
@@ -167,7 +168,7 @@ static void all_posted(struct mdapl_move *m)
             continue;
         it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
         if (!it) {
-            mdapl_dpeer_broken(peer, "out of memory");
+            mdapl_dapl_out_of_memory(peer, "a frame behind RDMA writes");
             return;
         }
         it->stream = i;
@@ -254,7 +255,7 @@ bool mdapl_rndv_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts)
         return false;
     tx_step(tx, MDAPL_RTX_CTS);
     if (!answer_by_writes(tx, cts) && !answer_by_frames(tx, cts))
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dapl_out_of_memory(peer, "the frames of a body");
     return true;
 }
 

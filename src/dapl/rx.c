@@ -2,8 +2,10 @@
 #include "rx.h"
 
 #include "cfg.h"
+#include "conn.h"
 #include "log.h"
 #include "peer.h"
+#include "recover.h"
 #include "rndv.h"
 #include "seq.h"
 #include "stats.h"
@@ -32,7 +34,7 @@ bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+        if (peer->stream[i].up && mdapl_rxwin_owes(&peer->stream[i].up->rxwin))
             return true;
     return mdapl_rx_psn_ack_due(peer);
 }
@@ -55,12 +57,17 @@ static void owe(struct mdapl_dpeer *peer, size_t bytes)
 
 /* -- frames: one function per type; false: the content is impossible -------------------------- */
 
-static const char no_memory[] = "out of memory for a message that waits";
+/* A message is lost for lack of memory: nothing that follows it may be delivered. */
+static void no_memory(struct mdapl_dpeer *peer)
+{
+    mdapl_dapl_out_of_memory(peer, "a message that waits");
+    mdapl_dapl_recover(peer);
+}
 
 static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
     if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len))
-        mdapl_dpeer_broken(peer, no_memory);
+        no_memory(peer);
     return true;
 }
 
@@ -111,13 +118,13 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
     [MDAPL_FRAME_WRITTEN] = on_written,
 };
 
-static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
+/* Judged at once: nothing that follows it may be delivered. */
+static void bad_frame(struct mdapl_stream *st, const char *what, size_t len)
 {
-    mdapl_ctx_stats(peer->d->ctx)->bad_frames++;
-    mdapl_dpeer_fail(peer, -EPROTO,
-                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s). "
-                     "The two ranks may run different builds: use the same installation everywhere",
-                     peer->base.rank, peer->host, len, what);
+    mdapl_ctx_stats(st->peer->d->ctx)->bad_frames++;
+    mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+        .kind = MDAPL_DAPL_FAULT_FRAME, .stream = st->index, .text = what, .len = len });
+    mdapl_dapl_recover(st->peer);
 }
 
 /* -- the reorder queue ------------------------------------------------------------------------- */
@@ -129,7 +136,8 @@ static void bad_frame(struct mdapl_dpeer *peer, const char *what, size_t len)
 struct early {
     struct mdapl_list link;
     uint64_t psn;
-    uint64_t *credit;
+    struct mdapl_stream *st;     /* on which it arrived */
+    uint64_t *credit;            /* NULL: that connection is closed */
     size_t len;
     uint8_t frame[];
 };
@@ -147,9 +155,10 @@ static uint64_t max_in_flight(const struct mdapl_dpeer *peer)
 }
 
 /* Queues a copy, in order; false: it is there already. */
-static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit, const void *frame,
+static bool keep_early(struct mdapl_stream *st, uint64_t psn, uint64_t *credit, const void *frame,
                        size_t len)
 {
+    struct mdapl_dpeer *peer = st->peer;
     struct mdapl_list *at = peer->early.prev;
     struct early *e;
 
@@ -159,10 +168,11 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
         return false;
     e = malloc(sizeof(*e) + len);
     if (!e) {
-        mdapl_dpeer_broken(peer, no_memory);
+        no_memory(peer);
         return true;
     }
     e->psn = psn;
+    e->st = st;
     e->credit = credit;
     e->len = len;
     memcpy(e->frame, frame, len);
@@ -170,6 +180,13 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
     mdapl_ctx_stats(peer->d->ctx)->early++;
     mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->early_max, ++peer->n_early);
     return true;
+}
+
+void mdapl_rx_forget_credits(struct mdapl_dpeer *peer, const uint64_t *credit)
+{
+    MDAPL_LIST_EACH(pos, &peer->early)
+        if (early_of(pos)->credit == credit)
+            early_of(pos)->credit = NULL;
 }
 
 static void forget_early(struct mdapl_dpeer *peer)
@@ -183,13 +200,15 @@ static void forget_early(struct mdapl_dpeer *peer)
 /* -- every frame ------------------------------------------------------------------------------ */
 
 /* It is its turn. p: behind the header. */
-static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p,
+static void take(struct mdapl_stream *st, const struct mdapl_frame *f, const uint8_t *p,
                  size_t len)
 {
+    struct mdapl_dpeer *peer = st->peer;
+
     peer->rx_next++;
     owe(peer, len);
     if (!on_frame[f->type](peer, f, p))
-        bad_frame(peer, "its content is wrong", len);
+        bad_frame(st, "its content is wrong", len);
 }
 
 static void take_early(struct mdapl_dpeer *peer)
@@ -204,19 +223,22 @@ static void take_early(struct mdapl_dpeer *peer)
         mdapl_list_remove(l);
         peer->n_early--;
         mdapl_frame_get(&f, e->frame, e->len);   /* it was good when it came */
-        take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
-        ++*e->credit;
+        take(e->st, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
+        if (e->credit)
+            ++*e->credit;
         free(e);
     }
 }
 
 /* A later one waits, with its credit; the number of an older one has been delivered already. */
-static bool out_of_turn(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
+static bool out_of_turn(struct mdapl_stream *st, uint64_t psn, uint64_t *credit,
                         const void *frame, size_t len)
 {
+    struct mdapl_dpeer *peer = st->peer;
+
     if (psn >= peer->rx_next + max_in_flight(peer))
-        bad_frame(peer, "more frames before it are missing than can be under way", len);
-    else if (psn > peer->rx_next && keep_early(peer, psn, credit, frame, len))
+        bad_frame(st, "more frames before it are missing than can be under way", len);
+    else if (psn > peer->rx_next && keep_early(st, psn, credit, frame, len))
         return false;
     else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
@@ -239,21 +261,21 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
 
     mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
     if (!mdapl_frame_get(&f, p, len)) {
-        bad_frame(peer, "its header is wrong", len);
+        bad_frame(st, "its header is wrong", len);
         return true;
     }
     mdapl_log(mdapl_ctx_log(peer->d->ctx), MDAPL_FRAME, "<- rank %d type %d psn %u ack %u len %u",
               peer->base.rank, f.type, f.psn, f.ack, f.len);
     if (!mdapl_tx_acked(peer, f.ack)) {
-        bad_frame(peer, "it acknowledges what was never sent", len);
+        bad_frame(st, "it acknowledges what was never sent", len);
         return true;
     }
-    mdapl_txwin_hear(&st->txwin, f.sr_limit);
+    mdapl_txwin_hear(&st->conn->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
         mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
     if (!mdapl_frame_sequenced(f.type)) {
         if (f.type == MDAPL_FRAME_RING && !on_ring(peer, &f, p + MDAPL_FRAME_HDR_BYTES))
-            bad_frame(peer, "its content is wrong", len);
+            bad_frame(st, "its content is wrong", len);
         return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
@@ -261,8 +283,8 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
     if (psn > peer->rx_next)
         mdapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
-        return out_of_turn(peer, psn, credit, frame, len);
-    take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
+        return out_of_turn(st, psn, credit, frame, len);
+    take(st, &f, p + MDAPL_FRAME_HDR_BYTES, len);
     if (!mdapl_list_empty(&peer->early))
         take_early(peer);
     mdapl_ring_consider(peer);

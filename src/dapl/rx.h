@@ -25,6 +25,8 @@ bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer);
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer);
 /* A frame that leaves has told the peer all that we have received. */
 void mdapl_rx_told(struct mdapl_dpeer *peer);
+/* The connection of this credit count is closed: frames that wait raise it no more. */
+void mdapl_rx_forget_credits(struct mdapl_dpeer *peer, const uint64_t *credit);
 /* The peer is lost: what waits will not be announced. */
 void mdapl_rx_fail(struct mdapl_dpeer *peer);
 

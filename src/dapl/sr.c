@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sr.h"
 
-#include "ep.h"
+#include "conn.h"
 #include "peer.h"
 #include "rx.h"
 #include "stats.h"
@@ -14,7 +14,7 @@ static struct mdapl_vbuf *vbuf_of(struct mdapl_dto *dto)
     return MDAPL_OF(dto, struct mdapl_vbuf, dto);
 }
 
-/* An EP without an owner still has vbufs to give back. */
+/* The EP of a closed connection still gives its vbufs back. */
 static struct mdapl_vbufs *pool_of(const struct mdapl_ep *ep)
 {
     return ep->ia->vbufs;
@@ -26,19 +26,20 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
 {
     struct mdapl_vbuf *b = vbuf_of(dto);
     struct mdapl_ep *ep = dto->ep;
-    struct mdapl_stream *st = ep->owner;
+    struct mdapl_dapl_conn *conn = mdapl_dapl_conn_of(ep);
+    struct mdapl_stream *st = conn->st;
 
     if (st && status == DAT_DTO_SUCCESS) {
-        if (mdapl_rx_frame(st, &st->rxwin.freed, b->data, len))
-            st->rxwin.freed++;
+        if (mdapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
+            conn->rxwin.freed++;
         mdapl_dpeer_stir(st->peer);
-        /* The frame may have been its last one: the EP has no owner then. */
-        if (ep->owner && post(ep, b) == 0)
+        /* The frame may have been its last one: the connection is closed then. */
+        if (conn->st && post(ep, b) == 0)
             return;
-        if (ep->owner)           /* the peer counts on it, and would wait or overrun us */
-            mdapl_dpeer_broken(st->peer, "a receive was refused");
-    } else if (st && status != DAT_DTO_ERR_FLUSHED) {
-        mdapl_dpeer_broken(st->peer, "a receive failed");
+        /* The peer counts on the receive, and would wait or overrun us. */
+        mdapl_dapl_post_refused(conn, MDAPL_DAPL_OP_RECV);
+    } else {
+        mdapl_dapl_dto_failed(dto, MDAPL_DAPL_OP_RECV, status);
     }
     mdapl_vbuf_put(pool_of(ep), b);
 }
@@ -72,7 +73,7 @@ int mdapl_sr_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
 {
     DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, st->ia, b->len);
 
-    assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
-    st->txwin.sent++;
-    return mdapl_ep_post_send(st->cm.ep, &seg, &b->dto);
+    assert(mdapl_txwin_open(&st->up->txwin, MDAPL_SR_RESERVE));
+    st->up->txwin.sent++;
+    return mdapl_ep_post_send(&st->up->ep, &seg, &b->dto);
 }

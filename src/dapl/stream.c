@@ -2,7 +2,7 @@
 #include "stream.h"
 
 #include "cfg.h"
-#include "ep.h"
+#include "conn.h"
 
 int mdapl_stream_for(struct mdapl_dpeer *peer, uint64_t len)
 {
@@ -15,10 +15,10 @@ int mdapl_stream_for(struct mdapl_dpeer *peer, uint64_t len)
 
 static bool usable(const struct mdapl_stream *st, bool (*can)(const struct mdapl_ep *ep))
 {
-    return mdapl_stream_up(st) && can(st->cm.ep);
+    return mdapl_stream_up(st) && can(&st->up->ep);
 }
 
-/* A stream that has not come up yet, or has gone, leaves its turn to stream 0. */
+/* The turn of a stream that is not up is stream 0's. */
 static struct mdapl_stream *one(struct mdapl_dpeer *peer, int stream)
 {
     return mdapl_stream_up(&peer->stream[stream]) ? &peer->stream[stream]
@@ -30,8 +30,6 @@ struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
 {
     struct mdapl_stream *best = NULL;
 
-    if (peer->broken)
-        return NULL;
     if (stream >= 0) {
         best = one(peer, stream);
         return usable(best, can) ? best : NULL;
@@ -39,7 +37,7 @@ struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_stream *st = &peer->stream[i];
 
-        if (usable(st, can) && (!best || st->cm.ep->bytes < best->cm.ep->bytes))
+        if (usable(st, can) && (!best || st->up->ep.bytes < best->up->ep.bytes))
             best = st;
     }
     return best;

@@ -3,7 +3,7 @@
 
 #include "cfg.h"
 #include "cm.h"
-#include "ep.h"
+#include "conn.h"
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
@@ -24,44 +24,43 @@ enum mdapl_lane mdapl_tx_lane(struct mdapl_stream *st, size_t len)
 {
     struct mdapl_stats *stats = mdapl_ctx_stats(st->peer->d->ctx);
 
-    if (!mdapl_stream_up(st) || st->peer->broken)
+    if (!mdapl_stream_up(st))
         return MDAPL_LANE_NONE;
-    if (!mdapl_ep_has_slot(st->cm.ep)) {
+    if (!mdapl_ep_has_slot(&st->up->ep)) {
         stats->dto_stalls++;
         return MDAPL_LANE_NONE;
     }
     if (st->index == 0 && mdapl_ring_takes(st->peer, len))
         return MDAPL_LANE_RING;
-    if (mdapl_txwin_open(&st->txwin, 0))
+    if (mdapl_txwin_open(&st->up->txwin, 0))
         return MDAPL_LANE_SR;
     stats->window_stalls++;
     return MDAPL_LANE_NONE;
 }
 
-/* How a lane posts, and what is said when that goes wrong. */
+/* How a lane posts. */
 static const struct {
     int (*post)(struct mdapl_stream *, struct mdapl_vbuf *);
-    const char *refused;
+    enum mdapl_dapl_op op;
 } lanes[] = {
-    [MDAPL_LANE_SR] = { mdapl_sr_post, "a send was refused" },
-    [MDAPL_LANE_RING] = { mdapl_ring_post, "a write into the peer's ring was refused" },
+    [MDAPL_LANE_SR] = { mdapl_sr_post, MDAPL_DAPL_OP_SEND },
+    [MDAPL_LANE_RING] = { mdapl_ring_post, MDAPL_DAPL_OP_RING_WRITE },
 };
 
 /* Its transfer is over: the adapter gives the buffer back. */
 static void has_left(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    struct mdapl_stream *st = dto->ep->owner;
+    struct mdapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
 
     (void)len;
-    /* An EP without an owner still has buffers to give back. */
+    if (status != DAT_DTO_SUCCESS)
+        mdapl_dapl_dto_failed(dto, dto->kind == MDAPL_DTO_SEND ? MDAPL_DAPL_OP_SEND
+                                                               : MDAPL_DAPL_OP_RING_WRITE,
+                              status);
+    /* The EP of a closed connection still gives its buffers back. */
     mdapl_vbuf_put(dto->ep->ia->vbufs, MDAPL_OF(dto, struct mdapl_vbuf, dto));
-    if (!st)
-        return;
-    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
-        mdapl_dpeer_broken(st->peer, dto->kind == MDAPL_DTO_SEND
-                                         ? "a send failed"
-                                         : "a write into the peer's ring failed");
-    mdapl_dpeer_stir(st->peer);
+    if (st)
+        mdapl_dpeer_stir(st->peer);
 }
 
 static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbuf *b)
@@ -75,7 +74,7 @@ static void post(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vbu
     if (lanes[lane].post(st, b) == 0)
         return;
     mdapl_vbuf_put(&st->peer->d->vbufs, b);
-    mdapl_dpeer_broken(st->peer, lanes[lane].refused);
+    mdapl_dapl_post_refused(st->up, lanes[lane].op);
 }
 
 /* Keeps a frame until the peer acknowledges it. */
@@ -98,7 +97,7 @@ static void leave(struct mdapl_stream *st, enum mdapl_lane lane, struct mdapl_vb
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
-    f->sr_limit = mdapl_rxwin_tell(&st->rxwin);
+    f->sr_limit = mdapl_rxwin_tell(&st->up->rxwin);
     f->ring_limit = mdapl_ring_limit(peer);
     mdapl_frame_put(f, b->data);
     b->psn = f->psn;
@@ -367,7 +366,7 @@ static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
     size_t len = it->u.msg.len;
 
     if (!mdapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dapl_out_of_memory(peer, "a message to be sent");
         return false;
     }
     free(v);
@@ -418,8 +417,8 @@ static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
     struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
     struct mdapl_vbuf *b;
 
-    if (!mdapl_stream_up(st) || st->peer->broken || !mdapl_ep_has_slot(st->cm.ep)
-        || !mdapl_txwin_open(&st->txwin, reserve))
+    if (!mdapl_stream_up(st) || !mdapl_ep_has_slot(&st->up->ep)
+        || !mdapl_txwin_open(&st->up->txwin, reserve))
         return false;
     b = frame_buffer(st->peer, MDAPL_FRAME_ACK);
     if (!b)
@@ -440,7 +439,7 @@ static int send_acks(struct mdapl_dpeer *peer)
     int n = 0;
 
     for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+        if (peer->stream[i].up && mdapl_rxwin_owes(&peer->stream[i].up->rxwin))
             n += send_ack(&peer->stream[i], MDAPL_SR_RESERVE);
     if (mdapl_rx_psn_ack_due(peer))
         n += send_ack(mdapl_dpeer_main(peer), 0);

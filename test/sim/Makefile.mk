@@ -8,7 +8,8 @@ sim_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
 fake_sources = test/fake/fake.c test/fake/fake.h test/unit/unit.h
 sim_sources = test/sim/sim.c test/sim/sim.h $(fake_sources)
 
-check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test/sim/test_connect
+check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults \
+    test/sim/test_connect test/sim/test_recover
 test_sim_test_sim_SOURCES = test/sim/test_sim.c $(fake_sources)
 test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_sim_LDADD = $(sim_test_ldadd)
@@ -18,6 +19,9 @@ test_sim_test_flow_LDADD = $(sim_test_ldadd)
 test_sim_test_faults_SOURCES = test/sim/test_faults.c $(sim_sources)
 test_sim_test_faults_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_faults_LDADD = $(sim_test_ldadd)
+test_sim_test_recover_SOURCES = test/sim/test_recover.c $(sim_sources)
+test_sim_test_recover_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_recover_LDADD = $(sim_test_ldadd)
 test_sim_test_connect_SOURCES = test/sim/test_connect.c $(fake_sources)
 test_sim_test_connect_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_connect_LDADD = $(sim_test_ldadd)
