@@ -1029,6 +1029,11 @@ static bool move_ep(struct ep *ep)
 
 static struct ep *eps[256];
 
+void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
+{
+    post_async(((struct ia *)eps[nth]->ia)->async, eps[nth], number);
+}
+
 void fake_hold(int nth)
 {
     f.held = nth;

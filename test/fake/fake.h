@@ -67,6 +67,8 @@ unsigned fake_requests(void);
 int fake_strangers_rejected(void);
 /* An asynchronous error of the nth IA, of those that are open in the order of opening. */
 void fake_async(int nth_ia, DAT_EVENT_NUMBER number);
+/* The same of the nth EP, in the order of their creation. */
+void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
 /* Requests and receives of an EP that has ended complete when the hold is over and not at once, as
  * an adapter takes its time to flush them. */
 void fake_hold_flushes(bool hold);

@@ -151,6 +151,36 @@ static void refused_post_has_its_status(void **state)
     sim_close(&s);
 }
 
+/* An asynchronous error of one endpoint is the end of its connection, and of no other. */
+static void endpoint_breaks(void **state)
+{
+    static const struct {
+        DAT_EVENT_NUMBER number;
+        const char *text[3];
+    } row[] = {
+        { DAT_ASYNC_ERROR_EP_BROKEN,
+          { "the endpoint broke (DAT_ASYNC_ERROR_EP_BROKEN)", "lost the connection", "stream" } },
+        { DAT_ASYNC_ERROR_TIMED_OUT,
+          { "an operation timed out (DAT_ASYNC_ERROR_TIMED_OUT)", "lost the connection",
+            "stream" } },
+        { DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
+          { "the provider failed (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR)",
+            "lost the connection", "stream" } },
+    };
+    struct sim s;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
+        for (uint64_t i = 0; i < seeds(8); i++) {
+            start(&s, i, NULL);
+            sim_open_all(&s, "streams=2");
+            s.may_fail = true;
+            fake_async_ep((int)fake_random(4), row[k].number);
+            expect_line(&s, row[k].text, 3);
+            sim_close(&s);
+        }
+}
+
 /* -- the verdict ------------------------------------------------------------------------------- */
 
 static void verdicts(void **state)
@@ -302,6 +332,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(line_names_what_failed),
         cmocka_unit_test(out_of_memory_is_no_lost_connection),
         cmocka_unit_test(refused_post_has_its_status),
+        cmocka_unit_test(endpoint_breaks),
         cmocka_unit_test(verdicts),
         cmocka_unit_test(drains_until_all_has_come_back),
         cmocka_unit_test(closing_waits_for_drained),
