@@ -22,8 +22,8 @@ static const char *text_of(DAT_EVENT_NUMBER number)
     return cause ? cause->text : NULL;
 }
 
-/* Does it leave the adapter unfit for all that it carries? Of events that a queue has lost, only
- * connection requests are repeated, by their callers. */
+/* Whether the error leaves the adapter unfit for all that it carries. An overflow loses events, and
+ * of all events only connection requests are repeated, by the ranks that sent them. */
 static bool ends_adapter(const struct mdapl_ia *ia, DAT_HANDLE what, DAT_EVENT_NUMBER number)
 {
     return number == DAT_ASYNC_ERROR_IA_CATASTROPHIC
@@ -31,7 +31,7 @@ static bool ends_adapter(const struct mdapl_ia *ia, DAT_HANDLE what, DAT_EVENT_N
            || (number == DAT_ASYNC_ERROR_EVD_OVERFLOW && what != ia->cr_evd);
 }
 
-/* Raises the fault on every stream that it carries; and the wiring, if it goes on, ends. */
+/* Raises the fault on every stream that the adapter carries, and ends the wiring if it goes on. */
 static void adapter_ended(struct mdapl_dapl *d, const struct mdapl_ia *ia, const char *text)
 {
     int size = mdapl_ctx_job(d->ctx)->size;

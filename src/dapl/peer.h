@@ -2,7 +2,8 @@
 #ifndef MDAPL_PEER_H
 #define MDAPL_PEER_H
 /*
- * The channel's state and its peers. A message goes down through
+ * The channel's state and its peers. A peer has what outlives a connection: psns, retained frames,
+ * the reorder queue, rendezvous; conn.h has what does not. A message goes down through
  *
  *      tx.c (one queue per peer) -> ring.c or sr.c (the two lanes) -> ep.c -> DAT
  *
@@ -11,10 +12,10 @@
  *      memory -> ring.c, or DAT -> evd.c -> sr.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
- * rndv_tx.c and rndv_rx.c stand beside them for long bodies, with move.c for their RDMA; cm.c
- * brings connections up, wireup.c says when.
- * "No room" is known in one place, mdapl_tx_lane(): a frame leaves when the EP is up, a lane's
- * window is open and a request slot is free; nothing else queues.
+ * rndv_tx.c and rndv_rx.c carry long bodies, with move.c for their RDMA; cm.c makes connections,
+ * wireup.c decides when; recover.c judges what fails. A frame is transmitted when mdapl_tx_lane()
+ * finds its stream up, the window of a lane open and a request slot free; until then it is an item
+ * on the peer's queue. RDMA that finds no slot waits on peer->moving.
  */
 #include "cm_fsm.h"
 #include "fault.h"
@@ -80,18 +81,18 @@ struct mdapl_dapl {
     bool draining, closing;
 };
 
-/* Connection management of one stream; cm.c is the only one to change it. */
+/* Connecting of one stream. Only cm.c changes it, but for the address, which is the card's. */
 struct mdapl_cm {
     enum mdapl_cm_state state;
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
-    bool wanted;                 /* by this rank, which calls until it is connected */
+    bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
     bool refused;                /* the last attempt ended with a definite no */
     uint64_t since;              /* when connecting began, ns */
-    uint64_t called;             /* when the last request left, ns */
+    uint64_t called;             /* when the last request was sent, ns */
     uint64_t refused_since;      /* of the first of several definite refusals in a row, ns */
     uint64_t warn_at;            /* when the user gets the next line about the wait, ns */
-    uint32_t unanswered;         /* requests in a row that nobody has answered */
+    uint32_t unanswered;         /* requests in a row that got no answer */
     uint32_t epoch;              /* number of our last request */
     uint32_t peer_epoch;         /* highest number of a request of the peer's */
     uint8_t addr[28], addr_len;  /* where the peer listens */
@@ -178,22 +179,24 @@ static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
 
 /* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
 int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p);
-/* What it offers in its hello on a stream: frames no longer and no more than it takes. */
+/* Takes over the limits in a peer's hello on a stream: the length of its frames and, for the
+ * connection st->conn, how many. */
 void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h);
-/* Frees it: its connection is closed already. */
+/* Frees the peer, whose connections are closed; what is queued ends with -ECANCELED. */
 void mdapl_dpeer_free(struct mdapl_dpeer *peer);
-/* The peer may have something to do: look at it in this or the next round of progress. */
+/* Has mdapl_dpeer_work() called in this or the next round of progress. */
 void mdapl_dpeer_wake(struct mdapl_dpeer *peer);
-/* The same, if a look at it finds something: for those who come by with every frame. */
+/* The same, but only if something is pending; cheap enough for each frame. */
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer);
-/* Does it. Returns how many things moved. */
+/* Announces, posts and transmits what is pending and has room. Returns how many things moved. */
 int mdapl_dpeer_work(struct mdapl_dpeer *peer);
 /* The peer is lost for good, its connections are closed: everything queued fails with status, and
  * the owner gets the line. Only recover.c calls this. */
 void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *line);
-/* How much is still to be delivered or acknowledged, either way. */
+/* How many frames, items and requests are still to be delivered or acknowledged, either way. */
 size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer);
-/* My part of a business card, and a peer's. */
+/* Writes this channel's part of the business card, at most len bytes with the 0 at its end. Returns
+ * its length, or -ENOSPC. */
 int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len);
 
 #endif

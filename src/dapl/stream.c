@@ -18,7 +18,7 @@ static bool usable(const struct mdapl_stream *st, bool (*can)(const struct mdapl
     return mdapl_stream_up(st) && can(&st->up->ep);
 }
 
-/* The turn of a stream that is not up is stream 0's. */
+/* Stream 0 carries what is for a stream that is not up. */
 static struct mdapl_stream *one(struct mdapl_dpeer *peer, int stream)
 {
     return mdapl_stream_up(&peer->stream[stream]) ? &peer->stream[stream]
