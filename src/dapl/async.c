@@ -2,33 +2,28 @@
 #include "async.h"
 
 #include "cm.h"
-#include "ep.h"
+#include "cm_report.h"
+#include "conn.h"
 #include "err.h"
 #include "log.h"
 #include "peer.h"
 
 #include <errno.h>
 
+/* What has happened, with DAT's name for it; NULL: providers deliver numbers that DAT has not. */
 static const char *text_of(DAT_EVENT_NUMBER number)
 {
-    switch (number) {
-    case DAT_ASYNC_ERROR_EVD_OVERFLOW:
-        return "an event queue overflowed";
-    case DAT_ASYNC_ERROR_IA_CATASTROPHIC:
-        return "the adapter failed";
-    case DAT_ASYNC_ERROR_EP_BROKEN:
-        return "the endpoint broke";
-    case DAT_ASYNC_ERROR_TIMED_OUT:
-        return "an operation timed out";
-    case DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR:
-        return "the provider failed";
-    default:
-        return NULL;     /* providers deliver events whose numbers were never set */
-    }
+    const struct mdapl_cm_cause *cause = mdapl_cm_cause_of(number);
+
+    if (number == DAT_ASYNC_ERROR_EVD_OVERFLOW)
+        return "an event queue overflowed (DAT_ASYNC_ERROR_EVD_OVERFLOW)";
+    if (number == DAT_ASYNC_ERROR_IA_CATASTROPHIC)
+        return "the adapter failed (DAT_ASYNC_ERROR_IA_CATASTROPHIC)";
+    return cause ? cause->text : NULL;
 }
 
-/* Does it leave the adapter unfit for all that it carries? Of events that a queue has lost, only
- * connection requests are repeated, by their callers. */
+/* Whether the error leaves the adapter unfit for all that it carries. An overflow loses events, and
+ * of all events only connection requests are repeated, by the ranks that sent them. */
 static bool ends_adapter(const struct mdapl_ia *ia, DAT_HANDLE what, DAT_EVENT_NUMBER number)
 {
     return number == DAT_ASYNC_ERROR_IA_CATASTROPHIC
@@ -36,15 +31,7 @@ static bool ends_adapter(const struct mdapl_ia *ia, DAT_HANDLE what, DAT_EVENT_N
            || (number == DAT_ASYNC_ERROR_EVD_OVERFLOW && what != ia->cr_evd);
 }
 
-static bool uses(const struct mdapl_dpeer *peer, const struct mdapl_ia *ia)
-{
-    for (int i = 0; i < peer->n_streams; i++)
-        if (peer->stream[i].ia == ia)
-            return true;
-    return false;
-}
-
-/* Every peer that it carries fails; so does the wiring, when it goes on. */
+/* Raises the fault on every stream that the adapter carries, and ends the wiring if it goes on. */
 static void adapter_ended(struct mdapl_dapl *d, const struct mdapl_ia *ia, const char *text)
 {
     int size = mdapl_ctx_job(d->ctx)->size;
@@ -53,10 +40,10 @@ static void adapter_ended(struct mdapl_dapl *d, const struct mdapl_ia *ia, const
         d->failed = mdapl_err_set(mdapl_ctx_err(d->ctx), -EIO, "IA %s: %s. Check the adapter and "
                                   "the system's log", ia->name, text);
     for (int i = 0; i < size; i++)
-        if (d->peers[i] && uses(d->peers[i], ia))
-            mdapl_dpeer_fail(d->peers[i], -EIO,
-                             "IA %s: %s; rank %d on %s cannot be reached any more. Check the "
-                             "adapter and the system's log", ia->name, text, i, d->peers[i]->host);
+        for (int k = 0; d->peers[i] && k < d->peers[i]->n_streams; k++)
+            if (d->peers[i]->stream[k].ia == ia)
+                mdapl_dapl_raise(&d->peers[i]->stream[k], &(struct mdapl_dapl_fault){
+                    .kind = MDAPL_DAPL_FAULT_IA, .stream = k, .text = text });
 }
 
 void mdapl_async_event(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct mdapl_ep *ep,
@@ -68,8 +55,8 @@ void mdapl_async_event(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct m
     if (!text || d->closing)
         return;
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", ia->name, text);
-    if (ep && ep->owner)
-        mdapl_cm_lost(ep->owner, text);
+    if (ep)
+        mdapl_cm_lost(mdapl_dapl_conn_of(ep), number);
     else if (number == DAT_ASYNC_ERROR_TIMED_OUT)
         mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_DOUBT);
     else if (ends_adapter(ia, what, number)) {

@@ -5,6 +5,7 @@
 #include "cfg.h"
 #include "cm_fsm.h"
 #include "cm_report.h"
+#include "conn.h"
 #include "dapl.h"
 #include "ep.h"
 #include "err.h"
@@ -16,7 +17,7 @@
 #include "stats.h"
 #include "wire.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -27,13 +28,16 @@ enum {
     ATTENTIVE_MS = 10,           /* every round looks for events so long after the last one */
 };
 
-/* What a step of the table acts on besides the peer. */
+/* What a step of the table acts on besides the stream. */
 struct step {
     DAT_CR_HANDLE cr;            /* the request to answer or to refuse */
     const struct mdapl_hello *hello;     /* its hello */
     const struct mdapl_cm_cause *cause;
     const char *detail;          /* more about it; NULL: nothing */
 };
+
+/* What an action returns: the event that follows from it at once, or that there is none. */
+enum { NO_EVENT = MDAPL_CM_EVENTS };
 
 static const struct mdapl_cfg *cfg_of(const struct mdapl_stream *st)
 {
@@ -43,15 +47,6 @@ static const struct mdapl_cfg *cfg_of(const struct mdapl_stream *st)
 static struct mdapl_log *log_of(const struct mdapl_stream *st)
 {
     return mdapl_ctx_log(st->peer->d->ctx);
-}
-
-static void run(struct mdapl_stream *st, enum mdapl_cm_event event, const struct step *s);
-
-/* The same for what the channel has found by itself. */
-static void run_for(struct mdapl_stream *st, enum mdapl_cm_event event, enum mdapl_cm_cause_id id,
-                    const char *detail)
-{
-    run(st, event, &(struct step){ .cause = mdapl_cm_cause(id), .detail = detail });
 }
 
 /* -- the hello -------------------------------------------------------------------------------- */
@@ -88,34 +83,19 @@ static bool connecting(enum mdapl_cm_state s)
     return s == MDAPL_CM_CALLING || s == MDAPL_CM_PAUSING || s == MDAPL_CM_ANSWERING;
 }
 
-static void drop_ep(struct mdapl_stream *st)
+/* Gives the connection up, or the attempt at one; it drains aside. */
+static void give_up(struct mdapl_stream *st)
 {
-    if (!st->cm.ep)
-        return;
-    mdapl_ep_close(st->cm.ep);
-    st->cm.ep = NULL;
-    st->peer->d->n_closing++;
+    if (st->conn)
+        mdapl_dapl_conn_close(st->conn, NULL);
+    st->conn = NULL;
 }
 
-/* A fresh EP with its receives posted, as the windows of both ends assume. */
-static int fresh_ep(struct mdapl_stream *st)
+/* A fresh connection in place of what there is; epoch: number of the request that it is for. */
+static int fresh_conn(struct mdapl_stream *st, uint32_t epoch)
 {
-    struct mdapl_dapl *d = st->peer->d;
-    int rc;
-
-    drop_ep(st);
-    rc = mdapl_ep_create(st->ia, st, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests,
-                         &st->cm.ep);
-    if (rc)
-        return rc;
-    st->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
-    st->txwin = (struct mdapl_txwin){ .sent = 0 };   /* until the peer's hello opens it */
-    rc = mdapl_rx_arm(st, st->cm.ep);
-    if (rc)
-        mdapl_err_set(mdapl_ctx_err(d->ctx), rc, "IA %s has no memory for the receives of one "
-                      "more endpoint. Make MPIR_CVAR_DAPL_SR_WINDOW or _VBUF_SIZE smaller, or "
-                      "raise the memory lock limit (ulimit -l)", st->ia->name);
-    return rc;
+    give_up(st);
+    return mdapl_dapl_conn_open(st, epoch, &st->conn);
 }
 
 static uint64_t timeout_of(const struct mdapl_stream *st)
@@ -138,29 +118,36 @@ static uint64_t time_of_request(const struct mdapl_stream *st, uint64_t now)
     return limit > waited ? mdapl_least(time, limit - waited) : time;
 }
 
-static void do_call_soon(struct mdapl_stream *st, const struct step *s)
+static int do_call_soon(struct mdapl_stream *st, struct step *s)
 {
     (void)s;
     set_timer(st, mdapl_ctx_now(st->peer->d->ctx));
+    return NO_EVENT;
 }
 
-static void do_call(struct mdapl_stream *st, const struct step *s)
+/* This side's adapter or memory does not allow the attempt. */
+static int refused_here(struct mdapl_stream *st, struct step *s)
+{
+    s->cause = mdapl_cm_cause(MDAPL_CAUSE_LOCAL);
+    s->detail = mdapl_ctx_err(st->peer->d->ctx)->text;
+    return MDAPL_CM_REFUSED;
+}
+
+static int do_call(struct mdapl_stream *st, struct step *s)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx), time = time_of_request(st, now);
     uint8_t hello[MDAPL_HELLO_BYTES];
-    int rc = fresh_ep(st);
+    int rc = fresh_conn(st, ++st->cm.epoch);
 
-    (void)s;
     st->cm.called = now;
-    st->cm.epoch++;
     put_hello(st, 0, st->cm.epoch, hello);
     if (!rc)
-        rc = mdapl_ep_connect(st->cm.ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time, hello,
-                              sizeof(hello));
+        rc = mdapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time,
+                              hello, sizeof(hello));
     if (rc)
-        run_for(st, MDAPL_CM_REFUSED, MDAPL_CAUSE_LOCAL, mdapl_ctx_err(st->peer->d->ctx)->text);
-    else
-        set_timer(st, now + time + MDAPL_MS(GRACE_MS));
+        return refused_here(st, s);
+    set_timer(st, now + time + MDAPL_MS(GRACE_MS));
+    return NO_EVENT;
 }
 
 static void refuse(struct mdapl_dapl *d, DAT_CR_HANDLE cr)
@@ -168,22 +155,22 @@ static void refuse(struct mdapl_dapl *d, DAT_CR_HANDLE cr)
     d->dat.dat_cr_reject(cr, 0, NULL);
 }
 
-static void do_answer(struct mdapl_stream *st, const struct step *s)
+static int do_answer(struct mdapl_stream *st, struct step *s)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
     uint8_t hello[MDAPL_HELLO_BYTES];
-    int rc = fresh_ep(st);
+    int rc = fresh_conn(st, st->cm.peer_epoch);
 
     put_hello(st, MDAPL_HELLO_ANSWER, st->cm.peer_epoch, hello);
-    mdapl_dpeer_offered(st, s->hello);
-    if (rc)
+    if (rc) {
         refuse(st->peer->d, s->cr);
-    else
-        rc = mdapl_ep_accept(st->cm.ep, s->cr, hello, sizeof(hello));
-    if (rc)
-        run_for(st, MDAPL_CM_REFUSED, MDAPL_CAUSE_LOCAL, mdapl_ctx_err(st->peer->d->ctx)->text);
-    else
-        set_timer(st, now + timeout_of(st));
+        return refused_here(st, s);
+    }
+    mdapl_dpeer_offered(st, s->hello);
+    if (mdapl_ep_accept(&st->conn->ep, s->cr, hello, sizeof(hello)))
+        return refused_here(st, s);
+    set_timer(st, now + timeout_of(st));
+    return NO_EVENT;
 }
 
 /* A refusal that is no verdict: the caller is to go on. */
@@ -195,62 +182,66 @@ static void refuse_for_now(struct mdapl_stream *st, DAT_CR_HANDLE cr, uint32_t e
     st->peer->d->dat.dat_cr_reject(cr, sizeof(hello), hello);
 }
 
-static void do_refuse(struct mdapl_stream *st, const struct step *s)
+static int do_refuse(struct mdapl_stream *st, struct step *s)
 {
     uint64_t due = mdapl_ctx_now(st->peer->d->ctx) + timeout_of(st);
 
     if (st->cm.state != MDAPL_CM_CALLING) {
         refuse(st->peer->d, s->cr);
-        return;
+        return NO_EVENT;
     }
     refuse_for_now(st, s->cr, st->cm.peer_epoch);
     /* Ours wins. As its receiver is alive, it will be answered soon or has been lost. */
     if (due < st->cm.timer.due)
         set_timer(st, due);
+    return NO_EVENT;
 }
 
-static void do_up(struct mdapl_stream *st, const struct step *s)
+static int do_up(struct mdapl_stream *st, struct step *s)
 {
     (void)s;
-    st->cm.ep->up = true;
+    st->up = st->conn;
     st->cm.unanswered = 0;
     mdapl_ctx_stats(st->peer->d->ctx)->connects++;
     mdapl_log(log_of(st), MDAPL_CONN,
-              "connected to rank %d on %s, stream %d on IA %s (qualifier %llu), request %u",
+              "connected to rank %d on %s, stream %d on IA %s (qualifier %llu), connection %u",
               st->peer->base.rank, st->peer->host, st->index, st->ia->name,
-              (unsigned long long)st->cm.qual, st->cm.epoch);
+              (unsigned long long)st->cm.qual, st->conn->epoch);
     mdapl_dpeer_wake(st->peer);
+    return NO_EVENT;
 }
 
-/* One line for a peer that is waited for, each time that the wait has doubled. */
-static void warn(struct mdapl_stream *st, const struct step *s, uint64_t now)
+void mdapl_cm_warn(struct mdapl_stream *st, const struct mdapl_dapl_fault *f)
 {
+    uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
     char line[640];
 
     for (int i = 0; i < st->index; i++)
         if (connecting(st->peer->stream[i].cm.state))
             return;
-    if (s->cause->says == MDAPL_CM_SAYS_NO || now < st->cm.warn_at)
+    if (f->cause->says == MDAPL_CM_SAYS_NO || now < st->cm.warn_at)
         return;
-    mdapl_cm_line_waiting(st, s->cause, now - st->cm.since, line, sizeof(line));
+    mdapl_cm_line_waiting(st, f, line, sizeof(line));
     mdapl_log(log_of(st), MDAPL_WARN, "%s", line);
-    st->cm.warn_at = now + (now - st->cm.since);
+    st->cm.warn_at = now + f->waited_ns;
 }
 
-/* Whether an attempt that has ended so was the last one. */
-static bool was_last(struct mdapl_stream *st, enum mdapl_cm_says says, uint64_t now)
+/* Raises the fault of an attempt that has ended, with how long there have been no others. */
+static void raise_attempt(struct mdapl_stream *st, const struct step *s, uint64_t now)
 {
-    uint64_t limit = MDAPL_MS(cfg_of(st)->connect_unanswered_ms);
+    enum mdapl_cm_says says = s->cause->says;
+    struct mdapl_dapl_fault f = {
+        .kind = MDAPL_DAPL_FAULT_ATTEMPT, .stream = st->index, .cause = s->cause,
+        .waited_ns = now - st->cm.since,
+    };
 
     st->cm.unanswered = says == MDAPL_CM_SAYS_NOTHING ? st->cm.unanswered + 1 : 0;
-    if (says == MDAPL_CM_SAYS_NO) {
-        if (!st->cm.refused)
-            st->cm.refused_since = now;
-        st->cm.refused = true;
-        return now - st->cm.refused_since >= timeout_of(st);
-    }
-    st->cm.refused = false;
-    return limit > 0 && now - st->cm.since >= limit;
+    if (says == MDAPL_CM_SAYS_NO && !st->cm.refused)
+        st->cm.refused_since = now;
+    st->cm.refused = says == MDAPL_CM_SAYS_NO;
+    f.refused_ns = st->cm.refused ? now - st->cm.refused_since : 0;
+    snprintf(f.detail, sizeof(f.detail), "%s", s->detail ? s->detail : "");
+    mdapl_dapl_raise(st, &f);
 }
 
 /* Without jitter all callers of a busy rank would come back together. A multiplicative hash of who
@@ -264,7 +255,7 @@ static uint64_t jitter(const struct mdapl_stream *st)
     return x * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
-static void do_pause(struct mdapl_stream *st, const struct step *s)
+static int do_pause(struct mdapl_stream *st, struct step *s)
 {
     struct mdapl_dapl *d = st->peer->d;
     uint64_t doublings = mdapl_least(st->cm.epoch, PAUSE_DOUBLINGS);
@@ -272,50 +263,46 @@ static void do_pause(struct mdapl_stream *st, const struct step *s)
     uint64_t now = mdapl_ctx_now(d->ctx);
 
     pause += jitter(st) % (pause / 2 + 1);
-    drop_ep(st);
     mdapl_ctx_stats(d->ctx)->connect_retries++;
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
               st->peer->base.rank, st->peer->host, s->cause->text,
               (unsigned long long)(pause / 1000000));
-    if (was_last(st, s->cause->says, now)) {
-        run(st, MDAPL_CM_GIVE_UP, s);
-        return;
-    }
-    warn(st, s, now);
+    raise_attempt(st, s, now);
+    give_up(st);
     set_timer(st, now + pause);
+    return NO_EVENT;
 }
 
-static void do_release(struct mdapl_stream *st, const struct step *s)
+static int do_release(struct mdapl_stream *st, struct step *s)
 {
-    drop_ep(st);
+    give_up(st);
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s", st->peer->base.rank, st->peer->host,
               s->cause->text);
-    if (st->cm.wanted)
-        run(st, MDAPL_CM_WANT, s);
+    return st->cm.wanted ? (int)MDAPL_CM_WANT : (int)NO_EVENT;
 }
 
-static void do_fail(struct mdapl_stream *st, const struct step *s)
-{
-    uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
-    bool was_up = st->cm.ep && st->cm.ep->up;
-    const char *detail = s->detail ? s->detail : "";
-    char line[640];
-
-    drop_ep(st);
-    if (was_up)
-        mdapl_cm_line_lost(st, s->cause, detail, line, sizeof(line));
-    else
-        mdapl_cm_line_unconnected(st, s->cause, detail, now - st->cm.since, line, sizeof(line));
-    mdapl_dpeer_fail(st->peer, was_up ? -ECONNRESET : -EHOSTUNREACH, "%s", line);
-}
-
-static void do_close(struct mdapl_stream *st, const struct step *s)
+static int do_close(struct mdapl_stream *st, struct step *s)
 {
     (void)s;
-    drop_ep(st);
+    mdapl_dapl_conn_close(st->conn, st);
+    return NO_EVENT;
 }
 
-static void (*const act[])(struct mdapl_stream *, const struct step *) = {
+static int do_lose(struct mdapl_stream *st, struct step *s)
+{
+    mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+        .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index, .cause = s->cause });
+    return do_close(st, s);
+}
+
+static int do_forget(struct mdapl_stream *st, struct step *s)
+{
+    (void)s;
+    st->conn = NULL;
+    return NO_EVENT;
+}
+
+static int (*const act[])(struct mdapl_stream *, struct step *) = {
     [MDAPL_CM_NOTHING] = NULL,
     [MDAPL_CM_DO_CALL_SOON] = do_call_soon,
     [MDAPL_CM_DO_CALL] = do_call,
@@ -324,8 +311,10 @@ static void (*const act[])(struct mdapl_stream *, const struct step *) = {
     [MDAPL_CM_DO_UP] = do_up,
     [MDAPL_CM_DO_PAUSE] = do_pause,
     [MDAPL_CM_DO_RELEASE] = do_release,
-    [MDAPL_CM_DO_FAIL] = do_fail,
+    [MDAPL_CM_DO_LOSE] = do_lose,
     [MDAPL_CM_DO_CLOSE] = do_close,
+    [MDAPL_CM_DO_END] = NULL,
+    [MDAPL_CM_DO_FORGET] = do_forget,
 };
 
 /* -- the one place that changes the state ----------------------------------------------------- */
@@ -344,6 +333,7 @@ static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
     if (next != was) {
         mdapl_timer_stop(&st->cm.timer);
         st->cm.overdue = false;
+        st->up = NULL;
     }
     if (connecting(next))
         d->attentive_until = now + MDAPL_MS(ATTENTIVE_MS);
@@ -356,17 +346,26 @@ static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
     st->cm.state = next;
 }
 
-static void run(struct mdapl_stream *st, enum mdapl_cm_event event, const struct step *s)
+/* Takes a stream through an event, and through those that follow from its action. */
+static void run(struct mdapl_stream *st, enum mdapl_cm_event event, struct step s)
 {
-    struct mdapl_cm_move move = mdapl_cm_step(st->cm.state, event);
+    for (int e = event; e != NO_EVENT;) {
+        struct mdapl_cm_move move = mdapl_cm_step(st->cm.state, (enum mdapl_cm_event)e);
 
-    if (move.next != st->cm.state)
-        mdapl_log(log_of(st), MDAPL_CONN, "rank %d: %s, %s -> %s", st->peer->base.rank,
-                  mdapl_cm_event_name(event), mdapl_cm_state_name(st->cm.state),
-                  mdapl_cm_state_name(move.next));
-    enter(st, move.next);
-    if (act[move.action])
-        act[move.action](st, s);
+        if (move.next != st->cm.state)
+            mdapl_log(log_of(st), MDAPL_CONN, "rank %d stream %d: %s, %s -> %s",
+                      st->peer->base.rank, st->index,
+                      mdapl_cm_event_name((enum mdapl_cm_event)e),
+                      mdapl_cm_state_name(st->cm.state), mdapl_cm_state_name(move.next));
+        enter(st, move.next);
+        e = act[move.action] ? act[move.action](st, &s) : (int)NO_EVENT;
+    }
+}
+
+/* The same for what the channel has found by itself. */
+static void run_for(struct mdapl_stream *st, enum mdapl_cm_event event, enum mdapl_cm_cause_id id)
+{
+    run(st, event, (struct step){ .cause = mdapl_cm_cause(id) });
 }
 
 /* -- requests that arrive --------------------------------------------------------------------- */
@@ -387,7 +386,7 @@ static bool is_stale(const struct mdapl_stream *st, const struct mdapl_hello *h)
 {
     return !mdapl_seq_before(st->cm.peer_epoch, h->epoch)
            || (st->cm.state == MDAPL_CM_CALLING
-               && mdapl_ep_state(st->cm.ep) == DAT_EP_STATE_CONNECTED);
+               && mdapl_ep_state(&st->conn->ep) == DAT_EP_STATE_CONNECTED);
 }
 
 static void refuse_stale(struct mdapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
@@ -432,7 +431,7 @@ static void on_cr(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr)
     }
     st->cm.peer_epoch = h.epoch;
     run(st, (int)h.src < mdapl_ctx_job(d->ctx)->rank ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
-        &(struct step){ .cr = cr, .hello = &h, .cause = mdapl_cm_cause(MDAPL_CAUSE_OWN) });
+        (struct step){ .cr = cr, .hello = &h, .cause = mdapl_cm_cause(MDAPL_CAUSE_OWN) });
 }
 
 /* -- connection events ------------------------------------------------------------------------ */
@@ -472,7 +471,7 @@ static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, con
     const struct mdapl_cm_cause *cause = mdapl_cm_cause_of(number);
     enum mdapl_cm_cause_id closer = MDAPL_CAUSES;
     struct mdapl_dapl *d = arg;
-    struct mdapl_stream *st = ep->owner;
+    struct mdapl_stream *st = mdapl_dapl_conn_of(ep)->st;
 
     if (!st || d->closing || !cause)
         return;
@@ -480,7 +479,7 @@ static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, con
         closer = look_closer(st, number, priv, len);
     if (closer != MDAPL_CAUSES)
         cause = mdapl_cm_cause(closer);
-    run(st, cause->event, &(struct step){ .cause = cause });
+    run(st, cause->event, (struct step){ .cause = cause });
 }
 
 struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d)
@@ -506,12 +505,12 @@ static void timer_fired(struct mdapl_timer *t)
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
 
     /* What the provider has decided, it has reported: the event is in the queue. */
-    if (cm->state != MDAPL_CM_PAUSING && !cm->overdue && has_decided(cm->ep)) {
+    if (cm->state != MDAPL_CM_PAUSING && !cm->overdue && has_decided(&st->conn->ep)) {
         cm->overdue = true;
         set_timer(st, now + MDAPL_MS(GRACE_MS));
         return;
     }
-    run_for(st, MDAPL_CM_TIMER, MDAPL_CAUSE_NO_EVENT, NULL);
+    run_for(st, MDAPL_CM_TIMER, MDAPL_CAUSE_NO_EVENT);
 }
 
 void mdapl_cm_init(struct mdapl_stream *st)
@@ -524,17 +523,32 @@ void mdapl_cm_want(struct mdapl_dpeer *peer)
     for (int i = 0; i < peer->n_streams; i++) {
         peer->stream[i].cm.wanted = true;
         if (peer->stream[i].cm.state == MDAPL_CM_IDLE)
-            run_for(&peer->stream[i], MDAPL_CM_WANT, MDAPL_CAUSE_OWN, NULL);
+            run_for(&peer->stream[i], MDAPL_CM_WANT, MDAPL_CAUSE_OWN);
     }
 }
 
-void mdapl_cm_lost(struct mdapl_stream *st, const char *why)
+void mdapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number)
 {
-    run_for(st, MDAPL_CM_LOST, MDAPL_CAUSE_TRANSFER, why);
+    const struct mdapl_cm_cause *cause = mdapl_cm_cause_of(number);
+
+    if (conn->st && cause)
+        run(conn->st, cause->event, (struct step){ .cause = cause });
 }
 
 void mdapl_cm_close(struct mdapl_dpeer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
-        run_for(&peer->stream[i], MDAPL_CM_CLOSE, MDAPL_CAUSE_OWN, NULL);
+        run_for(&peer->stream[i], MDAPL_CM_CLOSE, MDAPL_CAUSE_OWN);
+}
+
+bool mdapl_cm_reap(struct mdapl_dapl *d)
+{
+    struct mdapl_dapl_conn *conn;
+
+    while ((conn = mdapl_dapl_conn_drained(d))) {
+        if (conn->waiter)
+            run_for(conn->waiter, MDAPL_CM_DRAINED, MDAPL_CAUSE_OWN);
+        mdapl_dapl_conn_free(conn);
+    }
+    return mdapl_list_empty(&d->closed);
 }

@@ -3,13 +3,16 @@
 #define MDAPL_CM_H
 /*
  * Connection management: turns DAT's events into the events of cm_fsm.h and carries out its
- * actions. A connection request is verified (hello, MAC under the job's key) before anything is
- * allocated for it.
+ * actions. What fails is raised as a fault (conn.h); whether it ends the peer is not decided here.
+ * A connection request is verified (hello, MAC under the job's key) before anything is allocated
+ * for it.
  */
 #include "ia.h"
 #include "channel.h"
 
 struct mdapl_dapl;
+struct mdapl_dapl_conn;
+struct mdapl_dapl_fault;
 struct mdapl_dpeer;
 struct mdapl_stream;
 
@@ -17,11 +20,18 @@ struct mdapl_stream;
 struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d);
 
 void mdapl_cm_init(struct mdapl_stream *st);
-/* This peer is wanted, with all its streams: calls those of them that nobody has called. */
+/* This peer is wanted, with all its streams: sends requests on those that are idle, in the next
+ * round of progress. */
 void mdapl_cm_want(struct mdapl_dpeer *peer);
-/* The connection has failed (a transfer said so). */
-void mdapl_cm_lost(struct mdapl_stream *st, const char *why);
-/* Gives its connections up, without a word to the owner. */
+/* The adapter reports, asynchronously, that the connection has ended. */
+void mdapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
+/* Ends all connections of the peer and every attempt at one. They drain. */
 void mdapl_cm_close(struct mdapl_dpeer *peer);
+/* Frees the closed connections that have drained, and steps the streams that waited for that.
+ * Returns whether all have. */
+bool mdapl_cm_reap(struct mdapl_dapl *d);
+/* An attempt on this stream has ended so and will be repeated: the user's line about a peer that
+ * does not answer, when the time since the last one has doubled. */
+void mdapl_cm_warn(struct mdapl_stream *st, const struct mdapl_dapl_fault *f);
 
 #endif

@@ -6,9 +6,9 @@
 
 /*
  * Rows: states; columns: events in their order. A request that loses while ours is under way is
- * refused: its caller will find our request waiting. One that arrives while we answer an earlier
- * one replaces it: the caller has given the earlier one up. Who has accepted in vain has lost
- * nothing: it is the caller's part to call again, unless both want the connection.
+ * refused: its sender will find our request waiting. One that arrives while we answer an earlier
+ * one replaces it: its sender has given the earlier one up. An acceptance in vain costs nothing: it
+ * is for the sender of the request to repeat it, unless this rank wants the connection as well.
  */
 static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
     [MDAPL_CM_IDLE] = {
@@ -19,8 +19,8 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_REFUSED] = STAY(IDLE),
         [MDAPL_CM_LOST] = STAY(IDLE),
         [MDAPL_CM_TIMER] = STAY(IDLE),
-        [MDAPL_CM_GIVE_UP] = STAY(IDLE),
-        [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
+        [MDAPL_CM_CLOSE] = DO(END, DEAD),
+        [MDAPL_CM_DRAINED] = STAY(IDLE),
     },
     [MDAPL_CM_CALLING] = {
         [MDAPL_CM_WANT] = STAY(CALLING),
@@ -30,8 +30,8 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_REFUSED] = DO(PAUSE, PAUSING),
         [MDAPL_CM_LOST] = DO(PAUSE, PAUSING),
         [MDAPL_CM_TIMER] = DO(PAUSE, PAUSING),
-        [MDAPL_CM_GIVE_UP] = STAY(CALLING),
-        [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
+        [MDAPL_CM_CLOSE] = DO(CLOSE, DRAINING),
+        [MDAPL_CM_DRAINED] = STAY(CALLING),
     },
     [MDAPL_CM_PAUSING] = {
         [MDAPL_CM_WANT] = STAY(PAUSING),
@@ -41,8 +41,8 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_REFUSED] = STAY(PAUSING),
         [MDAPL_CM_LOST] = STAY(PAUSING),
         [MDAPL_CM_TIMER] = DO(CALL, CALLING),
-        [MDAPL_CM_GIVE_UP] = DO(FAIL, DEAD),
-        [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
+        [MDAPL_CM_CLOSE] = DO(END, DEAD),
+        [MDAPL_CM_DRAINED] = STAY(PAUSING),
     },
     [MDAPL_CM_ANSWERING] = {
         [MDAPL_CM_WANT] = STAY(ANSWERING),
@@ -52,8 +52,8 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_REFUSED] = DO(RELEASE, IDLE),
         [MDAPL_CM_LOST] = DO(RELEASE, IDLE),
         [MDAPL_CM_TIMER] = DO(RELEASE, IDLE),
-        [MDAPL_CM_GIVE_UP] = STAY(ANSWERING),
-        [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
+        [MDAPL_CM_CLOSE] = DO(CLOSE, DRAINING),
+        [MDAPL_CM_DRAINED] = STAY(ANSWERING),
     },
     [MDAPL_CM_UP] = {
         [MDAPL_CM_WANT] = STAY(UP),
@@ -61,10 +61,21 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_CR_LOSES] = DO(REFUSE, UP),
         [MDAPL_CM_ESTABLISHED] = STAY(UP),
         [MDAPL_CM_REFUSED] = STAY(UP),
-        [MDAPL_CM_LOST] = DO(FAIL, DEAD),
+        [MDAPL_CM_LOST] = DO(LOSE, DRAINING),
         [MDAPL_CM_TIMER] = STAY(UP),
-        [MDAPL_CM_GIVE_UP] = STAY(UP),
-        [MDAPL_CM_CLOSE] = DO(CLOSE, DEAD),
+        [MDAPL_CM_CLOSE] = DO(CLOSE, DRAINING),
+        [MDAPL_CM_DRAINED] = STAY(UP),
+    },
+    [MDAPL_CM_DRAINING] = {
+        [MDAPL_CM_WANT] = STAY(DRAINING),
+        [MDAPL_CM_CR_WINS] = DO(REFUSE, DRAINING),
+        [MDAPL_CM_CR_LOSES] = DO(REFUSE, DRAINING),
+        [MDAPL_CM_ESTABLISHED] = STAY(DRAINING),
+        [MDAPL_CM_REFUSED] = STAY(DRAINING),
+        [MDAPL_CM_LOST] = STAY(DRAINING),
+        [MDAPL_CM_TIMER] = STAY(DRAINING),
+        [MDAPL_CM_CLOSE] = STAY(DRAINING),
+        [MDAPL_CM_DRAINED] = DO(FORGET, DEAD),
     },
     [MDAPL_CM_DEAD] = {
         [MDAPL_CM_WANT] = STAY(DEAD),
@@ -74,8 +85,8 @@ static const struct mdapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
         [MDAPL_CM_REFUSED] = STAY(DEAD),
         [MDAPL_CM_LOST] = STAY(DEAD),
         [MDAPL_CM_TIMER] = STAY(DEAD),
-        [MDAPL_CM_GIVE_UP] = STAY(DEAD),
         [MDAPL_CM_CLOSE] = STAY(DEAD),
+        [MDAPL_CM_DRAINED] = STAY(DEAD),
     },
 };
 
@@ -87,7 +98,7 @@ struct mdapl_cm_move mdapl_cm_step(enum mdapl_cm_state state, enum mdapl_cm_even
 const char *mdapl_cm_state_name(enum mdapl_cm_state state)
 {
     static const char *const name[MDAPL_CM_STATES] = {
-        "idle", "calling", "pausing", "answering", "up", "dead"
+        "idle", "calling", "pausing", "answering", "up", "draining", "dead"
     };
 
     return name[state];
@@ -96,8 +107,8 @@ const char *mdapl_cm_state_name(enum mdapl_cm_state state)
 const char *mdapl_cm_event_name(enum mdapl_cm_event event)
 {
     static const char *const name[MDAPL_CM_EVENTS] = {
-        "want", "cr-wins", "cr-loses", "established", "refused", "lost", "timer", "give-up",
-        "close"
+        "want", "cr-wins", "cr-loses", "established", "refused", "lost", "timer", "close",
+        "drained"
     };
 
     return name[event];

@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "ia.h"
 #include "peer.h"
+#include "why.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,9 +15,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define PATH_ADVICE "The path was down for longer than the provider repeats what it sends " \
-                    "(retry= in dat.conf for the software provider; acknowledgement timer " \
-                    "and retry count of an adapter), or the process or its host has gone"
 #define WAIT_ADVICE "If it computes for so long without an MPI call, raise " \
                     "MPIR_CVAR_DAPL_CONNECT_UNANSWERED_MS; else check its host and the network"
 
@@ -57,7 +55,20 @@ static const struct mdapl_cm_cause causes[MDAPL_CAUSES] = {
     },
     [MDAPL_CAUSE_BROKEN] = {
         DAT_CONNECTION_EVENT_BROKEN, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
-        "the connection broke (DAT_CONNECTION_EVENT_BROKEN)", PATH_ADVICE
+        "the connection broke (DAT_CONNECTION_EVENT_BROKEN)", MDAPL_CM_PATH_ADVICE
+    },
+    [MDAPL_CAUSE_EP_BROKEN] = {
+        DAT_ASYNC_ERROR_EP_BROKEN, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        "the endpoint broke (DAT_ASYNC_ERROR_EP_BROKEN)", MDAPL_CM_PATH_ADVICE
+    },
+    [MDAPL_CAUSE_EP_TIMED_OUT] = {
+        DAT_ASYNC_ERROR_TIMED_OUT, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        "an operation timed out (DAT_ASYNC_ERROR_TIMED_OUT)", MDAPL_CM_PATH_ADVICE
+    },
+    [MDAPL_CAUSE_EP_PROVIDER] = {
+        DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        "the provider failed (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR)",
+        "Check the adapter and the system's log"
     },
     [MDAPL_CAUSE_UNREACHABLE_LATE] = {
         0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NOTHING,
@@ -78,10 +89,7 @@ static const struct mdapl_cm_cause causes[MDAPL_CAUSES] = {
     [MDAPL_CAUSE_LOCAL] = {
         0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO, "this side cannot ask", ""
     },
-    [MDAPL_CAUSE_TRANSFER] = {
-        0, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER, "a transfer failed", PATH_ADVICE
-    },
-    [MDAPL_CAUSE_OWN] = { 0, MDAPL_CM_WANT, MDAPL_CM_SAYS_LATER, "our own doing", "" },
+    [MDAPL_CAUSE_OWN] = { 0, MDAPL_CM_WANT, MDAPL_CM_SAYS_LATER, "this rank itself", "" },
 };
 
 const struct mdapl_cm_cause *mdapl_cm_cause(enum mdapl_cm_cause_id id)
@@ -140,8 +148,8 @@ static unsigned seconds(uint64_t ns)
     return (unsigned)(ns / 1000000000u);
 }
 
-void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
-                               const char *detail, uint64_t ns, char *buf, size_t len)
+void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                               char *buf, size_t len)
 {
     const struct mdapl_dpeer *peer = st->peer;
     char address[80], descriptors[128];
@@ -149,13 +157,13 @@ void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl
     put_address(&st->cm, address, sizeof(address));
     put_descriptors(descriptors, sizeof(descriptors));
     snprintf(buf, len, "rank %d on %s (%s) could not be connected over IA %s in %u.%u s and %u "
-             "requests: %s%s%s. %s%s", peer->base.rank, peer->host, address, st->ia->name,
-             seconds(ns), (unsigned)(ns / 100000000u % 10), st->cm.epoch, cause->text,
-             *detail ? ": " : "", detail, cause->advice, descriptors);
+             "requests: %s%s%s. %s%s", peer->base.rank, peer->host, address, f->ia->name,
+             seconds(f->waited_ns), (unsigned)(f->waited_ns / 100000000u % 10), st->cm.epoch,
+             f->cause->text, *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
 }
 
-void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
-                           uint64_t ns, char *buf, size_t len)
+void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                           char *buf, size_t len)
 {
     const struct mdapl_dpeer *peer = st->peer;
     char address[80], descriptors[128];
@@ -165,18 +173,55 @@ void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_cm_
     snprintf(buf, len, "rank %d on %s (%s) has not answered for %u s over IA %s, %u requests: %s. "
              "A rank answers inside MPI calls only: if it computes, the job goes on with its next "
              "call; else check its host and the network%s", peer->base.rank, peer->host, address,
-             seconds(ns), st->ia->name, st->cm.epoch, cause->text, descriptors);
+             seconds(f->waited_ns), f->ia->name, st->cm.epoch, f->cause->text, descriptors);
 }
 
-void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
-                        const char *detail, char *buf, size_t len)
+void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
+                        size_t len)
 {
     const struct mdapl_dpeer *peer = st->peer;
-    char address[80];
+    char address[80], what[192];
 
     put_address(&st->cm, address, sizeof(address));
-    snprintf(buf, len, "lost the connection to rank %d on %s (%s) over IA %s: %s, %llu frames not "
-             "acknowledged. %s", peer->base.rank, peer->host, address, st->ia->name,
-             *detail ? detail : cause->text, (unsigned long long)mdapl_dpeer_unacked(peer),
-             cause->advice);
+    snprintf(buf, len, "lost the connection to rank %d on %s (%s) over IA %s, stream %d, "
+             "connection %u: %s, %llu frames not acknowledged. %s", peer->base.rank, peer->host,
+             address, f->ia->name, f->stream, f->epoch,
+             mdapl_dapl_fault_text(f, what, sizeof(what)),
+             (unsigned long long)mdapl_dpeer_unacked(peer), mdapl_dapl_fault_advice(f));
+}
+
+void mdapl_cm_line_frame(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                         char *buf, size_t len)
+{
+    const struct mdapl_dpeer *peer = st->peer;
+
+    snprintf(buf, len, "rank %d on %s sent a frame of %zu bytes over IA %s, stream %d, that is "
+             "none of this protocol (%s: %s). The two ranks may run different builds: use the same "
+             "installation everywhere", peer->base.rank, peer->host, f->len, f->ia->name,
+             f->stream, f->frame, f->text);
+}
+
+void mdapl_cm_line_bug(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
+                       size_t len)
+{
+    snprintf(buf, len, "rank %d on %s is lost: %s. %s", st->peer->base.rank, st->peer->host, f->text,
+             mdapl_dapl_bug_advice);
+}
+
+void mdapl_cm_line_memory(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                          char *buf, size_t len)
+{
+    const struct mdapl_dpeer *peer = st->peer;
+
+    snprintf(buf, len, "out of memory for %s, so that nothing more can be received from or sent to "
+             "rank %d on %s. %s", f->text, peer->base.rank, peer->host, mdapl_why_remedy(ENOMEM));
+}
+
+void mdapl_cm_line_ia(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
+                      size_t len)
+{
+    const struct mdapl_dpeer *peer = st->peer;
+
+    snprintf(buf, len, "IA %s: %s; rank %d on %s cannot be reached any more. Check the adapter and "
+             "the system's log", f->ia->name, f->text, peer->base.rank, peer->host);
 }

@@ -15,11 +15,17 @@
  */
 #include "cm_fsm.h"
 #include "dat.h"
+#include "fault.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct mdapl_stream;
+
+#define MDAPL_CM_PATH_ADVICE                                                                       \
+    "The path was down for longer than the provider repeats what it sends (retry= in dat.conf "    \
+    "for the software provider; acknowledgement timer and retry count of an adapter), or the "     \
+    "process or its host has gone"
 
 enum mdapl_cm_says {
     MDAPL_CM_SAYS_NO,            /* an answer: it is not there, or does not want */
@@ -36,14 +42,16 @@ enum mdapl_cm_cause_id {
     MDAPL_CAUSE_UNREACHABLE,
     MDAPL_CAUSE_DISCONNECTED,
     MDAPL_CAUSE_BROKEN,
+    MDAPL_CAUSE_EP_BROKEN,
+    MDAPL_CAUSE_EP_TIMED_OUT,
+    MDAPL_CAUSE_EP_PROVIDER,
     /* no events of DAT: */
     MDAPL_CAUSE_UNREACHABLE_LATE,    /* UNREACHABLE, but not soon */
     MDAPL_CAUSE_BUSY,                /* PEER_REJECTED, for another request between the two */
     MDAPL_CAUSE_NO_EVENT,            /* the provider has reported nothing in time */
     MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by who was called */
     MDAPL_CAUSE_LOCAL,               /* this side's adapter refused; mdapl_ctx_err() says why */
-    MDAPL_CAUSE_TRANSFER,            /* a transfer failed */
-    MDAPL_CAUSE_OWN,                 /* the channel's own doing */
+    MDAPL_CAUSE_OWN,                 /* the channel itself wants or ends it */
     MDAPL_CAUSES
 };
 
@@ -56,19 +64,27 @@ struct mdapl_cm_cause {
 };
 
 const struct mdapl_cm_cause *mdapl_cm_cause(enum mdapl_cm_cause_id id);
-/* That of an event on the connection event queue; NULL: not one of them. */
+/* The cause that an event of the connection queue, or of the asynchronous one, is; NULL: none. */
 const struct mdapl_cm_cause *mdapl_cm_cause_of(DAT_EVENT_NUMBER number);
 
 /*
- * The lines, into buf. ns: for how long it has been so; detail: more about the cause, or "".
- * unconnected: the peer is given up before there was a connection. waiting: it is not, and its
- * answer is waited for. lost: the connection was there.
+ * The lines, into buf of len bytes. unconnected: the peer is given up before there was a
+ * connection. waiting: it is not, and its answer is waited for. lost: a connection was there.
+ * frame, memory, ia: the faults of these kinds.
  */
-void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
-                               const char *detail, uint64_t ns, char *buf, size_t len);
-void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
-                           uint64_t ns, char *buf, size_t len);
-void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_cm_cause *cause,
-                        const char *detail, char *buf, size_t len);
+void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                               char *buf, size_t len);
+void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                           char *buf, size_t len);
+void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
+                        size_t len);
+void mdapl_cm_line_frame(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                         char *buf, size_t len);
+void mdapl_cm_line_bug(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                       char *buf, size_t len);
+void mdapl_cm_line_memory(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+                          char *buf, size_t len);
+void mdapl_cm_line_ia(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
+                      size_t len);
 
 #endif

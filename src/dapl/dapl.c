@@ -3,7 +3,7 @@
 
 #include "cfg.h"
 #include "cm.h"
-#include "ep.h"
+#include "conn.h"
 #include "err.h"
 #include "evd.h"
 #include "ia.h"
@@ -12,6 +12,7 @@
 #include "move.h"
 #include "peer.h"
 #include "place.h"
+#include "recover.h"
 #include "rx.h"
 #include "tx.h"
 #include "wire.h"
@@ -148,6 +149,7 @@ static int make_room(struct mdapl_dapl *d)
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->owing);
     mdapl_list_init(&d->starved);
+    mdapl_list_init(&d->closed);
     mdapl_timers_init(&d->timers);
     d->peers = calloc((size_t)mdapl_ctx_job(d->ctx)->size, sizeof(*d->peers));
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
@@ -222,8 +224,11 @@ static int work(struct mdapl_dapl *d)
     todo = d->work;
     todo.next->prev = todo.prev->next = &todo;
     mdapl_list_init(&d->work);
-    while ((l = mdapl_list_take(&todo)))
-        n += mdapl_dpeer_work(MDAPL_OF(l, struct mdapl_dpeer, work));
+    while ((l = mdapl_list_take(&todo))) {
+        struct mdapl_dpeer *peer = MDAPL_OF(l, struct mdapl_dpeer, work);
+
+        n += peer->faulty ? mdapl_dapl_recover(peer) : mdapl_dpeer_work(peer);
+    }
     return n;
 }
 
@@ -245,16 +250,6 @@ static void wake_starved(struct mdapl_dapl *d)
 
     while ((l = mdapl_list_take(&d->starved)))
         mdapl_dpeer_wake(MDAPL_OF(l, struct mdapl_dpeer, starved));
-}
-
-/* Frees what is closed and flushed; how many are left. */
-static uint32_t reap(struct mdapl_dapl *d)
-{
-    uint32_t left = 0;
-
-    for (int i = 0; i < d->rails.n; i++)
-        left += mdapl_ep_reap(d->rails.ia[i]);
-    return left;
 }
 
 static int poll(struct mdapl_dapl *d, bool all)
@@ -285,8 +280,8 @@ static int housekeeping(struct mdapl_dapl *d)
 {
     wake_owing(d);
     wake_starved(d);             /* a registration may be free again, for more buffers */
-    if (d->n_closing > 0)
-        d->n_closing = (int)reap(d);
+    if (!mdapl_list_empty(&d->closed))
+        mdapl_cm_reap(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_rail_look(d->rails.ia[i], d->now);
     return mdapl_timers_run(&d->timers, d->now);
@@ -383,14 +378,19 @@ static bool idle(struct mdapl_peer *base)
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
-/* Waits until the adapter has given back all that was posted, in bounded time. */
+/* Waits until all connections have drained, in bounded time; those that have not go with their
+ * memory. */
 static void flush_closing(struct mdapl_dapl *d)
 {
     uint64_t until = mdapl_ctx_now(d->ctx) + MDAPL_MS(CLOSE_MS);
 
-    while (reap(d) > 0 && mdapl_ctx_now(d->ctx) < until)
+    struct mdapl_list *l;
+
+    while (!mdapl_cm_reap(d) && mdapl_ctx_now(d->ctx) < until)
         if (poll(d, true) == 0)
             mdapl_dapl_rails_wait(&d->rails, MDAPL_US(FLUSH_US));
+    while ((l = mdapl_list_first(&d->closed)))
+        mdapl_dapl_conn_free(MDAPL_OF(l, struct mdapl_dapl_conn, link));
 }
 
 static void close_channel(void *state)

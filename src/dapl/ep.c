@@ -10,12 +10,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
     BATCH = 16,              /* most requests in a row without an event */
-    QUIET = 3,               /* looks at a closing EP that hear nothing of it */
+    QUIET = 3,               /* looks without a completion after which an idle EP has drained */
 };
 
 static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max)
@@ -40,34 +39,29 @@ static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_
     return a;
 }
 
-int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_t req_max,
-                    struct mdapl_ep **ep_p)
+int mdapl_ep_init(struct mdapl_ep *ep, struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max)
 {
     DAT_EP_ATTR attr = ep_attr(ia, recv_max, req_max);
-    struct mdapl_ep *ep = calloc(1, sizeof(*ep));
+    struct mdapl_dto_evd *evd = mdapl_ia_reserve(ia, recv_max + req_max);
     char text[96];
     DAT_RETURN ret;
 
-    if (ep)
-        ep->dto_evd = mdapl_ia_reserve(ia, recv_max + req_max);
-    if (!ep || !ep->dto_evd) {
-        free(ep);
+    if (!evd)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s has no room for the completions of one more endpoint (event "
                              "queues of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
                              "MPIR_CVAR_DAPL_EP_REQUESTS smaller", ia->name, ia->max.evd_qlen);
-    }
-    ret = ia->dat->dat_ep_create(ia->handle, ia->pz, ep->dto_evd->handle, ep->dto_evd->handle,
-                                 ia->conn_evd, &attr, &ep->handle);
+    memset(ep, 0, sizeof(*ep));
+    ret = ia->dat->dat_ep_create(ia->handle, ia->pz, evd->handle, evd->handle, ia->conn_evd, &attr,
+                                 &ep->handle);
     if (ret != DAT_SUCCESS) {
-        ep->dto_evd->used -= recv_max + req_max;
-        free(ep);
+        evd->used -= recv_max + req_max;
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s refuses an endpoint with %u receives and %u requests: %s",
                              ia->name, recv_max, req_max, mdapl_dat_text(ia, ret, text));
     }
     ep->ia = ia;
-    ep->owner = owner;
+    ep->dto_evd = evd;
     ep->recv_max = recv_max;
     ep->req_max = req_max;
     ep->reads_max = ia->max.reads;
@@ -76,31 +70,26 @@ int mdapl_ep_create(struct mdapl_ia *ia, void *owner, uint32_t recv_max, uint32_
     ep->batch = req_max / 4 < BATCH ? req_max / 4 : BATCH;
     if (mdapl_ctx_cfg(ia->ctx)->suppress == MDAPL_SUPPRESS_OFF)
         ep->batch = 1;
-    mdapl_list_append(&ia->eps, &ep->link);
     ep->by_handle.key = (uint64_t)(uintptr_t)ep->handle;
     mdapl_tree_add(&ia->by_handle, &ep->by_handle);
-    *ep_p = ep;
     return 0;
 }
 
-void mdapl_ep_close(struct mdapl_ep *ep)
-{
-    ep->owner = NULL;
-    ep->up = false;
-    ep->closing = true;
-    ep->ia->dat->dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
-}
-
-void mdapl_ep_free(struct mdapl_ep *ep)
+void mdapl_ep_fini(struct mdapl_ep *ep)
 {
     ep->ia->dat->dat_ep_free(ep->handle);
     ep->dto_evd->used -= ep->recv_max + ep->req_max;
-    mdapl_list_remove(&ep->link);
     mdapl_tree_remove(&ep->ia->by_handle, &ep->by_handle);
-    free(ep);
 }
 
-/* What is left of them has succeeded, or will not be heard of any more. */
+/* -- draining --------------------------------------------------------------------------------- */
+
+void mdapl_ep_disconnect(struct mdapl_ep *ep)
+{
+    ep->ia->dat->dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
+}
+
+/* Completes the unsignaled requests that are left: no event will report them. */
 static void give_silent_back(struct mdapl_ep *ep)
 {
     struct mdapl_list *l;
@@ -111,8 +100,8 @@ static void give_silent_back(struct mdapl_ep *ep)
 
 /*
  * Receives that were posted before the EP was ever connected complete only when it is reset. And
- * requests that have succeeded in silence are told by nobody when no other follows them: they are
- * over when the EP is idle and nothing has been heard of it for some rounds.
+ * unsignaled requests that have succeeded are implied by no completion when no request follows
+ * them: they are over when the EP is idle and some looks have found no completion of it.
  */
 static void flush_silent_and_unconnected(struct mdapl_ep *ep)
 {
@@ -128,24 +117,15 @@ static void flush_silent_and_unconnected(struct mdapl_ep *ep)
         give_silent_back(ep);
 }
 
-uint32_t mdapl_ep_reap(struct mdapl_ia *ia)
+bool mdapl_ep_drained(struct mdapl_ep *ep)
 {
-    uint32_t left = 0;
-
-    MDAPL_LIST_EACH_SAFE(pos, &ia->eps) {
-        struct mdapl_ep *ep = MDAPL_OF(pos, struct mdapl_ep, link);
-
-        if (!ep->closing)
-            continue;
-        if (ep->recv_posted + ep->req_posted > 0) {
-            flush_silent_and_unconnected(ep);
-            left++;
-        } else {
-            mdapl_ep_free(ep);
-        }
-    }
-    return left;
+    if (ep->recv_posted + ep->req_posted == 0)
+        return true;
+    flush_silent_and_unconnected(ep);
+    return false;
 }
+
+/* -- connecting ------------------------------------------------------------------------------- */
 
 int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len, uint64_t qual,
                      uint64_t timeout_ns, const void *priv, size_t priv_len)
@@ -184,6 +164,8 @@ int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, siz
                                                   mdapl_dat_text(ep->ia, ret, text));
 }
 
+/* -- posting ---------------------------------------------------------------------------------- */
+
 static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum mdapl_dto_kind kind)
 {
     DAT_DTO_COOKIE c = { .as_64 = 0 };
@@ -220,21 +202,32 @@ static void posted(struct mdapl_ep *ep, struct mdapl_dto *dto, uint64_t rdma_byt
     mdapl_list_append(&ep->silent, &dto->link);
 }
 
+/* Nothing was posted. */
+static int refused(struct mdapl_ep *ep, DAT_RETURN ret)
+{
+    ep->refused = ret;
+    return -EIO;
+}
+
 int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_SEND);
+    DAT_RETURN ret = ep->ia->dat->dat_ep_post_send(ep->handle, 1, seg, c, flags_for(ep, dto));
 
-    if (ep->ia->dat->dat_ep_post_send(ep->handle, 1, seg, c, flags_for(ep, dto)) != DAT_SUCCESS)
-        return -EIO;
+    if (ret != DAT_SUCCESS)
+        return refused(ep, ret);
     posted(ep, dto, 0);
     return 0;
 }
 
 int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
 {
-    if (ep->ia->dat->dat_ep_post_recv(ep->handle, 1, seg, cookie(ep, dto, MDAPL_DTO_RECV),
-                         DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
-        return -EIO;
+    DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_RECV);
+    DAT_RETURN ret = ep->ia->dat->dat_ep_post_recv(ep->handle, 1, seg, c,
+                                                   DAT_COMPLETION_DEFAULT_FLAG);
+
+    if (ret != DAT_SUCCESS)
+        return refused(ep, ret);
     ep->recv_posted++;
     return 0;
 }
@@ -242,25 +235,38 @@ int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
 int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
                        struct mdapl_dto *dto)
 {
-    if (ep->ia->dat->dat_ep_post_rdma_read(ep->handle, 1, to, cookie(ep, dto, MDAPL_DTO_READ), from,
-                              DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
-        return -EIO;
+    DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_READ);
+    DAT_RETURN ret = ep->ia->dat->dat_ep_post_rdma_read(ep->handle, 1, to, c, from,
+                                                        DAT_COMPLETION_DEFAULT_FLAG);
+
+    if (ret != DAT_SUCCESS)
+        return refused(ep, ret);
     posted(ep, dto, to->segment_length);
     ep->reads++;
     ep->in_a_row = 0;
     return 0;
 }
 
+static int post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
+                      struct mdapl_dto *dto, DAT_DTO_COOKIE c, DAT_COMPLETION_FLAGS flags)
+{
+    DAT_RETURN ret = ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags);
+
+    if (ret != DAT_SUCCESS)
+        return refused(ep, ret);
+    posted(ep, dto, from->segment_length);
+    return 0;
+}
+
 int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
                         struct mdapl_dto *dto)
 {
-    if (ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from,
-                                            cookie(ep, dto, MDAPL_DTO_WRITE), to,
-                                            DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
-        return -EIO;
-    posted(ep, dto, from->segment_length);
-    ep->in_a_row = 0;
-    return 0;
+    int rc = post_write(ep, from, to, dto, cookie(ep, dto, MDAPL_DTO_WRITE),
+                        DAT_COMPLETION_DEFAULT_FLAG);
+
+    if (rc == 0)
+        ep->in_a_row = 0;
+    return rc;
 }
 
 int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
@@ -268,11 +274,7 @@ int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_WRITE);
 
-    if (ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags_for(ep, dto))
-        != DAT_SUCCESS)
-        return -EIO;
-    posted(ep, dto, from->segment_length);
-    return 0;
+    return post_write(ep, from, to, dto, c, flags_for(ep, dto));
 }
 
 /* -- completing ------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ia.h"
 
-#include "ep.h"
 #include "cfg.h"
+#include "clock.h"
 #include "err.h"
 #include "least.h"
 #include "list.h"
@@ -320,8 +320,6 @@ static void take_down(struct mdapl_ia *ia)
 
     if (ia->psp)
         dat->dat_psp_free(ia->psp);
-    MDAPL_LIST_EACH_SAFE(pos, &ia->eps)
-        mdapl_ep_free(MDAPL_OF(pos, struct mdapl_ep, link));
     if (ia->cr_evd)
         dat->dat_evd_free(ia->cr_evd);
     if (ia->conn_evd)
@@ -354,7 +352,6 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char
     ia->dat = dat;
     ia->hooks = *hooks;
     ia->generation = 1;
-    mdapl_list_init(&ia->eps);
     rc = *name ? open_named(ia, name) : open_first(ia);
     if (rc) {
         free(ia);
@@ -402,7 +399,7 @@ int mdapl_dapl_rail_reopen(struct mdapl_ia *ia)
     bool alarm = ia->alarm_evd != DAT_HANDLE_NULL;
     int rc;
 
-    if (ia->state != MDAPL_DAPL_RAIL_DOWN || !mdapl_list_empty(&ia->eps))
+    if (ia->state != MDAPL_DAPL_RAIL_DOWN || ia->by_handle.root)
         return -EBUSY;
     mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_REOPEN);
     take_down(ia);

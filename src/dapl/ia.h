@@ -103,8 +103,7 @@ struct mdapl_ia {
     uint8_t addr_len;
 
     struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
-    struct mdapl_list eps;   /* every EP on this adapter */
-    struct mdapl_tree by_handle;   /* they, for the events that name them */
+    struct mdapl_tree by_handle;   /* the EPs on this adapter, for the events that name them */
     struct mdapl_dapl_kept_event {
         void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
         DAT_EVENT event;
@@ -115,7 +114,7 @@ struct mdapl_ia {
  * the one clear line in mdapl_ctx_err(). */
 int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
                   const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p);
-/* Closes it with everything that is left on it. */
+/* Closes it; its EPs have been freed (conn.h). */
 void mdapl_ia_close(struct mdapl_ia *ia);
 /* A DTO queue on which n more completions have room (an overflow would lose them): used is raised
  * by n. NULL: the provider has no such queue any more. */

@@ -2,7 +2,7 @@
 #include "move.h"
 
 #include "cfg.h"
-#include "ep.h"
+#include "conn.h"
 #include "least.h"
 #include "peer.h"
 #include "stats.h"
@@ -42,12 +42,10 @@ static const struct {
     bool (*can)(const struct mdapl_ep *ep);
     int (*post)(struct mdapl_ep *ep, DAT_LMR_TRIPLET *here, const DAT_RMR_TRIPLET *there,
                 struct mdapl_dto *dto);
-    const char *refused, *failed;
+    enum mdapl_dapl_op op;
 } way[] = {
-    [MDAPL_DTO_READ] = { can_read, mdapl_ep_post_read, "an RDMA read was refused",
-                         "an RDMA read failed" },
-    [MDAPL_DTO_WRITE] = { can_write, mdapl_ep_post_write, "an RDMA write was refused",
-                          "an RDMA write failed" },
+    [MDAPL_DTO_READ] = { can_read, mdapl_ep_post_read, MDAPL_DAPL_OP_READ },
+    [MDAPL_DTO_WRITE] = { can_write, mdapl_ep_post_write, MDAPL_DAPL_OP_WRITE },
 };
 
 /* Bytes of one transfer. A striped body has a piece for each stream at least, unless it is so short
@@ -75,9 +73,9 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
     if (status == DAT_DTO_SUCCESS) {
         mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += dto->bytes;
         if (mdapl_dapl_ledger_add(m->done, t->off, dto->bytes) < 0)
-            mdapl_dpeer_broken(peer, "out of memory");
+            mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
     } else if (!m->stopped) {
-        mdapl_dpeer_broken(peer, way[m->kind].failed);
+        mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
     }
     mdapl_pool_give(&peer->d->transfers, t);
     /* With a failed piece it is not over until it is stopped, with its peer. Bytes that are moved
@@ -110,9 +108,9 @@ static bool post_one(struct mdapl_move *m)
     t->move = m;
     t->off = m->body_at + m->issued;
     t->dto.done = moved;
-    if (way[m->kind].post(st->cm.ep, &here, &there, &t->dto)) {
+    if (way[m->kind].post(&st->up->ep, &here, &there, &t->dto)) {
         mdapl_pool_give(&d->transfers, t);
-        mdapl_dpeer_broken(m->peer, way[m->kind].refused);
+        mdapl_dapl_post_refused(st->up, way[m->kind].op);
         return false;
     }
     m->under_way++;

@@ -2,8 +2,8 @@
 #include "peer.h"
 
 #include "cm.h"
+#include "conn.h"
 #include "dapl.h"
-#include "ep.h"
 #include "err.h"
 #include "ia.h"
 #include "least.h"
@@ -14,7 +14,6 @@
 #include "tx.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,7 +181,7 @@ void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h)
     struct mdapl_dpeer *peer = st->peer;
 
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
-    mdapl_txwin_hear(&st->txwin, h->sr_window);
+    mdapl_txwin_hear(&st->conn->txwin, h->sr_window);
     peer->frame_room = mdapl_least(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
 }
@@ -217,26 +216,14 @@ void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
         || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->moving)
-        || peer->broken || mdapl_rx_ack_due(peer))
+        || mdapl_rx_ack_due(peer))
         mdapl_dpeer_wake(peer);
-}
-
-void mdapl_dpeer_broken(struct mdapl_dpeer *peer, const char *why)
-{
-    if (!peer->broken)
-        peer->broken = why;
-    mdapl_dpeer_wake(peer);
 }
 
 int mdapl_dpeer_work(struct mdapl_dpeer *peer)
 {
-    int n = 0;
+    int n = mdapl_inbox_announce_held(&peer->inbox);
 
-    if (peer->broken && !peer->dead) {
-        mdapl_cm_lost(mdapl_dpeer_main(peer), peer->broken);
-        return 1;
-    }
-    n = mdapl_inbox_announce_held(&peer->inbox);
     n += mdapl_move_flush(peer);
     n += mdapl_tx_flush(peer);
     return n;
@@ -244,25 +231,16 @@ int mdapl_dpeer_work(struct mdapl_dpeer *peer)
 
 /* -- the end ---------------------------------------------------------------------------------- */
 
-void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...)
+void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *line)
 {
-    char why[640];
-    va_list ap;
-
-    if (peer->dead)
-        return;
     peer->dead = status;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof(why), fmt, ap);
-    va_end(ap);
     if (!peer->d->failed)
-        peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", why);
-    mdapl_cm_close(peer);
+        peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", line);
     mdapl_tx_fail(peer, status);
     mdapl_rndv_fail_tx(peer, status);
     mdapl_rndv_fail_rx(peer, status);
     mdapl_rx_fail(peer);
-    mdapl_up_fault(&peer->base, status, why);
+    mdapl_up_fault(&peer->base, status, line);
 }
 
 size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
@@ -275,9 +253,9 @@ size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
     n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->inbox.held);
     /* An acknowledgement that is still with the adapter has not been given. */
     for (int i = 0; i < peer->n_streams; i++) {
-        const struct mdapl_ep *ep = peer->stream[i].cm.ep;
+        const struct mdapl_dapl_conn *conn = peer->stream[i].conn;
 
-        n += ep ? ep->req_posted - ep->n_silent : 0;
+        n += conn ? conn->ep.req_posted - conn->ep.n_silent : 0;
     }
     return n;
 }

@@ -2,7 +2,8 @@
 #ifndef MDAPL_PEER_H
 #define MDAPL_PEER_H
 /*
- * The channel's state and its peers. A message goes down through
+ * The channel's state and its peers. A peer has what outlives a connection: psns, retained frames,
+ * the reorder queue, rendezvous; conn.h has what does not. A message goes down through
  *
  *      tx.c (one queue per peer, the sr lane) -> ring.c (the ring lane) -> ep.c -> DAT
  *
@@ -11,14 +12,15 @@
  *      memory -> ring.c, or DAT -> evd.c -> ep.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
- * rndv_tx.c and rndv_rx.c stand beside them for long bodies, with move.c for their RDMA; cm.c
- * brings connections up, wireup.c says when.
- * "No room" is known in one place, pick_lane() of tx.c: a frame leaves when the EP is up, a lane's
- * window is open and a request slot is free; nothing else queues.
+ * rndv_tx.c and rndv_rx.c carry long bodies, with move.c for their RDMA; cm.c makes connections,
+ * wireup.c decides when; recover.c judges what fails. A frame is transmitted when pick_lane() of tx.c
+ * finds its stream up, the window of a lane open and a request slot free; until then it is an item
+ * on the peer's queue. RDMA that finds no slot waits on peer->moving.
  */
 #include "channel.h"
 #include "clock.h"
 #include "cm_fsm.h"
+#include "fault.h"
 #include "idmap.h"
 #include "inbox.h"
 #include "list.h"
@@ -28,13 +30,12 @@
 #include "ring.h"
 #include "timer.h"
 #include "vbuf.h"
-#include "window.h"
 #include "wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_ep;
+struct mdapl_dapl_conn;
 struct mdapl_ia;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
@@ -64,12 +65,13 @@ struct mdapl_dapl {
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
     struct mdapl_list starved;   /* peers that found no frame buffer */
+    struct mdapl_list closed;    /* connections that drain (conn.h) */
     struct mdapl_timers timers;
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then every round is a look */
 
     int n_whole;                 /* peers all of whose connections stand */
-    int n_connecting, n_closing;
+    int n_connecting;            /* streams */
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the last distance that has been called */
     int n_wanted;                /* ring wiring: peers that this channel reaches */
@@ -79,19 +81,18 @@ struct mdapl_dapl {
     bool draining, closing;
 };
 
-/* Connection management of one stream; cm.c is the only one to change it. */
+/* Connecting of one stream. Only cm.c changes it, but for the address, which is the card's. */
 struct mdapl_cm {
     enum mdapl_cm_state state;
-    struct mdapl_ep *ep;         /* the connection, or the attempt at one */
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
-    bool wanted;                 /* by this rank, which calls until it is connected */
+    bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
     bool refused;                /* the last attempt ended with a definite no */
     uint64_t since;              /* when connecting began, ns */
-    uint64_t called;             /* when the last request left, ns */
+    uint64_t called;             /* when the last request was sent, ns */
     uint64_t refused_since;      /* of the first of several definite refusals in a row, ns */
     uint64_t warn_at;            /* when the user gets the next line about the wait, ns */
-    uint32_t unanswered;         /* requests in a row that nobody has answered */
+    uint32_t unanswered;         /* requests in a row that got no answer */
     uint32_t epoch;              /* number of our last request */
     uint32_t peer_epoch;         /* highest number of a request of the peer's */
     uint8_t addr[28], addr_len;  /* where the peer listens */
@@ -99,17 +100,18 @@ struct mdapl_cm {
 };
 
 /*
- * One connection to a peer. Stream 0 carries the frames; bodies that travel by RDMA use all (paper
- * mpi-over-udapl, 6: several endpoints between two ranks). Stream i is of rail i modulo the number
- * of rails that both ends have.
+ * The place of one connection to a peer, and of those that follow it. Stream 0 carries the frames;
+ * bodies that travel by RDMA use all (paper mpi-over-udapl, 6: several endpoints between two
+ * ranks). Stream i is of rail i modulo the number of rails that both ends have.
  */
 struct mdapl_stream {
     struct mdapl_dpeer *peer;
     int index;
     struct mdapl_ia *ia;
+    struct mdapl_dapl_conn *up;  /* the connection while frames may leave on it, else NULL */
+    struct mdapl_dapl_conn *conn;    /* it, an attempt at one, or the last one as it drains */
     struct mdapl_cm cm;
-    struct mdapl_txwin txwin;    /* of its sr lane */
-    struct mdapl_rxwin rxwin;
+    struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
 };
 
 /* Another rank. */
@@ -125,7 +127,7 @@ struct mdapl_dpeer {
     size_t frame_room;           /* bytes of envelope and body that a frame to it carries */
     bool retains;                /* it keeps its frames until they are acknowledged */
     int dead;                    /* negative errno once it is lost */
-    const char *broken;          /* a fault noticed inside a verb: progress acts on it */
+    bool faulty;                 /* a fault of a stream waits to be judged, in the next work */
 
     struct mdapl_ring_in ring_in;
     struct mdapl_ring_out ring_out;
@@ -167,7 +169,7 @@ static inline struct mdapl_stream *mdapl_dpeer_main(const struct mdapl_dpeer *pe
 
 static inline bool mdapl_stream_up(const struct mdapl_stream *st)
 {
-    return st->cm.state == MDAPL_CM_UP;
+    return st->up != NULL;
 }
 
 static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
@@ -177,24 +179,24 @@ static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
 
 /* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
 int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p);
-/* What it offers in its hello on a stream: frames no longer and no more than it takes. */
+/* Takes over the limits in a peer's hello on a stream: the length of its frames and, for the
+ * connection st->conn, how many. */
 void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h);
-/* Frees it: its connection is closed already. */
+/* Frees the peer, whose connections are closed; what is queued ends with -ECANCELED. */
 void mdapl_dpeer_free(struct mdapl_dpeer *peer);
-/* The peer may have something to do: look at it in this or the next round of progress. */
+/* Has mdapl_dpeer_work() called in this or the next round of progress. */
 void mdapl_dpeer_wake(struct mdapl_dpeer *peer);
-/* The same, if a look at it finds something: for those who come by with every frame. */
+/* The same, but only if something is pending; cheap enough for each frame. */
 void mdapl_dpeer_stir(struct mdapl_dpeer *peer);
-/* Does it. Returns how many things moved. */
+/* Announces, posts and transmits what is pending and has room. Returns how many things moved. */
 int mdapl_dpeer_work(struct mdapl_dpeer *peer);
-/* A transfer failed: to be acted on by the next round, as verbs make no upcalls. why: static. */
-void mdapl_dpeer_broken(struct mdapl_dpeer *peer, const char *why);
-/* The peer is lost for good: everything queued fails with status and the owner hears why. */
-void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-/* How much is still to be delivered or acknowledged, either way. */
+/* The peer is lost for good, its connections are closed: everything queued fails with status, and
+ * the owner gets the line. Only recover.c calls this. */
+void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *line);
+/* How many frames, items and requests are still to be delivered or acknowledged, either way. */
 size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer);
-/* My part of a business card, and a peer's. */
+/* Writes this channel's part of the business card, at most len bytes with the 0 at its end. Returns
+ * its length, or -ENOSPC. */
 int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len);
 
 #endif

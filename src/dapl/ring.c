@@ -2,7 +2,7 @@
 #include "ring.h"
 
 #include "cfg.h"
-#include "ep.h"
+#include "conn.h"
 #include "peer.h"
 #include "rx.h"
 #include "stats.h"
@@ -153,7 +153,7 @@ int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b)
     assert(out->win.sent <= out->win.limit && len <= out->at.slot_bytes);
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
-    return mdapl_ep_post_write_silent(st->cm.ep, &from, &to, &b->dto);
+    return mdapl_ep_post_write_silent(&st->up->ep, &from, &to, &b->dto);
 }
 
 /* -- polling ---------------------------------------------------------------------------------- */

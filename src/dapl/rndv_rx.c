@@ -3,6 +3,7 @@
 
 #include "body.h"
 #include "cfg.h"
+#include "conn.h"
 #include "iov.h"
 #include "ledger.h"
 #include "move.h"
@@ -14,8 +15,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-
-static const char no_memory[] = "out of memory";
 
 /* From the RTS to the FIN. */
 struct rndv_rx {
@@ -51,7 +50,7 @@ static bool rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
     int next = mdapl_rrx_step(r->state, event);
 
     if (next < 0) {
-        mdapl_dpeer_broken(r->peer, "a rendezvous of ours made an impossible step");
+        mdapl_dapl_impossible(r->peer, "a rendezvous of ours made an impossible step");
         return false;
     }
     r->state = (enum mdapl_rrx_state)next;
@@ -63,7 +62,7 @@ static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
     struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_FIN);
 
     if (!it) {
-        mdapl_dpeer_broken(r->peer, no_memory);
+        mdapl_dapl_out_of_memory(r->peer, "the end of a body");
         return;
     }
     it->len = (uint32_t)mdapl_fin_put(&(struct mdapl_fin){ r->rts.tx_id, (uint32_t)status },
@@ -211,7 +210,7 @@ bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
         return false;
     r = calloc(1, sizeof(*r));
     if (!r) {
-        mdapl_dpeer_broken(peer, no_memory);
+        mdapl_dapl_out_of_memory(peer, "a body that is announced");
         return true;
     }
     r->rx = (struct mdapl_rx){ &rndv_ops, rts->body_len };
@@ -220,7 +219,7 @@ bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
     mdapl_dapl_ledger_init(&r->done);
     mdapl_list_append(&peer->rndv_rx, &r->link);
     if (mdapl_inbox_announce(&peer->inbox, p, f->hdr_len, &r->rx))
-        mdapl_dpeer_broken(peer, "out of memory for a message that waits");
+        mdapl_dapl_out_of_memory(peer, "a message that waits");
     return true;
 }
 
@@ -259,7 +258,7 @@ bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
         return false;
     added = mdapl_dapl_ledger_add(&r->done, data->off, len);
     if (added < 0)
-        mdapl_dpeer_broken(peer, no_memory);
+        mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
     if (added <= 0)              /* a duplicate is not copied again */
         return true;
     cur = mdapl_iov_start(r->dst.v, r->dst.n);
@@ -284,7 +283,7 @@ bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written 
         if (!in_read(r, done->off, done->len))
             return false;
         if (mdapl_dapl_ledger_add(&r->done, done->off, done->len) < 0) {
-            mdapl_dpeer_broken(peer, no_memory);
+            mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
             return true;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "body.h"
 #include "cfg.h"
+#include "conn.h"
 #include "iov.h"
 #include "ledger.h"
 #include "move.h"
@@ -50,7 +51,7 @@ static bool tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
     int next = mdapl_rtx_step(tx->state, event);
 
     if (next < 0) {
-        mdapl_dpeer_broken(tx->peer, "a rendezvous of ours made an impossible step");
+        mdapl_dapl_impossible(tx->peer, "a rendezvous of ours made an impossible step");
         return false;
     }
     tx->state = (enum mdapl_rtx_state)next;
@@ -166,7 +167,7 @@ static void send_written(struct write *w, int stream)
         it->len = (uint32_t)mdapl_written_put(&w->posted[stream], it->u.bytes);
         mdapl_item_queue(peer, it);
     } else {
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dapl_out_of_memory(peer, "a frame behind RDMA writes");
     }
     w->posted[stream].done.n = 0;
 }
@@ -284,7 +285,7 @@ bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
         return false;
     tx_step(tx, MDAPL_RTX_CTS);
     if (!answer_by_writes(tx, cts) && !answer_by_frames(tx, cts))
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dapl_out_of_memory(peer, "the frames of a body");
     return true;
 }
 

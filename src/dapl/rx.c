@@ -2,10 +2,11 @@
 #include "rx.h"
 
 #include "cfg.h"
-#include "ep.h"
+#include "conn.h"
 #include "frame_log.h"
 #include "log.h"
 #include "peer.h"
+#include "recover.h"
 #include "rndv.h"
 #include "seq.h"
 #include "stats.h"
@@ -36,19 +37,24 @@ bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+        if (peer->stream[i].up && mdapl_rxwin_owes(&peer->stream[i].up->rxwin))
             return true;
     return mdapl_rx_psn_ack_due(peer);
 }
 
 /* -- frames: one function per type; false: the content is impossible -------------------------- */
 
-static const char no_memory[] = "out of memory for a message that waits";
+/* A message is lost for lack of memory: nothing that follows it may be delivered. */
+static void no_memory(struct mdapl_dpeer *peer)
+{
+    mdapl_dapl_out_of_memory(peer, "a message that waits");
+    mdapl_dapl_recover(peer);
+}
 
 static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
 {
     if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len))
-        mdapl_dpeer_broken(peer, no_memory);
+        no_memory(peer);
     return true;
 }
 
@@ -77,14 +83,14 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
 #include "frames.def"
 };
 
-/* type: of the frame, or 0. */
-static void bad_frame(struct mdapl_dpeer *peer, uint8_t type, const char *what, size_t len)
+/* Raises the fault, to be judged at once: nothing that follows the frame may be delivered. type: of
+ * the frame, or 0; len: its bytes. */
+static void bad_frame(struct mdapl_stream *st, uint8_t type, const char *what, size_t len)
 {
-    mdapl_ctx_stats(peer->d->ctx)->bad_frames++;
-    mdapl_dpeer_fail(peer, -EPROTO,
-                     "rank %d on %s sent a frame of %zu bytes that is none of this protocol (%s: "
-                     "%s). The two ranks may run different builds: use the same installation "
-                     "everywhere", peer->base.rank, peer->host, len, mdapl_frame_name(type), what);
+    mdapl_ctx_stats(st->peer->d->ctx)->bad_frames++;
+    mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+        .kind = MDAPL_DAPL_FAULT_FRAME, .stream = st->index, .text = what, .frame = mdapl_frame_name(type), .len = len });
+    mdapl_dapl_recover(st->peer);
 }
 
 /* -- the reorder queue ------------------------------------------------------------------------- */
@@ -96,7 +102,8 @@ static void bad_frame(struct mdapl_dpeer *peer, uint8_t type, const char *what, 
 struct early {
     struct mdapl_list link;
     uint64_t psn;
-    uint64_t *credit;
+    struct mdapl_stream *st;     /* on which it arrived */
+    uint64_t *credit;            /* NULL: that connection is closed */
     size_t len;
     uint8_t frame[];
 };
@@ -114,9 +121,10 @@ static uint64_t max_in_flight(const struct mdapl_dpeer *peer)
 }
 
 /* Queues a copy in the order of psns. False: that psn is in the queue already. */
-static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit, const void *frame,
+static bool keep_early(struct mdapl_stream *st, uint64_t psn, uint64_t *credit, const void *frame,
                        size_t len)
 {
+    struct mdapl_dpeer *peer = st->peer;
     struct mdapl_list *at = peer->early.prev;
     struct early *e;
 
@@ -126,10 +134,11 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
         return false;
     e = malloc(sizeof(*e) + len);
     if (!e) {
-        mdapl_dpeer_broken(peer, no_memory);
+        no_memory(peer);
         return true;
     }
     e->psn = psn;
+    e->st = st;
     e->credit = credit;
     e->len = len;
     memcpy(e->frame, frame, len);
@@ -137,6 +146,13 @@ static bool keep_early(struct mdapl_dpeer *peer, uint64_t psn, uint64_t *credit,
     mdapl_ctx_stats(peer->d->ctx)->early++;
     mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->early_max, ++peer->n_early);
     return true;
+}
+
+void mdapl_rx_forget_credits(struct mdapl_dpeer *peer, const uint64_t *credit)
+{
+    MDAPL_LIST_EACH(pos, &peer->early)
+        if (early_of(pos)->credit == credit)
+            early_of(pos)->credit = NULL;
 }
 
 static void forget_early(struct mdapl_dpeer *peer)
@@ -150,9 +166,11 @@ static void forget_early(struct mdapl_dpeer *peer)
 /* -- every frame ------------------------------------------------------------------------------ */
 
 /* Delivers the frame whose turn it is. p: the bytes behind its header; len: of the whole frame. */
-static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p,
+static void take(struct mdapl_stream *st, const struct mdapl_frame *f, const uint8_t *p,
                  size_t len)
 {
+    struct mdapl_dpeer *peer = st->peer;
+
     peer->rx_next++;
     peer->rx_unacked_bytes += len;
     if (mdapl_list_empty(&peer->owing)) {
@@ -160,7 +178,7 @@ static void take(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const ui
         mdapl_list_append(&peer->d->owing, &peer->owing);
     }
     if (!on_frame[f->type](peer, f, p))
-        bad_frame(peer, f->type, "its content is wrong", len);
+        bad_frame(st, f->type, "its content is wrong", len);
 }
 
 static void take_early(struct mdapl_dpeer *peer)
@@ -175,20 +193,23 @@ static void take_early(struct mdapl_dpeer *peer)
         mdapl_list_remove(l);
         peer->n_early--;
         mdapl_frame_get(&f, e->frame, e->len);   /* checked when it arrived */
-        take(peer, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
-        ++*e->credit;
+        take(e->st, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
+        if (e->credit)
+            ++*e->credit;
         free(e);
     }
 }
 
 /* A frame that is not the next one: a later one goes to the reorder queue, an older one has been
  * delivered before and is dropped. Returns as mdapl_rx_frame(). */
-static bool out_of_turn(struct mdapl_dpeer *peer, uint8_t type, uint64_t psn, uint64_t *credit,
+static bool out_of_turn(struct mdapl_stream *st, uint8_t type, uint64_t psn, uint64_t *credit,
                         const void *frame, size_t len)
 {
+    struct mdapl_dpeer *peer = st->peer;
+
     if (psn >= peer->rx_next + max_in_flight(peer))
-        bad_frame(peer, type, "more frames before it are missing than can be under way", len);
-    else if (psn > peer->rx_next && keep_early(peer, psn, credit, frame, len))
+        bad_frame(st, type, "more frames before it are missing than can be under way", len);
+    else if (psn > peer->rx_next && keep_early(st, psn, credit, frame, len))
         return false;
     else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
@@ -204,21 +225,21 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
 
     mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
     if (!mdapl_frame_get(&f, p, len)) {
-        bad_frame(peer, 0, "its header is wrong", len);
+        bad_frame(st, 0, "its header is wrong", len);
         return true;
     }
     if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "<-", frame, len);
     if (!mdapl_tx_acked(peer, f.ack)) {
-        bad_frame(peer, f.type, "it acknowledges what was never sent", len);
+        bad_frame(st, f.type, "it acknowledges what was never sent", len);
         return true;
     }
-    mdapl_txwin_hear(&st->txwin, f.sr_limit);
+    mdapl_txwin_hear(&st->conn->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
         mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
     if (!mdapl_frame_sequenced(f.type)) {
         if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
-            bad_frame(peer, f.type, "its content is wrong", len);
+            bad_frame(st, f.type, "its content is wrong", len);
         return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
@@ -226,8 +247,8 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
     if (psn > peer->rx_next)
         mdapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
-        return out_of_turn(peer, f.type, psn, credit, frame, len);
-    take(peer, &f, p + MDAPL_FRAME_HDR_BYTES, len);
+        return out_of_turn(st, f.type, psn, credit, frame, len);
+    take(st, &f, p + MDAPL_FRAME_HDR_BYTES, len);
     if (!mdapl_list_empty(&peer->early))
         take_early(peer);
     mdapl_ring_consider(peer);
@@ -253,21 +274,22 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
 {
     struct mdapl_vbuf *b = MDAPL_OF(dto, struct mdapl_vbuf, dto);
     struct mdapl_ep *ep = dto->ep;
-    struct mdapl_stream *st = ep->owner;
+    struct mdapl_dapl_conn *conn = mdapl_dapl_conn_of(ep);
+    struct mdapl_stream *st = conn->st;
 
     if (st && status == DAT_DTO_SUCCESS) {
-        if (mdapl_rx_frame(st, &st->rxwin.freed, b->data, len))
-            st->rxwin.freed++;
+        if (mdapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
+            conn->rxwin.freed++;
         mdapl_dpeer_stir(st->peer);
-        /* The frame may have been its last one: the EP has no owner then. */
-        if (ep->owner && post_recv(ep, b) == 0)
+        /* The frame may have been its last one: the connection is closed then. */
+        if (conn->st && post_recv(ep, b) == 0)
             return;
-        if (ep->owner)           /* the peer would wait for it, or overrun us */
-            mdapl_dpeer_broken(st->peer, "a receive was refused");
-    } else if (st && status != DAT_DTO_ERR_FLUSHED) {
-        mdapl_dpeer_broken(st->peer, "a receive failed");
+        /* The peer would wait for the receive, or overrun it. */
+        mdapl_dapl_post_refused(conn, MDAPL_DAPL_OP_RECV);
+    } else {
+        mdapl_dapl_dto_failed(dto, MDAPL_DAPL_OP_RECV, status);
     }
-    /* An EP without an owner still has buffers to give back. */
+    /* The EP of a closed connection still gives its buffers back. */
     mdapl_vbuf_put(ep->ia->vbufs, b);
 }
 

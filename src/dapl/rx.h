@@ -47,6 +47,8 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
 bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer);
 /* The same, or a window update of one of its streams. */
 bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer);
+/* The connection of this credit count is closed: frames in the reorder queue raise it no more. */
+void mdapl_rx_forget_credits(struct mdapl_dpeer *peer, const uint64_t *credit);
 /* The peer is lost: messages that wait are not announced, frames in the reorder queue are freed. */
 void mdapl_rx_fail(struct mdapl_dpeer *peer);
 

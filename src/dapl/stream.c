@@ -2,7 +2,7 @@
 #include "stream.h"
 
 #include "cfg.h"
-#include "ep.h"
+#include "conn.h"
 
 int mdapl_stream_for(struct mdapl_dpeer *peer, uint64_t len)
 {
@@ -15,7 +15,7 @@ int mdapl_stream_for(struct mdapl_dpeer *peer, uint64_t len)
 
 static bool usable(const struct mdapl_stream *st, bool (*can)(const struct mdapl_ep *ep))
 {
-    return mdapl_stream_up(st) && can(st->cm.ep);
+    return mdapl_stream_up(st) && can(&st->up->ep);
 }
 
 static bool is_suspect(const struct mdapl_stream *st)
@@ -47,8 +47,6 @@ struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
     struct mdapl_stream *best = NULL;
     bool trusted;
 
-    if (peer->broken)
-        return NULL;
     if (stream >= 0) {
         best = one(peer, stream);
         return usable(best, can) ? best : NULL;
@@ -58,7 +56,7 @@ struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
         struct mdapl_stream *st = &peer->stream[i];
 
         if (usable(st, can) && !(trusted && is_suspect(st))
-            && (!best || st->cm.ep->bytes < best->cm.ep->bytes))
+            && (!best || st->up->ep.bytes < best->up->ep.bytes))
             best = st;
     }
     return best;

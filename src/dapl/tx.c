@@ -3,7 +3,7 @@
 
 #include "cfg.h"
 #include "cm.h"
-#include "ep.h"
+#include "conn.h"
 #include "frame_log.h"
 #include "iov.h"
 #include "log.h"
@@ -24,13 +24,11 @@
 /* How a frame is transmitted. */
 enum lane { LANE_NONE, LANE_SR, LANE_RING };
 
-static const char send_refused[] = "a send was refused";
-
 /* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
 static bool sr_open(const struct mdapl_stream *st, uint32_t reserve)
 {
-    return mdapl_stream_up(st) && !st->peer->broken && mdapl_ep_has_slot(st->cm.ep)
-           && mdapl_txwin_open(&st->txwin, reserve);
+    return mdapl_stream_up(st) && mdapl_ep_has_slot(&st->up->ep)
+           && mdapl_txwin_open(&st->up->txwin, reserve);
 }
 
 /* How a frame of at most len bytes may be transmitted on this stream now. */
@@ -39,15 +37,15 @@ static enum lane pick_lane(const struct mdapl_stream *st, size_t len)
     struct mdapl_dpeer *peer = st->peer;
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
-    if (!mdapl_stream_up(st) || peer->broken)
+    if (!mdapl_stream_up(st))
         return LANE_NONE;
-    if (!mdapl_ep_has_slot(st->cm.ep)) {
+    if (!mdapl_ep_has_slot(&st->up->ep)) {
         stats->dto_stalls++;
         return LANE_NONE;
     }
     if (st->index == 0 && mdapl_ring_takes(&peer->ring_out, len, peer->d->now))
         return LANE_RING;
-    if (mdapl_txwin_open(&st->txwin, 0))
+    if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
     stats->window_stalls++;
     return LANE_NONE;
@@ -57,17 +55,16 @@ static enum lane pick_lane(const struct mdapl_stream *st, size_t len)
 static inline void completed(struct mdapl_dto *dto, struct mdapl_vbuf *b,
                              DAT_DTO_COMPLETION_STATUS status)
 {
-    struct mdapl_stream *st = dto->ep->owner;
+    struct mdapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
 
-    /* An EP without an owner still has buffers to give back. */
+    if (status != DAT_DTO_SUCCESS)
+        mdapl_dapl_dto_failed(dto, dto->kind == MDAPL_DTO_SEND ? MDAPL_DAPL_OP_SEND
+                                                               : MDAPL_DAPL_OP_RING_WRITE,
+                              status);
+    /* The EP of a closed connection still gives its buffers back. */
     mdapl_vbuf_put(dto->ep->ia->vbufs, b);
-    if (!st)
-        return;
-    if (status != DAT_DTO_SUCCESS && status != DAT_DTO_ERR_FLUSHED)
-        mdapl_dpeer_broken(st->peer, dto->kind == MDAPL_DTO_SEND
-                                         ? "a send failed"
-                                         : "a write into the peer's ring failed");
-    mdapl_dpeer_stir(st->peer);
+    if (st)
+        mdapl_dpeer_stir(st->peer);
 }
 
 static void posted_once(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
@@ -80,9 +77,9 @@ static int post_send(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl
 {
     DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, b->len);
 
-    assert(mdapl_txwin_open(&st->txwin, MDAPL_SR_RESERVE));
-    st->txwin.sent++;
-    return mdapl_ep_post_send(st->cm.ep, &seg, dto);
+    assert(mdapl_txwin_open(&st->up->txwin, MDAPL_SR_RESERVE));
+    st->up->txwin.sent++;
+    return mdapl_ep_post_send(&st->up->ep, &seg, dto);
 }
 
 /* A frame that is transmitted acknowledges all that has been received. */
@@ -104,7 +101,7 @@ static void transmit(struct mdapl_stream *st, enum lane lane, struct mdapl_vbuf 
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
-    f->sr_limit = mdapl_rxwin_tell(&st->rxwin);
+    f->sr_limit = mdapl_rxwin_tell(&st->up->rxwin);
     f->ring_limit = mdapl_ring_limit(&peer->ring_in, d->ring_slots);
     mdapl_frame_put(f, b->data);
     b->psn = f->psn;
@@ -136,8 +133,8 @@ static void transmit(struct mdapl_stream *st, enum lane lane, struct mdapl_vbuf 
             return;
     }
     mdapl_vbuf_put(b->pool, b);
-    mdapl_dpeer_broken(peer, lane == LANE_RING ? "a write into the peer's ring was refused"
-                                               : send_refused);
+    mdapl_dapl_post_refused(st->up, lane == LANE_RING ? MDAPL_DAPL_OP_RING_WRITE
+                                                      : MDAPL_DAPL_OP_SEND);
 }
 
 /* A buffer for a frame on this stream; NULL: there is none now. */
@@ -295,7 +292,7 @@ static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
     size_t len = it->len;
 
     if (!mdapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
-        mdapl_dpeer_broken(peer, "out of memory");
+        mdapl_dapl_out_of_memory(peer, "a message to be sent");
         return false;
     }
     free(v);
@@ -386,7 +383,7 @@ static int send_acks(struct mdapl_dpeer *peer)
     int n = 0;
 
     for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_rxwin_owes(&peer->stream[i].rxwin))
+        if (peer->stream[i].up && mdapl_rxwin_owes(&peer->stream[i].up->rxwin))
             n += send_ack(&peer->stream[i], MDAPL_SR_RESERVE);
     if (mdapl_rx_psn_ack_due(peer))
         n += send_ack(mdapl_dpeer_main(peer), 0);
@@ -428,7 +425,7 @@ int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
     r->b = b;
     r->dto.done = reposted;
     b->holds++;
-    mdapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_tell(&st->rxwin),
+    mdapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_tell(&st->up->rxwin),
                       mdapl_ring_limit(&peer->ring_in, d->ring_slots));
     ack_transmitted(peer);
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
@@ -437,7 +434,7 @@ int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
         return 0;
     mdapl_vbuf_put(b->pool, b);
     mdapl_pool_give(&d->reposts, r);
-    mdapl_dpeer_broken(peer, send_refused);
+    mdapl_dapl_post_refused(st->up, MDAPL_DAPL_OP_SEND);
     return -EIO;
 }
 

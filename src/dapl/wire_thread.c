@@ -5,6 +5,7 @@
 #include "evd.h"
 #include "ia.h"
 #include "peer.h"
+#include "recover.h"
 #include "wireup.h"
 
 #include <errno.h>
@@ -97,6 +98,7 @@ static int look(struct wiring *w, uint64_t *ns_p)
 
     pthread_mutex_lock(&w->lock);
     mdapl_timers_run(&d->timers, now);
+    mdapl_dapl_recover_all(d);
     next = mdapl_timers_next(&d->timers);
     rc = d->failed ? d->failed : mdapl_wireup_missing(d);
     pthread_mutex_unlock(&w->lock);

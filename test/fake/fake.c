@@ -57,6 +57,7 @@ struct dto {
     DAT_COMPLETION_FLAGS flags;
     bool half;                   /* a write: all but its last bytes have landed */
     bool executed;
+    bool counted;                /* for fake_faults.fail_nth */
 };
 
 struct dto_queue {
@@ -73,6 +74,7 @@ struct ep {
     struct dto_queue recv, req;
     uint8_t priv[256];
     uint64_t deadline;           /* of the request that it has made */
+    bool unflushed;              /* it has ended while flushes were held */
 };
 
 struct psp {
@@ -115,9 +117,9 @@ static struct {
     DAT_IA_HANDLE held_ia;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, accepts, executed, reads, recvs;
+    unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, held;
-    bool hold, refuse_ias;
+    bool hold, refuse_ias, hold_flushes;
     uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
@@ -592,6 +594,9 @@ static void pop(struct dto_queue *q)
 
 static void flush(struct ep *ep)
 {
+    ep->unflushed = f.hold_flushes;
+    if (ep->unflushed)
+        return;
     for (; ep->req.first; pop(&ep->req))
         complete(ep, ep->req_evd, ep->req.first, DAT_DTO_ERR_FLUSHED, 0);
     for (; ep->recv.first; pop(&ep->recv))
@@ -679,6 +684,10 @@ static DAT_RETURN ep_free(DAT_EP_HANDLE handle)
     ep_disconnect(ep, DAT_CLOSE_ABRUPT_FLAG);
     drop_pending(ep);
     flush(ep);
+    while (ep->req.first)        /* what is held is never heard of */
+        pop(&ep->req);
+    while (ep->recv.first)
+        pop(&ep->recv);
     unmake(ep);
     return DAT_SUCCESS;
 }
@@ -1046,17 +1055,20 @@ static bool execute(struct ep *ep, struct dto *d)
     return true;
 }
 
-/* The read fails at the peer, and its connection with it. */
-static bool read_fails(struct ep *ep, const struct dto *d)
+/* The request fails, and its connection with it; those before it have succeeded. */
+static bool dto_fails(struct ep *ep, struct dto *d)
 {
-    if (d->op != DAT_DTO_RDMA_READ || !f.faults.fail_read || ++f.reads != f.faults.fail_read)
+    if (d->op != f.faults.fail_op || d->counted)
+        return false;
+    d->counted = true;
+    if (++f.counted != f.faults.fail_nth)
         return false;
     while (ep->req.first != d) {
         complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS,
                  ep->req.first->seg.segment_length);
         pop(&ep->req);
     }
-    complete(ep, ep->req_evd, d, DAT_DTO_ERR_REMOTE_ACCESS, 0);
+    complete(ep, ep->req_evd, d, f.faults.fail_status, 0);
     pop(&ep->req);
     end(ep, DAT_CONNECTION_EVENT_BROKEN);
     return true;
@@ -1081,7 +1093,7 @@ static bool move_ep(struct ep *ep)
 
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
         return false;
-    if (d && read_fails(ep, d))
+    if (d && dto_fails(ep, d))
         return true;
     if (d && (!can_complete || fake_random(2)) && execute(ep, d)) {
         d->executed = true;
@@ -1100,6 +1112,11 @@ static bool move_ep(struct ep *ep)
 
 static struct ep *eps[256];
 
+void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
+{
+    post_async(((struct ia *)eps[nth]->ia)->async, eps[nth], number);
+}
+
 void fake_hold(int nth)
 {
     f.held = nth;
@@ -1108,6 +1125,23 @@ void fake_hold(int nth)
 void fake_hold_ia(int nth)
 {
     f.held_ia = nth < 0 ? NULL : nth_ia(nth);
+}
+
+void fake_hold_flushes(bool hold)
+{
+    f.hold_flushes = hold;
+    for (int i = 0; i < 256 && !hold; i++)
+        if (eps[i] && eps[i]->unflushed)
+            flush(eps[i]);
+}
+
+int fake_eps(void)
+{
+    int n = 0;
+
+    for (int i = 0; i < 256; i++)
+        n += eps[i] != NULL;
+    return n;
 }
 
 static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,

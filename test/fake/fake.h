@@ -20,7 +20,9 @@ struct fake_faults {
     unsigned refuse_recv;        /* dat_ep_post_recv on a connected EP fails, once */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
-    unsigned fail_read;          /* this RDMA read, once, counted from 1: that EP breaks */
+    DAT_DTOS fail_op;            /* of the requests of this kind, in the order in which they */
+    unsigned fail_nth;           /* would be executed, this one (from 1; 0: none) fails with */
+    DAT_DTO_COMPLETION_STATUS fail_status;   /* this status, once, and its EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
     unsigned lose_cr;            /* a request vanishes: nothing is heard until its time is over */
     unsigned dup_cr;             /* a request arrives twice; the second one has no caller */
@@ -70,6 +72,13 @@ void fake_async(int nth_ia, DAT_EVENT_NUMBER number);
 void fake_end_ia(int nth_ia);
 /* No IA opens from now on, or they do again. */
 void fake_refuse_ias(bool refuse);
+/* The same of the nth EP, in the order of their creation. */
+void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
+/* Requests and receives of an EP that has ended complete when the hold is over and not at once, as
+ * an adapter takes its time to flush them. */
+void fake_hold_flushes(bool hold);
+/* How many EPs there are. */
+int fake_eps(void);
 /* How often a send found no receive posted at the peer. */
 uint64_t fake_not_ready(void);
 /* Requests of the nth EP (in the order of their creation) are not executed; -1: of none. */

@@ -9,7 +9,8 @@ fake_sources = test/fake/fake.c test/fake/fake.h test/unit/unit.h
 sim_sources = test/sim/sim.c test/sim/sim.h $(fake_sources)
 
 check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test/sim/test_connect \
-    test/sim/test_replay test/sim/test_rails
+    test/sim/test_replay test/sim/test_rails \
+    test/sim/test_recover
 test_sim_test_sim_SOURCES = test/sim/test_sim.c $(fake_sources)
 test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_sim_LDADD = $(sim_test_ldadd)
@@ -25,6 +26,9 @@ test_sim_test_replay_LDADD = $(sim_test_ldadd)
 test_sim_test_rails_SOURCES = test/sim/test_rails.c $(sim_sources)
 test_sim_test_rails_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_rails_LDADD = $(sim_test_ldadd)
+test_sim_test_recover_SOURCES = test/sim/test_recover.c $(sim_sources)
+test_sim_test_recover_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_recover_LDADD = $(sim_test_ldadd)
 test_sim_test_connect_SOURCES = test/sim/test_connect.c $(fake_sources)
 test_sim_test_connect_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_connect_LDADD = $(sim_test_ldadd)

@@ -100,6 +100,7 @@ static void on_fault(void *owner, struct mdapl_peer *peer, int status, const cha
         fprintf(stderr, "rank %d: %s\n", me->rank, why);
     SIM_CHECK(me->sim, me->sim->may_fail && status < 0);
     me->faults++;
+    me->status = status;
     snprintf(me->why, sizeof(me->why), "%s", why);
 }
 

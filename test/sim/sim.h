@@ -28,7 +28,8 @@ struct sim_rank {
     int sends, sends_failed;     /* operations that have ended */
     int reads, reads_failed;     /* bodies */
     int faults;                  /* upcalls */
-    char why[512];               /* the last one's line */
+    int status;                  /* of the last one */
+    char why[640];               /* and its line */
 };
 
 struct sim {

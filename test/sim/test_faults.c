@@ -39,7 +39,10 @@ static void one_stripe_fails(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds(200); i++) {
-        struct fake_faults faults = { .fail_read = 1 + (unsigned)(i % 7) };
+        struct fake_faults faults = {
+            .fail_op = DAT_DTO_RDMA_READ, .fail_nth = 1 + (unsigned)(i % 7),
+            .fail_status = DAT_DTO_ERR_REMOTE_ACCESS,
+        };
 
         start(&s, i, 2, &faults, NULL);
         sim_open_all(&s, "streams=4 stripe_bytes=4000");

@@ -6,7 +6,7 @@
  */
 #include "unit.h"
 
-#include "ep.h"
+#include "conn.h"
 #include "err.h"
 #include "peer.h"
 #include "rx.h"
@@ -124,13 +124,13 @@ static void posted_twice(void **state)
         SIM_CHECK(&s, mdapl_dapl_tx_repost(&peer->stream[1], b) == 0);
         SIM_CHECK(&s, b->holds == 3);
         for (int k = 0; k < 3000; k++) {
-            bool out[2] = { k > 0 && peer->stream[0].cm.ep->req_posted > 0,
-                            peer->stream[1].cm.ep->req_posted > 0 };
+            bool out[2] = { k > 0 && peer->stream[0].up->ep.req_posted > 0,
+                            peer->stream[1].up->ep.req_posted > 0 };
 
             if (k % 100 == 99 && k < 2000)
                 sim_send(&s, 0, 1, 40, false);
             sim_round(&s);
-            if (peer->stream[1].cm.ep->req_posted > 0)
+            if (peer->stream[1].up->ep.req_posted > 0)
                 SIM_CHECK(&s, b->holds > 0 && b->psn == psn);
             if (k == 2500) {     /* nothing moves any more: the one that stands still is left */
                 bool acked = peer->tx_acked > psn;

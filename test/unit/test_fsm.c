@@ -44,8 +44,35 @@ static void dead_stays_dead(void **state)
     (void)state;
     for (int e = 0; e < MDAPL_CM_EVENTS; e++)
         assert_int_equal(mdapl_cm_step(MDAPL_CM_DEAD, e).next, MDAPL_CM_DEAD);
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_FAIL);
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_PAUSING, MDAPL_CM_GIVE_UP).action, MDAPL_CM_DO_FAIL);
+}
+
+/* A connection that ends drains, whatever else happens; nothing but the end of that leads on, and
+ * no request is sent or accepted meanwhile. */
+static void draining_ends_with_drained(void **state)
+{
+    static const int ends[][2] = {
+        { MDAPL_CM_UP, MDAPL_CM_LOST }, { MDAPL_CM_UP, MDAPL_CM_CLOSE },
+        { MDAPL_CM_CALLING, MDAPL_CM_CLOSE }, { MDAPL_CM_ANSWERING, MDAPL_CM_CLOSE },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        assert_int_equal(mdapl_cm_step(ends[i][0], ends[i][1]).next, MDAPL_CM_DRAINING);
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_LOSE);
+    for (int e = 0; e < MDAPL_CM_EVENTS; e++) {
+        struct mdapl_cm_move m = mdapl_cm_step(MDAPL_CM_DRAINING, e);
+
+        assert_int_equal(m.next, e == MDAPL_CM_DRAINED ? MDAPL_CM_DEAD : MDAPL_CM_DRAINING);
+        assert_true(m.action != MDAPL_CM_DO_CALL && m.action != MDAPL_CM_DO_ANSWER);
+    }
+    assert_int_equal(mdapl_cm_step(MDAPL_CM_DRAINING, MDAPL_CM_DRAINED).action,
+                     MDAPL_CM_DO_FORGET);
+    /* Only what may have DTOs posted waits for them. */
+    for (int s = 0; s < MDAPL_CM_STATES; s++)
+        for (int e = 0; e < MDAPL_CM_EVENTS; e++)
+            if (s != MDAPL_CM_DRAINING && mdapl_cm_step(s, e).next == MDAPL_CM_DRAINING)
+                assert_true(s == MDAPL_CM_UP || s == MDAPL_CM_CALLING
+                            || s == MDAPL_CM_ANSWERING);
 }
 
 /* -- one rail --------------------------------------------------------------------------------- */
@@ -145,7 +172,7 @@ static void feed(struct net *w, int me, enum mdapl_cm_event event, int attempt)
         e->attempt = 0;
         feed(w, me, MDAPL_CM_WANT, 0);
         break;
-    case MDAPL_CM_DO_FAIL:
+    case MDAPL_CM_DO_LOSE:
         w->strange = true;
         break;
     default:
@@ -273,6 +300,7 @@ int main(void)
         cmocka_unit_test(dead_stays_dead),
         cmocka_unit_test(a_rail_comes_back_only_by_being_opened),
         cmocka_unit_test(doubt_ends),
+        cmocka_unit_test(draining_ends_with_drained),
         cmocka_unit_test(crossing_connects),
         cmocka_unit_test(sender_table),
         cmocka_unit_test(receiver_table),

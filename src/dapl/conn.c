@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn.h"
+
+#include "err.h"
+#include "log.h"
+#include "peer.h"
+#include "rx.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* -- making and ending ------------------------------------------------------------------------- */
+
+static int no_memory(const struct mdapl_stream *st)
+{
+    return mdapl_err_set(mdapl_ctx_err(st->peer->d->ctx), -ENOMEM,
+                         "IA %s has no memory for the receives of one more endpoint. Make "
+                         "MPIR_CVAR_DAPL_SR_WINDOW or _VBUF_SIZE smaller, or raise the memory "
+                         "lock limit (ulimit -l)", st->ia->name);
+}
+
+int mdapl_dapl_conn_open(struct mdapl_stream *st, uint32_t epoch, struct mdapl_dapl_conn **conn_p)
+{
+    struct mdapl_dapl *d = st->peer->d;
+    struct mdapl_dapl_conn *conn = calloc(1, sizeof(*conn));
+    int rc;
+
+    *conn_p = NULL;
+    if (!conn)
+        return no_memory(st);
+    rc = mdapl_ep_init(&conn->ep, st->ia, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests);
+    if (rc) {
+        free(conn);
+        return rc;
+    }
+    conn->st = st;
+    mdapl_list_init(&conn->link);
+    conn->rank = st->peer->base.rank;
+    conn->stream = st->index;
+    conn->epoch = epoch;
+    /* The transmit window stays empty until the peer's hello opens it. */
+    conn->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
+    if (mdapl_rx_arm(st, &conn->ep)) {
+        mdapl_dapl_conn_close(conn, NULL);
+        return no_memory(st);
+    }
+    *conn_p = conn;
+    return 0;
+}
+
+void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_stream *waiter)
+{
+    struct mdapl_dpeer *peer = conn->st->peer;
+
+    mdapl_rx_forget_credits(peer, &conn->rxwin.freed);
+    conn->st = NULL;
+    conn->waiter = waiter;
+    mdapl_list_append(&peer->d->closed, &conn->link);
+    mdapl_ep_disconnect(&conn->ep);
+}
+
+struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl *d)
+{
+    MDAPL_LIST_EACH(pos, &d->closed) {
+        struct mdapl_dapl_conn *conn = MDAPL_OF(pos, struct mdapl_dapl_conn, link);
+
+        if (!mdapl_ep_drained(&conn->ep))
+            continue;
+        mdapl_list_remove(&conn->link);
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %d stream %d: connection %u on IA %s "
+                  "has drained", conn->rank, conn->stream, conn->epoch, conn->ep.ia->name);
+        return conn;
+    }
+    return NULL;
+}
+
+void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn)
+{
+    mdapl_list_remove(&conn->link);
+    mdapl_ep_fini(&conn->ep);
+    free(conn);
+}
+
+/* -- faults ------------------------------------------------------------------------------------ */
+
+void mdapl_dapl_raise(struct mdapl_stream *st, const struct mdapl_dapl_fault *f)
+{
+    st->up = NULL;
+    st->peer->faulty = true;
+    mdapl_dpeer_wake(st->peer);
+    if (st->fault.kind != MDAPL_DAPL_FAULT_NONE)
+        return;
+    st->fault = *f;
+    st->fault.ia = st->ia;
+    st->fault.epoch = st->conn ? st->conn->epoch : st->cm.epoch;
+}
+
+void mdapl_dapl_dto_failed(struct mdapl_dto *dto, enum mdapl_dapl_op op,
+                           DAT_DTO_COMPLETION_STATUS status)
+{
+    struct mdapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
+
+    if (st && status != DAT_DTO_ERR_FLUSHED)
+        mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+            .kind = MDAPL_DAPL_FAULT_DTO, .stream = st->index, .op = op, .dto_status = status });
+}
+
+void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op)
+{
+    struct mdapl_stream *st = conn->st;
+
+    if (st)
+        mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+            .kind = MDAPL_DAPL_FAULT_POST, .stream = st->index, .op = op,
+            .ret = conn->ep.refused });
+}
+
+void mdapl_dapl_impossible(struct mdapl_dpeer *peer, const char *text)
+{
+    mdapl_dapl_raise(mdapl_dpeer_main(peer), &(struct mdapl_dapl_fault){
+        .kind = MDAPL_DAPL_FAULT_BUG, .stream = -1, .text = text });
+}
+
+void mdapl_dapl_out_of_memory(struct mdapl_dpeer *peer, const char *text)
+{
+    mdapl_dapl_raise(mdapl_dpeer_main(peer), &(struct mdapl_dapl_fault){
+        .kind = MDAPL_DAPL_FAULT_MEMORY, .stream = -1, .text = text });
+}

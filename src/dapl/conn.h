@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CONN_H
+#define MDAPL_CONN_H
+/*
+ * One incarnation of a stream: an EP, the number (epoch) of the connection request that it belongs
+ * to, the windows of its sr lane, and the count of its DTOs. cm.c makes one for each attempt and
+ * brings it up. A connection that ended, or was given up, is never used again: it is disconnected,
+ * it drains until every DTO that was posted has completed, and only then is its EP freed, because
+ * until then an adapter may still write into its receives and its RDMA buffers. Whoever has to wait
+ * for that (a stream in the state DRAINING) is named as its waiter.
+ *
+ *      open -> [up] -> closed, on d->closed -> drained -> freed
+ */
+#include "ep.h"
+#include "fault.h"
+#include "list.h"
+#include "window.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mdapl_dapl;
+struct mdapl_dpeer;
+struct mdapl_stream;
+
+struct mdapl_dapl_conn {
+    struct mdapl_ep ep;          /* events and DTOs name it: mdapl_dapl_conn_of() */
+    struct mdapl_stream *st;     /* what it delivers to; NULL once it is closed */
+    struct mdapl_stream *waiter; /* closed: the stream that waits for its drain, or NULL */
+    struct mdapl_list link;      /* closed: on d->closed */
+    struct mdapl_txwin txwin;    /* of its sr lane */
+    struct mdapl_rxwin rxwin;
+    int rank, stream;            /* names, which outlive st */
+    uint32_t epoch;              /* number of the request, of the rank that made it */
+};
+
+static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_ep *ep)
+{
+    return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
+}
+
+/* Makes the stream's next connection: an unconnected EP, with its receives posted. 0, or -errno
+ * with the line in mdapl_ctx_err(); then there is no connection and *conn_p is NULL. */
+int mdapl_dapl_conn_open(struct mdapl_stream *st, uint32_t epoch,
+                         struct mdapl_dapl_conn **conn_p);
+/* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
+ * above; NULL: nobody waits. */
+void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_stream *waiter);
+/* Takes the next closed connection that has drained off d->closed; NULL: all that are left still
+ * have DTOs posted. The caller frees it. */
+struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl *d);
+/* Frees its EP and itself: it has drained, or its adapter is about to be closed. */
+void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
+
+/*
+ * Raising a fault. recover.c judges it in the same round of progress, and never inside the call, as
+ * verbs make no upcalls. Of several faults of one stream before that the first counts. Frames
+ * leave on the stream's connection no more.
+ */
+
+/* A DTO has completed with this status, an error; a flushed DTO is no fault of its own, because
+ * the end of its connection is reported besides. Ignored when the connection is closed. */
+void mdapl_dapl_dto_failed(struct mdapl_dto *dto, enum mdapl_dapl_op op,
+                           DAT_DTO_COMPLETION_STATUS status);
+/* The provider has just refused to post this on the connection. */
+void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op);
+/* There is no memory for what the text says ("a message that waits"; static). */
+void mdapl_dapl_out_of_memory(struct mdapl_dpeer *peer, const char *text);
+/* This channel has done what its own state machines do not allow; text says what (static). */
+void mdapl_dapl_impossible(struct mdapl_dpeer *peer, const char *text);
+/* The fault *f of a stream, or with f->stream < 0 of its peer; f->ia and f->epoch are filled in. */
+void mdapl_dapl_raise(struct mdapl_stream *st, const struct mdapl_dapl_fault *f);
+
+#endif

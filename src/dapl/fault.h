@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_FAULT_H
+#define MDAPL_FAULT_H
+/*
+ * A fault as a value: what went wrong, in which operation, with which DAT status, on which
+ * connection and adapter. It is raised where it is noticed (conn.h) and judged in recover.c; on the
+ * way nothing of it is lost, so the user's line can name all of it.
+ */
+#include "dat.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mdapl_cm_cause;
+struct mdapl_ia;
+
+enum mdapl_dapl_fault_kind {
+    MDAPL_DAPL_FAULT_NONE,
+    MDAPL_DAPL_FAULT_DTO,        /* a posted DTO completed with an error: op, dto_status */
+    MDAPL_DAPL_FAULT_POST,       /* the provider refused to post a DTO: op, ret */
+    MDAPL_DAPL_FAULT_ATTEMPT,    /* a connection attempt ended: cause, detail, *_ns */
+    MDAPL_DAPL_FAULT_LOST,       /* an established connection ended: cause */
+    MDAPL_DAPL_FAULT_FRAME,      /* a frame that the protocol does not allow: text, len */
+    MDAPL_DAPL_FAULT_MEMORY,     /* this process has no memory left: text */
+    MDAPL_DAPL_FAULT_BUG,        /* an error of this channel: text */
+    MDAPL_DAPL_FAULT_IA,         /* the adapter can carry nothing any more: text */
+    MDAPL_DAPL_FAULT_KINDS
+};
+
+enum mdapl_dapl_op {
+    MDAPL_DAPL_OP_SEND,
+    MDAPL_DAPL_OP_RECV,
+    MDAPL_DAPL_OP_READ,
+    MDAPL_DAPL_OP_WRITE,
+    MDAPL_DAPL_OP_RING_WRITE,    /* of a frame into the peer's ring */
+    MDAPL_DAPL_OPS
+};
+
+struct mdapl_dapl_fault {
+    enum mdapl_dapl_fault_kind kind;
+    /* where: set as the fault is raised */
+    const struct mdapl_ia *ia;
+    int stream;                  /* -1: of no one connection */
+    uint32_t epoch;              /* number of the connection on that stream */
+    /* what: the kind says which of these count */
+    enum mdapl_dapl_op op;
+    DAT_DTO_COMPLETION_STATUS dto_status;
+    DAT_RETURN ret;
+    const struct mdapl_cm_cause *cause;
+    uint64_t waited_ns;          /* since connecting to the peer began */
+    uint64_t refused_ns;         /* since the first of several definite refusals in a row */
+    const char *text;            /* static: what the memory was for, what is wrong with the frame */
+    const char *frame;           /* the name of its type */
+    size_t len;                  /* bytes of the frame */
+    char detail[160];            /* more about the cause, or "" */
+};
+
+/* What has failed, of the kinds DTO, POST and LOST, as part of a sentence: "a send failed
+ * (DAT_DTO_ERR_TRANSPORT)". Returns buf, which holds len bytes. */
+const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, size_t len);
+/* The advice of a fault of kind BUG. */
+extern const char mdapl_dapl_bug_advice[];
+/* What the user can do about a fault of these kinds: sentences without the last full stop. */
+const char *mdapl_dapl_fault_advice(const struct mdapl_dapl_fault *f);
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Faults as values: what the user's line says of the operation, the DAT status, the stream and the
+ * IA that failed; what is not a broken wire; and that nothing is freed or connected again before
+ * every posted DTO has come back. test_recover [SEED [TEST]] runs that one seed (0: all).
+ */
+#include "unit.h"
+
+#include "cm_report.h"
+#include "conn.h"
+#include "log.h"
+#include "peer.h"
+#include "recover.h"
+#include "sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t only_seed;
+
+static uint64_t seeds(uint64_t n)
+{
+    return only_seed ? 1 : n;
+}
+
+static void start(struct sim *s, uint64_t i, const struct fake_faults *faults)
+{
+    sim_start(s, only_seed ? only_seed : i + 1, 2, faults, NULL);
+    s->verbose = only_seed != 0;
+}
+
+/* The line of the one rank that noticed it first, by its own transfer. */
+static const char *line_with(const struct sim *s, const char *text)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strstr(s->rank[i].why, text))
+            return s->rank[i].why;
+    return NULL;
+}
+
+/* -- the line ---------------------------------------------------------------------------------- */
+
+/* Ends with a fault at both ranks, and one of their lines has all of these texts. */
+static void expect_line(struct sim *s, const char *const text[], size_t n)
+{
+    const char *line;
+
+    sim_run(s);
+    sim_rounds(s, 2000);
+    SIM_CHECK(s, s->rank[0].faults == 1 && s->rank[1].faults == 1);
+    line = line_with(s, text[0]);
+    if (!line)
+        fprintf(stderr, "%s\n%s\n", s->rank[0].why, s->rank[1].why);
+    SIM_CHECK(s, line != NULL);
+    for (size_t k = 0; k < n && text[k]; k++) {
+        if (!strstr(line, text[k]))
+            fprintf(stderr, "no \"%s\" in: %s\n", text[k], line);
+        SIM_CHECK(s, strstr(line, text[k]) != NULL);
+    }
+}
+
+/* Bodies take the streams in turn, so the second one is on stream 1; frames are on stream 0. */
+static void line_names_what_failed(void **state)
+{
+    static const struct {
+        const char *knobs;
+        struct fake_faults faults;
+        const char *text[5];
+    } row[] = {
+        { "rndv=rget ring=off",
+          { .fail_op = DAT_DTO_RDMA_READ, .fail_nth = 2,
+            .fail_status = DAT_DTO_ERR_REMOTE_ACCESS },
+          { "an RDMA read failed (DAT_DTO_ERR_REMOTE_ACCESS)", "stream 1", "IA fake",
+            "lost the connection to rank 0", "report" } },
+        { "rndv=rget ring=off",
+          { .fail_op = DAT_DTO_RDMA_READ, .fail_nth = 1, .fail_status = DAT_DTO_ERR_TRANSPORT },
+          { "an RDMA read failed (DAT_DTO_ERR_TRANSPORT)", "stream 0", "IA fake",
+            "lost the connection to rank 0", "The path was down" } },
+        { "rndv=rput ring=off",
+          { .fail_op = DAT_DTO_RDMA_WRITE, .fail_nth = 2, .fail_status = DAT_DTO_ERR_TRANSPORT },
+          { "an RDMA write failed (DAT_DTO_ERR_TRANSPORT)", "stream 1", "IA fake",
+            "lost the connection to rank 1", "The path was down" } },
+        { "ring=off",
+          { .fail_op = DAT_DTO_SEND, .fail_nth = 3,
+            .fail_status = DAT_DTO_ERR_RECEIVER_NOT_READY },
+          { "a send failed (DAT_DTO_ERR_RECEIVER_NOT_READY)", "stream 0", "IA fake",
+            "lost the connection to rank" } },
+    };
+    struct sim s;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
+        for (uint64_t i = 0; i < seeds(10); i++) {
+            char knobs[96];
+
+            start(&s, i, &row[k].faults);
+            snprintf(knobs, sizeof(knobs), "streams=2 stripe_bytes=1000000 %s", row[k].knobs);
+            sim_open_all(&s, knobs);
+            s.may_fail = true;
+            for (int n = 0; n < 3; n++) {
+                sim_send(&s, 0, 1, 30000, false);
+                sim_run(&s);
+            }
+            expect_line(&s, row[k].text, 5);
+            sim_close(&s);
+        }
+}
+
+/* Lack of memory is this process's, and no fault of the wire. */
+static void out_of_memory_is_no_lost_connection(void **state)
+{
+    struct mdapl_peer *peer;
+    struct sim s;
+
+    (void)state;
+    start(&s, 0, NULL);
+    sim_open_all(&s, "streams=2");
+    s.may_fail = true;
+    SIM_CHECK(&s, mdapl_peer_get(s.rank[0].ctx, 1, &peer) == 0);
+    mdapl_dapl_out_of_memory(mdapl_dpeer_of(peer), "a message that waits");
+    SIM_CHECK(&s, s.rank[0].faults == 0);            /* no upcall from inside a verb */
+    sim_rounds(&s, 2000);
+    SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[0].status == -ENOMEM);
+    SIM_CHECK(&s, strstr(s.rank[0].why, "out of memory for a message that waits"));
+    SIM_CHECK(&s, strstr(s.rank[0].why, "rank 1 on "));
+    SIM_CHECK(&s, strstr(s.rank[0].why, "Free memory"));
+    SIM_CHECK(&s, !strstr(s.rank[0].why, "lost the connection"));
+    SIM_CHECK(&s, strstr(s.rank[1].why, "lost the connection to rank 0"));
+    SIM_CHECK(&s, strstr(s.rank[1].why, "DAT_CONNECTION_EVENT_"));
+    sim_close(&s);
+}
+
+/* A refused post: the connection of stream 0 of the receiver. */
+static void refused_post_has_its_status(void **state)
+{
+    static const char *const text[] = {
+        "a receive was refused (DAT_INSUFFICIENT_RESOURCES", "stream 0", "IA fake",
+    };
+    const struct fake_faults faults = { .refuse_recv = 3 };
+    struct sim s;
+
+    (void)state;
+    start(&s, 0, &faults);
+    sim_open_all(&s, "ring=off");
+    s.may_fail = true;
+    for (int k = 0; k < 20; k++)
+        sim_send(&s, 0, 1, 200, false);
+    expect_line(&s, text, 3);
+    sim_close(&s);
+}
+
+/* An asynchronous error of one endpoint is the end of its connection, and of no other. */
+static void endpoint_breaks(void **state)
+{
+    static const struct {
+        DAT_EVENT_NUMBER number;
+        const char *text[3];
+    } row[] = {
+        { DAT_ASYNC_ERROR_EP_BROKEN,
+          { "the endpoint broke (DAT_ASYNC_ERROR_EP_BROKEN)", "lost the connection", "stream" } },
+        { DAT_ASYNC_ERROR_TIMED_OUT,
+          { "an operation timed out (DAT_ASYNC_ERROR_TIMED_OUT)", "lost the connection",
+            "stream" } },
+        { DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
+          { "the provider failed (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR)",
+            "lost the connection", "stream" } },
+    };
+    struct sim s;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
+        for (uint64_t i = 0; i < seeds(8); i++) {
+            start(&s, i, NULL);
+            sim_open_all(&s, "streams=2");
+            s.may_fail = true;
+            fake_async_ep((int)fake_random(4), row[k].number);
+            expect_line(&s, row[k].text, 3);
+            sim_close(&s);
+        }
+}
+
+/* -- the verdict ------------------------------------------------------------------------------- */
+
+static void verdicts(void **state)
+{
+    enum { LIMIT_MS = 5000, TIMEOUT_MS = 1000 };
+    static const struct {
+        struct mdapl_dapl_fault f;
+        enum mdapl_cm_cause_id cause;
+        enum mdapl_dapl_verdict verdict, without_limit;
+    } row[] = {
+        { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_TRANSPORT },
+          MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER, MDAPL_DAPL_FAIL_PEER },
+        { { .kind = MDAPL_DAPL_FAULT_POST }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
+          MDAPL_DAPL_FAIL_PEER },
+        { { .kind = MDAPL_DAPL_FAULT_LOST }, MDAPL_CAUSE_BROKEN, MDAPL_DAPL_FAIL_PEER,
+          MDAPL_DAPL_FAIL_PEER },
+        { { .kind = MDAPL_DAPL_FAULT_FRAME }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
+          MDAPL_DAPL_FAIL_PEER },
+        { { .kind = MDAPL_DAPL_FAULT_MEMORY }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
+          MDAPL_DAPL_FAIL_PEER },
+        { { .kind = MDAPL_DAPL_FAULT_IA }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
+          MDAPL_DAPL_FAIL_PEER },
+        /* Silence ends a peer only after the limit, if there is one. */
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .waited_ns = MDAPL_MS(LIMIT_MS) - 1 },
+          MDAPL_CAUSE_TIMED_OUT, MDAPL_DAPL_RETRY, MDAPL_DAPL_RETRY },
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .waited_ns = MDAPL_MS(LIMIT_MS) },
+          MDAPL_CAUSE_TIMED_OUT, MDAPL_DAPL_FAIL_PEER, MDAPL_DAPL_RETRY },
+        /* A definite refusal does once it has lasted for the time of a request. */
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .refused_ns = MDAPL_MS(TIMEOUT_MS) - 1 },
+          MDAPL_CAUSE_PEER_REJECTED, MDAPL_DAPL_RETRY, MDAPL_DAPL_RETRY },
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .refused_ns = MDAPL_MS(TIMEOUT_MS) },
+          MDAPL_CAUSE_PEER_REJECTED, MDAPL_DAPL_FAIL_PEER, MDAPL_DAPL_FAIL_PEER },
+    };
+    struct mdapl_cfg cfg;
+
+    (void)state;
+    mdapl_cfg_init(&cfg);
+    cfg.connect_timeout_ms = TIMEOUT_MS;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct mdapl_dapl_fault f = row[i].f;
+
+        f.cause = mdapl_cm_cause(row[i].cause);
+        cfg.connect_unanswered_ms = LIMIT_MS;
+        assert_int_equal(mdapl_dapl_judge(&f, &cfg), row[i].verdict);
+        cfg.connect_unanswered_ms = 0;
+        assert_int_equal(mdapl_dapl_judge(&f, &cfg), row[i].without_limit);
+    }
+}
+
+/* -- draining ---------------------------------------------------------------------------------- */
+
+/* What a rank has logged. */
+struct log {
+    FILE *out;
+    char *text;
+    size_t len;
+};
+
+static void log_to(struct log *l, const struct sim_rank *me)
+{
+    l->out = open_memstream(&l->text, &l->len);
+    mdapl_ctx_log(me->ctx)->out = l->out;
+    mdapl_ctx_log(me->ctx)->level = MDAPL_CONN;
+}
+
+static int count(struct log *l, const char *text)
+{
+    int n = 0;
+
+    fflush(l->out);
+    for (const char *p = l->text; p && (p = strstr(p, text)); p++)
+        n++;
+    return n;
+}
+
+static void log_end(struct log *l)
+{
+    fclose(l->out);
+    free(l->text);
+}
+
+/* The adapter takes its time to flush a broken connection: until then it drains, and its EP is
+ * neither freed nor followed by another. */
+static void drains_until_all_has_come_back(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        struct fake_faults faults = {
+            .fail_op = DAT_DTO_SEND, .fail_nth = 5, .fail_status = DAT_DTO_ERR_TRANSPORT,
+        };
+        struct log log[2];
+
+        start(&s, i, &faults);
+        sim_open_all(&s, "streams=2 ring=off");
+        s.may_fail = true;
+        for (int r = 0; r < 2; r++)
+            log_to(&log[r], &s.rank[r]);
+        fake_hold_flushes(true);
+        for (int k = 0; k < 10; k++)
+            sim_send(&s, k % 2, 1 - k % 2, 200, false);
+        sim_run(&s);
+        sim_rounds(&s, 20000);
+        for (int r = 0; r < 2; r++) {
+            SIM_CHECK(&s, s.rank[r].faults == 1);
+            SIM_CHECK(&s, count(&log[r], "up -> draining") == 2);
+            SIM_CHECK(&s, count(&log[r], "draining -> ") == 0);
+        }
+        SIM_CHECK(&s, fake_eps() == 4);
+        fake_hold_flushes(false);
+        sim_rounds(&s, 20000);
+        for (int r = 0; r < 2; r++)
+            SIM_CHECK(&s, count(&log[r], "drained, draining -> dead") == 2);
+        SIM_CHECK(&s, fake_eps() == 0);
+        sim_close(&s);
+        for (int r = 0; r < 2; r++)
+            log_end(&log[r]);
+    }
+}
+
+/* Closing waits for it as well, but not for ever. */
+static void closing_waits_for_drained(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        uint64_t began;
+
+        start(&s, 0, NULL);
+        sim_open_all(&s, "streams=2 ring=off");
+        sim_rounds(&s, 1000);
+        SIM_CHECK(&s, fake_eps() == 4);
+        fake_hold_flushes(held);
+        began = *fake_time();
+        mdapl_ctx_close(s.rank[0].ctx);
+        s.rank[0].ctx = NULL;
+        SIM_CHECK(&s, (*fake_time() - began >= 1000000000u) == (held == 1));
+        SIM_CHECK(&s, fake_eps() == 2);
+        fake_hold_flushes(false);
+        sim_close(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(line_names_what_failed),
+        cmocka_unit_test(out_of_memory_is_no_lost_connection),
+        cmocka_unit_test(refused_post_has_its_status),
+        cmocka_unit_test(endpoint_breaks),
+        cmocka_unit_test(verdicts),
+        cmocka_unit_test(drains_until_all_has_come_back),
+        cmocka_unit_test(closing_waits_for_drained),
+    };
+
+    if (argc > 1)
+        only_seed = strtoull(argv[1], NULL, 0);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return RUN(tests);
+}
