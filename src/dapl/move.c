@@ -31,7 +31,7 @@ static bool can_read(const struct mdapl_ep *ep)
     return mdapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
 }
 
-/* Half of the slots are left to frames. */
+/* Half of the request slots are reserved for frames. */
 static bool can_write(const struct mdapl_ep *ep)
 {
     return mdapl_ep_has_slot(ep) && ep->req_posted < ep->req_max / 2;
@@ -49,8 +49,8 @@ static const struct {
                           "an RDMA write failed" },
 };
 
-/* Bytes of one transfer. A striped body has a piece for each stream at least, unless it is so short
- * that the pieces would cost more than they spread. */
+/* Maximum bytes of one DTO. A striped body has at least one DTO for each stream, unless each would
+ * be shorter than half of MPIR_CVAR_DAPL_STRIPE_BYTES. */
 static uint64_t most(const struct mdapl_move *m)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(m->peer->d->ctx);
@@ -78,10 +78,10 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
         if (!m->stopped)
             mdapl_dpeer_broken(peer, way[m->kind].failed);
     }
-    /* With a failed piece it is not over until it is stopped, with its peer. */
+    /* After a failed DTO only mdapl_move_stop() ends it, when its peer fails. */
     if (m->under_way == 0 && (m->stopped || (!m->failed && m->issued == m->len)))
         m->over(m);
-    /* The request slot may be what the next transfer, a frame or an acknowledgement waits for. */
+    /* The next DTO, a frame or an acknowledgement may wait for this request slot. */
     mdapl_dpeer_stir(peer);
 }
 
