@@ -2,9 +2,9 @@
 #ifndef MDAPL_BODY_H
 #define MDAPL_BODY_H
 /*
- * A body, or a part of one, as pieces of local memory: taken from the owner's iovec, cut to what
- * one registration covers, and registered when RDMA is to read or write it. Both ends of a
- * rendezvous have one; RTS and CTS tell the peer where its pieces are (struct mdapl_segs).
+ * A body, or a part of one, as pieces of local memory: copied from the owner's iovec, cut at the
+ * maximum length of a registration, and registered if RDMA is to read or write it. Both ends of a
+ * rendezvous have one; RTS and CTS carry the addresses of its pieces (struct mdapl_segs).
  */
 #include <dat2/udat.h>
 #include <stdbool.h>
@@ -24,21 +24,21 @@ struct mdapl_body {
     struct mdapl_regcache *regs;     /* then; else NULL */
 };
 
-/* Takes the first bytes of an iovec, at most max, in pieces of at most lmr_max; the memory they are
- * in stays the caller's. 0 or -ENOMEM. */
+/* Takes the first bytes of an iovec of n entries, at most max, in pieces of at most lmr_max bytes.
+ * The memory that it names stays the caller's. 0 or -ENOMEM. */
 int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
                     size_t max);
-/* Forgets it, with its registrations. Does nothing when nothing was taken. */
+/* Releases its registrations and its list of pieces. Does nothing if nothing was taken. */
 void mdapl_body_free(struct mdapl_body *b);
 /* Has every piece registered for a use (enum mdapl_lmr_use) on the first n_rails rails, unless they
  * are; false: none is. */
 bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsigned use,
                          int n_rails);
-/* Where its pieces are, for the peer: with keys of the first n_rails rails. False: not
- * registered on all of them (any more), or more pieces than a frame names. */
+/* Fills segs, for the peer: addresses and lengths of its pieces, with keys of the first n_rails
+ * rails. False: not registered on all of them (any more), or more pieces than a frame names. */
 bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs);
 
-/* The local place of byte `off`, and how many bytes follow it in the same piece. */
+/* The local address and key of byte `off`. *rest_p: bytes from there to the end of its piece. */
 DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off,
                               uint64_t *rest_p);
 /* The same at the peer. */

@@ -204,8 +204,8 @@ void mdapl_cm_line_frame(const struct mdapl_stream *st, const struct mdapl_dapl_
 void mdapl_cm_line_bug(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
                        size_t len)
 {
-    snprintf(buf, len, "rank %d on %s is lost: %s. %s", st->peer->base.rank, st->peer->host, f->text,
-             mdapl_dapl_bug_advice);
+    snprintf(buf, len, "rank %d on %s is lost: %s. %s", st->peer->base.rank, st->peer->host,
+             f->text, mdapl_dapl_bug_advice);
 }
 
 void mdapl_cm_line_memory(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,

@@ -50,7 +50,7 @@ static int check_rail(struct mdapl_dapl *d, const struct mdapl_ia *ia)
     return 0;
 }
 
-/* The knobs, as far as the providers go along. */
+/* The knobs, cut to what all rails allow. 0, or -errno with the one clear line. */
 static int fit_limits(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
@@ -93,7 +93,7 @@ static int open_rails(struct mdapl_dapl *d)
     return rc;
 }
 
-/* For those who bind ranks to cores: where each adapter is, and where this rank is. */
+/* Logs where each adapter and this rank are in the machine, for users who bind ranks to cores. */
 static void tell_places(const struct mdapl_dapl *d)
 {
     char line[512];
@@ -108,8 +108,8 @@ static void tell_places(const struct mdapl_dapl *d)
     }
 }
 
-/* Registrations are kept where the user wants it, or it pays, and the system tells when memory is
- * unmapped. */
+/* Registrations are kept if the knob says so, or by measurement (auto), and if the system reports
+ * unmapped memory. */
 static void open_regs(struct mdapl_dapl *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
@@ -218,7 +218,7 @@ static int work(struct mdapl_dapl *d)
     struct mdapl_list todo, *l;
     int n = 0;
 
-    /* Those that wake while others work have their turn in the next round. */
+    /* Peers that are woken meanwhile are handled in the next round. */
     if (mdapl_list_empty(&d->work))
         return 0;
     todo = d->work;
@@ -232,7 +232,7 @@ static int work(struct mdapl_dapl *d)
     return n;
 }
 
-/* Everybody who waits for an acknowledgement that has become due gets it. */
+/* Wakes the peers to which an acknowledgement is due. */
 static void wake_owing(struct mdapl_dapl *d)
 {
     MDAPL_LIST_EACH(pos, &d->owing) {
@@ -243,7 +243,7 @@ static void wake_owing(struct mdapl_dapl *d)
     }
 }
 
-/* Those who found no frame buffer try again. */
+/* Wakes the peers that found no frame buffer. */
 static void wake_starved(struct mdapl_dapl *d)
 {
     struct mdapl_list *l;
@@ -261,7 +261,7 @@ static int poll(struct mdapl_dapl *d, bool all)
     return n;
 }
 
-/* Whether connections are being made, be it by others: a rank of a ring is called as well. */
+/* Are connections being made, by this rank or, in a ring, to it? */
 static bool connecting(const struct mdapl_dapl *d)
 {
     return d->n_connecting > 0 || d->wiring;
@@ -275,7 +275,7 @@ static bool any_vbuf_there(const struct mdapl_dapl *d)
     return false;
 }
 
-/* What needs the time, or is looked at only now and then. */
+/* What depends on the time, or is too rare for each round. Returns how many timers were due. */
 static int housekeeping(struct mdapl_dapl *d)
 {
     wake_owing(d);
@@ -292,8 +292,7 @@ static int one_round(struct mdapl_dapl *d, bool all)
 {
     int n = poll(d, all);
 
-    /* After the queues: a provider without hardware writes into the rings as it is asked for
-     * events. */
+    /* After the queues, because a software provider places RDMA writes while it is polled. */
     n += mdapl_ring_poll(d);
     if (all)
         n += housekeeping(d);
@@ -310,8 +309,8 @@ static int look(void *state, uint64_t now)
     return one_round(d, true);
 }
 
-/* While a connection is being made, and events of it come in, each round is a look; a peer that
- * does not answer for hours costs nothing. */
+/* Is each round to look at everything? While connections are made and for some time after their
+ * last event; not for as long as a peer does not answer. */
 static bool attentive(const struct mdapl_dapl *d)
 {
     return d->wiring || d->draining || (d->n_connecting > 0 && d->now < d->attentive_until);

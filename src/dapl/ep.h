@@ -2,8 +2,8 @@
 #ifndef MDAPL_EP_H
 #define MDAPL_EP_H
 /*
- * A DAT endpoint, and the only place that posts DTOs. conn.c makes EPs and ends them, cm.c brings
- * them up, and tx.c, rx.c, ring.c and move.c post on them. An EP counts what is posted on it and has not
+ * A DAT endpoint, and all posting of DTOs. conn.c makes EPs and ends them, cm.c brings them up, and
+ * tx.c, rx.c, ring.c and move.c post on them. An EP counts what is posted on it and has not
  * completed; it is freed when that is nothing, because until then an adapter may still write into a
  * vbuf or a user's buffer.
  */

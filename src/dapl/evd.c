@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    BURST = 32,              /* DTO events taken in one poll, so that other work gets its turn */
+    BURST = 32,              /* events of one queue in one poll: other work is not delayed */
 };
 
 struct queue {
@@ -25,8 +25,8 @@ static void handle_dto(struct mdapl_ia *ia, const DAT_EVENT *e)
     mdapl_ep_completed(dto, d->status, (size_t)d->transfered_length);
 }
 
-/* The EP object of a handle. Events may be later than the EP's end, so the handle is looked up and
- * not asked for its context. */
+/* The EP object of a handle. An event may arrive after its EP has been freed, so the handle is
+ * looked up; dat_ep_query() on it would be undefined. */
 static struct mdapl_ep *find_ep(struct mdapl_ia *ia, DAT_EP_HANDLE handle)
 {
     uint64_t key = (uint64_t)(uintptr_t)handle;
@@ -71,7 +71,7 @@ static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
     return n;
 }
 
-/* All requests that there are: what cm.c does next is to know of them. */
+/* Takes every request in the queue: cm.c decides about its own calls by those that arrived. */
 static int poll_slow(struct mdapl_ia *ia)
 {
     int n = drain(ia, ia->conn_evd, handle_conn), got;

@@ -2,8 +2,9 @@
 #ifndef MDAPL_EVD_H
 #define MDAPL_EVD_H
 /*
- * Taking events. One DTO EVD serves many EPs of an adapter (ia.h), so that a poll costs the same
- * for almost any number of peers; the other three EVDs are polled less often (dapl.c).
+ * Event dispatchers: polling them and sleeping on them. One DTO EVD serves many EPs of an adapter
+ * (ia.h), so the cost of a poll hardly depends on the number of peers; connection, CR and
+ * asynchronous EVDs are polled less often (dapl.c).
  */
 #include <dat2/udat.h>
 #include <pthread.h>
@@ -12,11 +13,11 @@
 
 struct mdapl_ia;
 
-/* What a thread of its own may wait for (wire_thread.c). */
+/* A queue that a thread of wire_thread.c may wait for. */
 enum mdapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };
 
-/* Handles what is there: DTO completions, and when `all` connection events, CRs and asynchronous
- * errors. Returns how many events were handled. */
+/* Handles the events in the DTO queues and, if `all`, in the connection, CR and asynchronous
+ * queues. Returns how many were handled. */
 int mdapl_evd_poll(struct mdapl_ia *ia, bool all);
 
 /*
@@ -35,13 +36,13 @@ void mdapl_evd_disarm(struct mdapl_ia *ia);
 void mdapl_evd_alarm(const struct mdapl_ia *ia);
 
 /*
- * While several threads serve an adapter: sleeps until that queue has an event, at most ns
- * nanoseconds (UINT64_MAX: no limit), and handles it. The lock is taken for the handling alone.
- * 1: one was handled; 0: time is over; -1: nobody may wait on this queue (any more).
+ * For several threads on one adapter: sleeps until that queue has an event, at most ns nanoseconds
+ * (UINT64_MAX: no limit), and handles it with the lock held. The lock is not held during the sleep.
+ * 1: one event was handled; 0: timeout; -1: the queue is unwaitable (mdapl_evd_shut()).
  */
 int mdapl_evd_serve(struct mdapl_ia *ia, enum mdapl_evd_queue queue, uint64_t ns,
                     pthread_mutex_t *lock);
-/* Whoever waits for connection requests returns, and nobody waits again; they can be polled. */
+/* Makes the CR queue unwaitable: mdapl_evd_serve() returns -1. Polling it still works. */
 void mdapl_evd_shut(struct mdapl_ia *ia);
 
 #endif

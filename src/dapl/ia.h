@@ -2,10 +2,10 @@
 #ifndef MDAPL_IA_H
 #define MDAPL_IA_H
 /*
- * A rail: one interface adapter, opened, with its protection zone, its four event dispatchers and
- * its listening point. dapl.c opens it; evd.c takes its events; ep.c, lmr.c and vbuf.c make
- * things on it. Only ia.c, evd.c, ep.c and lmr.c call the DAT API, and cm.c its calls for
- * connection requests; test/lint has this as a rule.
+ * A rail: one interface adapter (IA), opened, with its protection zone, notification object (CNO),
+ * event dispatchers (EVDs) and listening point (PSP). dapl.c opens it; evd.c takes its events; ep.c
+ * makes endpoints on it and lmr.c registrations. Only ia.c, evd.c, ep.c and lmr.c call the DAT API,
+ * and cm.c its calls for connection requests; test/lint has this as a rule.
  */
 #include "dat.h"
 #include "list.h"
@@ -24,11 +24,11 @@ struct mdapl_vbufs;
 enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_WRITE };
 
 /*
- * One posted transfer. It is embedded in what it moves (a vbuf, a rendezvous), its address is the
- * DTO's cookie, and it stays where it is until done() has been called. Providers owe exactly one
- * completion for each post, flushed ones included, but none for the success of one whose
- * completion is suppressed: that is known when a later one on its EP completes. `ep` counts what
- * is owed.
+ * One posted transfer (DTO). It is embedded in what it moves (a vbuf, a rendezvous), its address is
+ * the DTO's cookie, and it stays where it is until done() has been called. Providers make exactly
+ * one completion for each post, flushed posts included, but none for the success of an unsignaled
+ * one: its success is implied by the completion of a later request of the same EP. `ep` counts the
+ * completions that are outstanding.
  */
 struct mdapl_dto {
     void (*done)(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
@@ -40,7 +40,7 @@ struct mdapl_dto {
     uint64_t bytes;          /* of RDMA, for the balance between streams */
 };
 
-/* Where connection management hears of events; set by cm.c. */
+/* Callbacks of connection management (cm.c), called by evd.c. arg: the channel. */
 struct mdapl_ia_hooks {
     void (*cr)(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr);
     void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
@@ -51,7 +51,7 @@ struct mdapl_ia_hooks {
     void *arg;
 };
 
-/* What the provider allows, cut to what we ask for. */
+/* What the provider allows, cut to what the channel uses. */
 struct mdapl_ia_limits {
     uint32_t dtos;           /* per EP and direction */
     uint32_t reads;          /* RDMA reads that an EP makes at once; 0: no RDMA read */
@@ -66,13 +66,13 @@ struct mdapl_ia_limits {
 };
 
 /*
- * A queue of DTO completions. Its length is fixed: there are providers whose dat_evd_resize() never
- * returns, or loses what is in the queue. When the EPs of one have been promised all of its entries
- * the next EP gets another.
+ * A queue of DTO completions. Its length is fixed, because with some providers dat_evd_resize()
+ * never returns or loses events. When all entries of one queue are reserved by EPs the next EP gets
+ * another queue.
  */
 struct mdapl_dto_evd {
     DAT_EVD_HANDLE handle;
-    uint32_t room, used;     /* entries; promised to EPs */
+    uint32_t room, used;     /* entries; of them, reserved by EPs */
 };
 
 enum { MDAPL_DTO_EVDS = 32 };
@@ -102,22 +102,22 @@ struct mdapl_ia {
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
     uint8_t addr_len;
 
-    struct mdapl_vbufs *vbufs;     /* where the frame buffers of its EPs go back to */
-    struct mdapl_tree by_handle;   /* the EPs on this adapter, for the events that name them */
+    struct mdapl_vbufs *vbufs;     /* frame buffers of its EPs */
+    struct mdapl_tree by_handle;   /* its EPs by handle, for events that name one */
     struct mdapl_dapl_kept_event {
         void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
         DAT_EVENT event;
     } kept;                  /* found before a sleep, to be handled; handle NULL: none */
 };
 
-/* Opens the adapter of this name, or with "" the first of dat.conf that opens. 0 or -errno, with
- * the one clear line in mdapl_ctx_err(). */
+/* Opens the adapter of this name, or with "" the first of dat.conf that opens, into *ia_p, which
+ * the caller closes. hooks is copied. 0, or -errno with the one clear line in mdapl_ctx_err(). */
 int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
                   const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p);
-/* Closes it; its EPs have been freed (conn.h). */
+/* Closes and frees it; its EPs have been freed (conn.h). */
 void mdapl_ia_close(struct mdapl_ia *ia);
-/* A DTO queue on which n more completions have room (an overflow would lose them): used is raised
- * by n. NULL: the provider has no such queue any more. */
+/* Reserves n entries of a DTO queue, since an overflow would lose completions. The EP gives them
+ * back by lowering `used`. NULL: the provider makes no further queue. */
 struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
 /*
  * An event in the life of a rail. SUSPECT ends by itself (mdapl_dapl_rail_look()). DOWN: the

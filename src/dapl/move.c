@@ -32,7 +32,7 @@ static bool can_read(const struct mdapl_ep *ep)
     return mdapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
 }
 
-/* Half of the slots are left to frames. */
+/* Half of the request slots are reserved for frames. */
 static bool can_write(const struct mdapl_ep *ep)
 {
     return mdapl_ep_has_slot(ep) && ep->req_posted < ep->req_max / 2;
@@ -48,8 +48,8 @@ static const struct {
     [MDAPL_DTO_WRITE] = { can_write, mdapl_ep_post_write, MDAPL_DAPL_OP_WRITE },
 };
 
-/* Bytes of one transfer. A striped body has a piece for each stream at least, unless it is so short
- * that the pieces would cost more than they spread. */
+/* Maximum bytes of one DTO. A striped body has at least one DTO for each stream, unless each would
+ * be shorter than half of MPIR_CVAR_DAPL_STRIPE_BYTES. */
 static uint64_t most(const struct mdapl_move *m)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(m->peer->d->ctx);
@@ -78,13 +78,13 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
     }
     mdapl_pool_give(&peer->d->transfers, t);
-    /* With a failed piece it is not over until it is stopped, with its peer. Bytes that are moved
+    /* After a failed DTO only mdapl_move_stop() ends it, when its peer fails. Bytes that are moved
      * once more are done before they are all posted. */
     if (m->under_way == 0
         && (m->stopped || (m->issued == m->len
                            && mdapl_dapl_ledger_has(m->done, m->body_at, m->len))))
         m->over(m);
-    /* The request slot may be what the next transfer, a frame or an acknowledgement waits for. */
+    /* The next DTO, a frame or an acknowledgement may wait for this request slot. */
     mdapl_dpeer_stir(peer);
 }
 

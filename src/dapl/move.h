@@ -2,10 +2,10 @@
 #ifndef MDAPL_MOVE_H
 #define MDAPL_MOVE_H
 /*
- * Many bytes by RDMA, in one direction: a read into local pieces (rget) or a write out of them
- * (rput). It is cut at MPIR_CVAR_DAPL_RNDV_SEGMENT (finer, when it is striped), at the pieces of
- * both ends and at what the adapter takes; the transfers are posted on the streams that stream.c
- * picks as they have room, so that several are under way, and what finds none waits on the peer.
+ * One long RDMA transfer, in one direction: a read into local pieces (rget) or a write out of them
+ * (rput). It is cut into DTOs at MPIR_CVAR_DAPL_RNDV_SEGMENT (smaller if it is striped), at the
+ * boundaries of the pieces of both ends and at the adapter's limit. Several DTOs are in flight, on
+ * streams that stream.c picks; when no stream has a free slot the rest waits on peer->moving.
  */
 #include "body.h"
 #include "ia.h"
@@ -29,26 +29,27 @@ struct mdapl_move {
     struct mdapl_dapl_ledger *done;  /* of the body: has them when they are moved */
     /* A piece of them has been posted on this stream; NULL: of no interest. */
     void (*posted)(struct mdapl_move *m, int stream, uint64_t off, uint64_t len);
-    /* The last transfer has been posted: what follows on the same streams comes after it. */
+    /* The last DTO has been posted: what is posted next on the same streams completes after it. */
     void (*all_posted)(struct mdapl_move *m);
-    /* Nothing is under way any more, and nothing will be: all is done, or it was stopped. */
+    /* No DTO is in flight and none will be posted. Unless mdapl_move_stop() was called, every DTO
+     * has succeeded. */
     void (*over)(struct mdapl_move *m);
 
     struct mdapl_list link;          /* on peer->moving while there is something to post */
     int stream;                      /* which carries it; -1: all of them, in stripes */
     uint64_t issued;                 /* bytes posted */
-    uint32_t under_way;              /* transfers */
+    uint32_t under_way;              /* DTOs in flight */
     bool stopped;
 };
 
 void mdapl_move_init(struct mdapl_dapl *d);
 void mdapl_move_fini(struct mdapl_dapl *d);
 
-/* Begins it: posts what has room. */
+/* Starts it: posts as many DTOs as find a slot. *m stays the caller's, until over(). */
 void mdapl_move_start(struct mdapl_move *m);
-/* Posts what waited for room. Returns how many transfers. */
+/* Posts DTOs that waited for a slot. Returns how many. */
 int mdapl_move_flush(struct mdapl_dpeer *peer);
-/* No more of it is posted. True: over() will still be called, when the last transfer is back. */
+/* Posts no more of it. True: over() is called later, when the last DTO in flight has completed. */
 bool mdapl_move_stop(struct mdapl_move *m);
 
 #endif

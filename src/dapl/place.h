@@ -3,7 +3,8 @@
 #define MDAPL_PLACE_H
 /*
  * Where an adapter sits in the machine, and whether this process runs near it: a hint for the user
- * about binding, from hwloc. It takes some milliseconds, so only who wants to know asks.
+ * about binding, from hwloc. It takes some milliseconds, so it is called at verbosity 1 and
+ * above only.
  */
 #include <stddef.h>
 #include <sys/socket.h>

@@ -2,7 +2,7 @@
 #ifndef MDAPL_RECOVER_H
 #define MDAPL_RECOVER_H
 /*
- * What becomes of a fault: the one place that judges them and carries the verdict out. Today a
+ * What becomes of a fault: it is judged here, and the verdict is carried out. Today a
  * connection attempt is repeated until its time is over, and every other fault is the loss of the
  * peer.
  */

@@ -2,9 +2,10 @@
 #ifndef MDAPL_REGCACHE_H
 #define MDAPL_REGCACHE_H
 /*
- * Registrations of the user's memory, kept after their transfer: programs send from the same
- * buffers again and again, and registering costs more than a short transfer. body.c gets one for
- * each piece of a body and puts it back when the piece has travelled.
+ * Registration cache (pin-down cache, Tezuka et al., 1998): registrations of the user's memory are
+ * kept after their transfer, because programs send from the same buffers repeatedly and
+ * registering costs more than a short transfer. body.c gets one for each piece of a body and puts
+ * it back after the transfer.
  *
  * What is kept is a set of ranges of whole pages that do not overlap (tree.h), each with its users;
  * those without users stand in a list, the longest unused first, and are evicted from its front
@@ -12,9 +13,9 @@
  * that is asked for and touches kept ones is registered together with them, so that buffers which
  * share a page, or are used in pieces or in several ways, end up in one registration.
  *
- * Memory can change behind a registration: memwatch.c tells, before every lookup, which. What has
- * changed leaves the set at once, and is released by its last user. Where memory cannot be watched
- * a registration ends with its transfer.
+ * Memory can be unmapped while it is registered: before every lookup memwatch.c reports the ranges
+ * that have changed. Their registrations are removed from the set at once, and released by their
+ * last user. Where memory cannot be watched a registration ends with its transfer.
  */
 #include "list.h"
 #include "lmr.h"
@@ -51,14 +52,15 @@ struct mdapl_reg {
     bool kept;                       /* in the tree */
 };
 
-/* Is a registration dearer than the question whether a kept one is still good? Measured: some ten
- * registrations. */
+/* Does a registration on all rails take longer than asking memwatch whether a kept one is still
+ * valid? It is measured, with some ten registrations. */
 bool mdapl_regcache_pays(const struct mdapl_ctx *ctx, const struct mdapl_rails *rails,
                          struct mdapl_memwatch *watch);
-/* The cache of these rails; watch becomes the cache's. NULL or limit 0: nothing is kept. */
+/* The cache of these rails. watch: owned by the cache from now on; NULL: nothing is kept. limit:
+ * bytes registered beyond what is in use; 0: nothing is kept. */
 void mdapl_regcache_init(struct mdapl_regcache *c, const struct mdapl_rails *rails,
                          struct mdapl_stats *stats, struct mdapl_memwatch *watch, uint64_t limit);
-/* Releases what has no users. */
+/* Releases all registrations. None may have users. */
 void mdapl_regcache_fini(struct mdapl_regcache *c);
 
 /*
@@ -71,8 +73,8 @@ int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use
                   struct mdapl_reg **reg_p);
 void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg);
 
-/* Memory of the channel's own, for long: mapped, so that no other object shares a registered
- * page. */
+/* Memory of the channel itself, registered as long as it exists. It is mapped on its own, so that
+ * no other object shares a registered page. */
 struct mdapl_block {
     struct mdapl_list link;          /* its maker's */
     struct mdapl_lmr lmr;

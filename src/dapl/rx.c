@@ -89,7 +89,8 @@ static void bad_frame(struct mdapl_stream *st, uint8_t type, const char *what, s
 {
     mdapl_ctx_stats(st->peer->d->ctx)->bad_frames++;
     mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
-        .kind = MDAPL_DAPL_FAULT_FRAME, .stream = st->index, .text = what, .frame = mdapl_frame_name(type), .len = len });
+        .kind = MDAPL_DAPL_FAULT_FRAME, .stream = st->index, .text = what,
+        .frame = mdapl_frame_name(type), .len = len });
     mdapl_dapl_recover(st->peer);
 }
 

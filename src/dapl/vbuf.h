@@ -34,7 +34,7 @@ struct mdapl_vbuf {
 
 struct mdapl_vbufs {
     struct mdapl_ia *ia;
-    struct mdapl_regcache *regs;   /* which gives way to the chunks */
+    struct mdapl_regcache *regs;   /* unused registrations in it are evicted for chunks */
     uint32_t size;           /* bytes of one frame */
     int n_chunks;
     uint32_t n_free;
@@ -49,11 +49,11 @@ void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, struct mdapl_r
 /* The rail has been opened again: registers the pool's chunks there. False: it refuses. */
 bool mdapl_vbufs_renew(struct mdapl_vbufs *v);
 void mdapl_vbufs_fini(struct mdapl_vbufs *v);
-/* A buffer with one hold; NULL when memory or registrations are out. The last few are for
- * acknowledgements: what they tell gives buffers back. */
+/* A buffer with one hold, or NULL if memory or registrations are exhausted. The last few buffers
+ * are reserved for acknowledgements, since these make peers release buffers. */
 struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
 struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v);
-/* Would mdapl_vbuf_get() find one without making more? */
+/* Would mdapl_vbuf_get() find a buffer without registering more memory? */
 bool mdapl_vbuf_there(const struct mdapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);

@@ -2,11 +2,12 @@
 #ifndef MDAPL_WIREUP_H
 #define MDAPL_WIREUP_H
 /*
- * Who connects when. Ring (paper mpi-over-udapl, 3.2): in step s a rank calls the rank s below it
- * and is called by the rank s above it, so that every pair meets once and nobody is called by all
- * at the same time. There is no thread and no barrier between steps: several calls are under way
- * at once, and requests are served in whatever order they come. On demand: the first message
- * calls. With a thread: wire_thread.c. Either way cm.c makes the connection.
+ * Which ranks connect at what time. Ring (paper mpi-over-udapl, 3.2): in step s a rank sends a
+ * connection request to the rank s below it and accepts one of the rank s above it, so that each
+ * pair connects once and no rank gets all requests at the same time. There is no thread and no
+ * barrier between steps: several requests are in flight, and requests are accepted in the order of
+ * their arrival. On demand: the first message to a peer connects. With a thread: wire_thread.c. In
+ * all cases cm.c makes the connection.
  */
 struct mdapl_dapl;
 
