@@ -33,7 +33,7 @@ static const char job_key_name[] = "dapl-job";
 /* -- the launcher ----------------------------------------------------------------------------- */
 
 /* Rank 0 draws the job's id and key; they travel through the launcher only, never in arguments or
- * the environment (FAULTS: whoever knows the key may connect). */
+ * the environment: a process that has the key may connect to any rank. */
 static int put_job(const char *kvs, struct mdapl_err *err)
 {
     unsigned char raw[JOB_BYTES];
@@ -213,7 +213,7 @@ static void choose_patience(struct mdapl_glue *g, const struct mdapl_cfg *asked,
 
 /* -- wiring ----------------------------------------------------------------------------------- */
 
-/* A rank that yields before it sleeps finds several events when its turn comes again. */
+/* A rank yields before it sleeps, so that several events may be there when it runs again. */
 static int wire(struct mdapl_glue *g, int rank)
 {
     int64_t idle = 0;
@@ -350,8 +350,8 @@ static void drain(struct mdapl_glue *g)
 }
 
 /*
- * Drain, barrier, close. Before the barrier everything that either side sent has been
- * acknowledged, so that behind it nobody needs anything of anybody.
+ * Drain, barrier, close. All that was sent in either direction is acknowledged before the barrier,
+ * so that after it no rank needs another.
  */
 static void close_ctx(struct mdapl_glue *g)
 {

@@ -211,7 +211,7 @@ static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
         MPIDI_Comm_get_vc(rreq->comm, rank, &vc);
         return mdapl_is_lost(vc) ? vc : NULL;
     }
-    /* With MPIR_CVAR_ENABLE_FT MPICH itself looks at the program's, and leaves them posted. */
+    /* With MPIR_CVAR_ENABLE_FT MPICH itself handles the program's, and they stay posted. */
     if (rreq->comm->dev.anysource_enabled
         || (MPIR_CVAR_ENABLE_FT && !is_collective(rreq->dev.match.parts.context_id)))
         return NULL;
@@ -257,7 +257,7 @@ void mdapl_lost(MPIDI_VC_t *vc)
         return;
     mdapl_glue.lost[vc->pg_rank] = true;
     mdapl_glue.n_lost++;
-    /* Packets to it come to mdapl_vc_peer()'s second look. */
+    /* So mdapl_vc_peer() calls mdapl_vc_make_peer(), which refuses further packets to it. */
     vc->ch.peer = NULL;
     why = why_end(vc);
     if (why)
@@ -290,7 +290,8 @@ static void on_signal(int number)
     mdapl_glue.signalled = 1;
 }
 
-/* The program's own handler stays. Ours stays beyond MPI_Finalize: the signal may come late. */
+/* Installs on_signal() unless the program has a handler; it stays after MPI_Finalize, as the signal
+ * may arrive later. */
 static void catch_signal(void)
 {
     struct sigaction now, mine = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
@@ -353,7 +354,7 @@ void mdapl_lost_poll(bool moved)
         g->signalled = 0;
         ask_who_died(g);
     }
-    /* What the peer sent before its end comes first. */
+    /* What the peer sent before its end is delivered first. */
     if (g->n_reported > 0 && !moved && g->ctx)
         lose_reported(g);
     if (g->n_lost > 0)

@@ -8,7 +8,7 @@
  *      cards.c      business cards, through the launcher
  *      cores.c      the cores of this process
  *      vc.c         VCs and their peers
- *      lost.c       a lost peer: what fails, whether the job ends
+ *      lost.c       a lost peer: which operations fail, whether the job ends
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       a message has been announced: CH3's packet handlers
@@ -31,14 +31,14 @@
 #define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_win_lock(win_ptr)
 #define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr) mdapl_win_unlock(win_ptr)
 
-/* A rendezvous that was announced and not yet matched. CH3 frees such a request without telling
- * the channel, so the body is remembered here and not in the request alone. */
+/* A rendezvous that has been announced and is not matched yet. CH3 frees such a request without a
+ * call of the channel, so the body is noted here and not in the request alone. */
 struct mdapl_unmatched {
     struct mdapl_unmatched *next, *prev;
     struct mdapl_rx *rx;
 };
 
-/* The process's one instance, in init.c: MPICH gives its channels no other place to stand. */
+/* The process's one instance, in init.c: MPICH's calls of a channel have no argument for it. */
 struct mdapl_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
@@ -64,14 +64,13 @@ extern struct mdapl_glue mdapl_glue;
 
 /* init.c */
 /*
- * One line from whoever found a fault that ends the job, with who and where in front of it. It is
- * printed here and not left to MPI's error stack: MPI ends the job at once, and a launcher that
- * ends it drops what it has not yet read of the ranks' output; so it gets a moment to read.
+ * Prints the line of an error that ends the job, with rank, host and pid in front, and waits a
+ * moment: MPI ends the job at once, and the launcher then drops output that it has not read yet.
  */
 void mdapl_say(int rank, const char *text);
 
 /* cards.c */
-/* Gives my card to the launcher, and with it the set of my cores. An MPI error code. */
+/* Publishes this rank's business card and the set of its cores. An MPI error code. */
 int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card);
 /* Called by all when every rank's card is with the launcher. 0 or -errno. */
 int mdapl_cards_share(struct mdapl_glue *g, int rank);

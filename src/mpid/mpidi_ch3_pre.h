@@ -31,7 +31,7 @@ struct mdapl_vc {
 #define MPIDI_CH3_VC_DECL struct mdapl_vc ch;
 
 struct mdapl_req {
-    struct mdapl_op op;          /* what the channel has in its hands */
+    struct mdapl_op op;          /* in progress in the channel */
     struct MPIDI_VC *vc;
     struct mdapl_rx *rx;         /* receiving: a body that has to be fetched, until its end */
     const char *data;            /* receiving: the next bytes of a body that is here */

@@ -33,7 +33,7 @@ static int poll_rest(bool *moved_p)
     return mdapl_vc_terminate_idle();
 }
 
-/* With threads about, nobody may sleep inside the channel: another thread could enter it. */
+/* A sleep inside the channel would keep other threads out of it, so the lock is released. */
 static void sleep_threaded(void)
 {
     struct timespec t = { 0, THREADED_SLEEP_NS };
@@ -75,9 +75,8 @@ static bool completed(const MPID_Progress_state *state)
 }
 
 /*
- * A rank that waits for a message looks at silent channels most of the time, and at the rest only
- * when something has moved that was not what it waits for, when it waits for long, and now and
- * then.
+ * A rank that waits polls the channels in each round, and the rest (poll_rest()) when something has
+ * moved that does not complete its request, when it has waited for long, or every REST_ROUNDS.
  */
 static int poll_waiting(const MPID_Progress_state *state, int64_t polls, bool *moved_p)
 {
@@ -102,7 +101,7 @@ int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
         mpi_errno = poll_waiting(state, polls, &moved);
         if (mpi_errno != MPI_SUCCESS || completed(state))
             break;
-        /* Other threads get their turn; what they complete counts. */
+        /* Other threads have their turn, and may complete the request. */
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         polls = moved ? 0 : polls + 1;
         idle(polls);

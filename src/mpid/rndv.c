@@ -159,7 +159,7 @@ static bool take_back(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
     return true;
 }
 
-/* The handler of CH3's cancel request: the message goes if nobody matched it, its body too. */
+/* The handler of CH3's cancel request: a message that is not matched is discarded with its body. */
 int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_t *buflen,
                       MPIR_Request **rreq_p)
 {
@@ -180,7 +180,7 @@ int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_
     return mpi_errno;
 }
 
-/* At the end nothing will be matched any more: the senders learn that. */
+/* At the end nothing will be matched any more: the senders' operations end. */
 void mdapl_rndv_forget_unmatched(void)
 {
     struct mdapl_unmatched *head = &mdapl_glue.unmatched;

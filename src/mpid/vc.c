@@ -3,7 +3,7 @@
 
 #include "log.h"
 
-/* From here on messages go by rendezvous. */
+/* frame: bytes of packet and data that travel eagerly; longer messages go by rendezvous. */
 static void set_eager_max(MPIDI_VC_t *vc, size_t frame)
 {
     vc->eager_max_msg_sz = (intptr_t)(frame - sizeof(MPIDI_CH3_Pkt_t));
@@ -86,14 +86,14 @@ int mdapl_vc_make_peer(MPIDI_VC_t *vc)
     return 0;
 }
 
-/* The VC of a peer that speaks to us, perhaps for the first time. */
+/* The VC of a peer that has sent a message, perhaps its first. */
 MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
 {
     MPIDI_VC_t *vc = peer->owner ? peer->owner : &mdapl_glue.pg->vct[peer->rank];
 
     vc->ch.peer = peer;
     peer->owner = vc;
-    /* Whom we hear is active: CH3 closes such VCs at the end, with an answer from both sides. */
+    /* CH3 closes active VCs at the end, with packets in both directions. */
     if (vc->state == MPIDI_VC_STATE_INACTIVE)
         MPIDI_CHANGE_VC_STATE(vc, ACTIVE);
     return vc;
@@ -113,7 +113,8 @@ int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
     return MPI_SUCCESS;
 }
 
-/* CH3 hears TERMINATED once the peer has all that was sent. An MPI error code. */
+/* Gives CH3 the event TERMINATED for each closed VC whose peer has got all that was sent. An MPI
+ * error code. */
 int mdapl_vc_terminate_idle(void)
 {
     MPIDI_VC_t **at = &mdapl_glue.terminating;

@@ -54,8 +54,8 @@ static int why_not(const MPIR_Win *win, const struct mdapl_outcome *outcome, cha
     return why.errclass;
 }
 
-/* All ranks come here together, and one of them says why; that ends most jobs. The window goes as
- * if it had been freed. */
+/* All ranks call this together, and one of them raises the error, which ends most jobs. The window
+ * is freed. */
 static int refuse(MPIR_Win **win_p, const struct mdapl_outcome *outcome)
 {
     char line[MPI_MAX_ERROR_STRING / 2];
@@ -183,7 +183,7 @@ static int init_win(MPI_Aint size, int disp_unit, int flavor, int model, MPIR_In
     return MPI_SUCCESS;
 }
 
-/* Behind a barrier: nobody uses it any more. */
+/* CH3 calls it after a barrier of the window's ranks. */
 static int free_win(MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
@@ -202,7 +202,8 @@ int MPIDI_CH3_Win_hooks_init(MPIDI_CH3U_Win_hooks_t *hooks)
     return MPI_SUCCESS;
 }
 
-/* All packets to one target travel on one VC, in order: a flush comes after what it flushes. */
+/* All packets to one target travel on one VC, in order: a flush arrives after the operations that
+ * it flushes. */
 int MPIDI_CH3_Win_pkt_orderings_init(MPIDI_CH3U_Win_pkt_ordering_t *orderings)
 {
     orderings->am_flush_ordered = 1;

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 /*
- * The memory of a shared window: who brings how much, where it lies, whether all have it. To CH3 a
- * shared window is shm_allocated, with shm_base_addrs by rank in node_comm.
+ * The memory of a shared window: the parts of the ranks, their places, and whether all have it. To
+ * CH3 a shared window is shm_allocated, with shm_base_addrs by rank in node_comm.
  */
 
 /* What each rank of the node brings; MPI_Aints, to be gathered as such. */
