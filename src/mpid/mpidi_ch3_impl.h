@@ -8,7 +8,7 @@
  *      cards.c      business cards, through the launcher
  *      cores.c      the cores of this process
  *      vc.c         VCs and their peers
- *      lost.c       a lost peer: what fails, whether the job ends
+ *      lost.c       a lost peer: which operations fail, whether the job ends
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       received messages: CH3's packet handlers

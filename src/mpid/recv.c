@@ -12,7 +12,7 @@ void mdapl_handler_failed(int mpi_errno, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING];
 
-    /* Its answer cannot be sent, and nobody waits for it any more. */
+    /* Its answer cannot be sent to a lost peer, which does not wait for it. */
     if (MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED)
         return;
     MPIR_Err_get_string(mpi_errno, text, sizeof(text), NULL);
@@ -35,10 +35,10 @@ static void fail_read(MPIR_Request *rreq, int status)
     MPID_Request_complete(rreq);
 }
 
-/* The current batch of the request's iov has been filled: CH3 says whether there is another one. */
+/* The request's iov has been filled: CH3 loads it again or completes the request. */
 static int batch_done(MPIR_Request *rreq, int *complete)
 {
-    /* With its last byte the rx is gone. */
+    /* The last byte has freed the rx. */
     if (rreq->ch.left == 0)
         rreq->ch.rx = NULL;
     rreq->dev.iov_offset = 0;
@@ -88,7 +88,7 @@ static int read_batch(MPIR_Request *rreq)
     size_t len = batch_len(rreq);
 
     if (rreq->dev.drop_data) {
-        mdapl_recv_drop(rreq);   /* nobody wants the bytes: they are not even fetched */
+        mdapl_recv_drop(rreq);   /* CH3 does not want the bytes: they are not fetched */
         return MDAPL_DONE;
     }
     if (mdapl_unpack_wanted(rreq))
@@ -171,7 +171,7 @@ static bool is_packet(const struct mdapl_rx_msg *m)
                                                      : mdapl_glue.handler[pkt->type] != NULL);
 }
 
-/* A packet of CH3's own: its handler takes what is here or says where it should go. */
+/* A packet of CH3's own: its handler takes the data or gives a request with their destination. */
 static int handle_packet(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, const struct mdapl_rx_msg *m,
                          bool *pending_p)
 {

@@ -7,8 +7,8 @@
 
 /*
  * MPI_Comm_split_type with MPI_COMM_TYPE_SHARED: ranks of one node, by the launcher's host names,
- * that are in the same system by node.h; so MPI_Win_allocate_shared works in what comes of it. All
- * else is MPICH's own.
+ * that are in the same system by node.h, so that MPI_Win_allocate_shared works in the communicator.
+ * All else is MPICH's own.
  */
 
 /* Equal in ranks that may share memory. In ranks that may not it could be equal by chance; then the

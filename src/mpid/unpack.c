@@ -35,14 +35,14 @@ bool mdapl_unpack_wanted(const MPIR_Request *rreq)
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-/* The staging memory goes; called when a read has failed, too. */
+/* Frees the staging memory; called when a read has failed, too. */
 void mdapl_unpack_end(MPIR_Request *rreq)
 {
     MPL_free(rreq->ch.pack);
     rreq->ch.pack = NULL;
 }
 
-/* Nobody wants what is left of the body. CH3 completes the request: this was the last batch. */
+/* Discards the rest of the body. CH3 completes the request: this was the last batch. */
 static int finish(MPIR_Request *rreq)
 {
     mdapl_recv_drop(rreq);
