@@ -44,20 +44,22 @@ static void publish(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, in
         mdapl_bell_ring(peer);
 }
 
-/* Writes a message with a body of len bytes, which are all of v, if there is room. */
-static bool put(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
-                const struct iovec *v, int n, size_t len)
+/* Writes a message, with its body of len bytes, if there is room. */
+static bool put(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len)
 {
-    struct mdapl_iov cur = mdapl_iov_start(v, n);
     struct mdapl_spsc_msg m;
 
-    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
+    if ((!peer->tx.door && !mdapl_shm_tx_open(peer))
+        || !mdapl_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
         return false;
-    mdapl_bytes_copy(m.hdr, hdr, hdr_len);
-    if (n == 1)
-        mdapl_bytes_copy(m.body, v->iov_base, len);
-    else if (len > 0)
+    mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
+    if (msg->n_body == 1) {
+        mdapl_bytes_copy(m.body, msg->body->iov_base, len);
+    } else if (len > 0) {
+        struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
+
         mdapl_iov_gather(&cur, m.body, len);
+    }
     publish(peer, &m, type);
     return true;
 }
@@ -66,8 +68,9 @@ bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *hdr, size_
                       const void *body, size_t len)
 {
     const struct iovec v = { (void *)(uintptr_t)body, len };
+    const struct mdapl_msg msg = { hdr, hdr_len, &v, len > 0, false };
 
-    return put(peer, type, hdr, hdr_len, &v, len > 0, len);
+    return put(peer, type, &msg, len);
 }
 
 bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
@@ -133,7 +136,7 @@ int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, 
 {
     struct mdapl_shm_item *it;
 
-    if (mdapl_list_empty(&peer->ctl) && put(peer, type, record, len, NULL, 0, 0))
+    if (mdapl_list_empty(&peer->ctl) && mdapl_shm_tx_put(peer, type, record, len, NULL, 0))
         return 0;
     it = item_make(peer, type, record, len);
     if (!it)
@@ -159,29 +162,30 @@ static int type_of(const struct mdapl_speer *peer, const struct mdapl_msg *msg, 
                                                                      : MDAPL_SHM_RTS;
 }
 
-static void count(struct mdapl_stats *stats, int type, size_t hdr_len, size_t len)
+static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, size_t len)
 {
-    bool eager = type != MDAPL_SHM_RTS;
-
     stats->tx_msgs++;
     stats->tx_bytes += len;
     stats->shm_msgs++;
-    stats->tx_rndv += !eager;
-    stats->tx_eager += eager;
-    stats->shm_lines += eager && mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
+    if (!eager) {
+        stats->tx_rndv++;
+        return;
+    }
+    stats->tx_eager++;
+    stats->shm_lines += mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
 }
 
 /* Sends a message, body included, if there is room. */
 static bool put_msg(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len)
 {
-    return type == MDAPL_SHM_MSG
-           ? put(peer, type, msg->hdr, msg->hdr_len, msg->body, msg->n_body, len)
-           : mdapl_push_send(peer, msg, len);
+    return type == MDAPL_SHM_MSG ? put(peer, type, msg, len) : mdapl_push_send(peer, msg, len);
 }
 
-/* Queues a message. An RTS, whose body needs no room, leaves if nothing is queued before it. */
-static int queue_msg(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len,
-                     struct mdapl_op *op)
+/* Queues a message. An RTS, whose body needs no room, is sent if nothing is queued before it. Not
+ * inline, as its registers would be saved for each message that is sent at once. */
+__attribute__((noinline)) static int queue_msg(struct mdapl_speer *peer, int type,
+                                               const struct mdapl_msg *msg, size_t len,
+                                               struct mdapl_op *op)
 {
     struct mdapl_shm_item *it = item_make(peer, type, msg->hdr, msg->hdr_len);
     bool rts = type == MDAPL_SHM_RTS;
@@ -197,7 +201,7 @@ static int queue_msg(struct mdapl_speer *peer, int type, const struct mdapl_msg 
     }
     if (!rts)
         it->op = op;
-    count(peer->s->stats, type, msg->hdr_len, len);
+    count(peer->s->stats, !rts, msg->hdr_len, len);
     if (rts && mdapl_list_empty(&peer->queue) && mdapl_long_put_rts(it->send, it->hdr, it->hdr_len))
         item_free(peer, it);
     else
@@ -218,7 +222,7 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
     type = type_of(peer, msg, len);
     if (type != MDAPL_SHM_RTS && mdapl_list_empty(&peer->queue)
         && put_msg(peer, type, msg, len)) {
-        count(peer->s->stats, type, msg->hdr_len, len);
+        count(peer->s->stats, true, msg->hdr_len, len);
         return MDAPL_DONE;
     }
     return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
@@ -258,7 +262,7 @@ static bool put_item(struct mdapl_speer *peer, struct mdapl_shm_item *it)
     if (it->type == MDAPL_SHM_RTS)
         return mdapl_long_put_rts(it->send, it->hdr, it->hdr_len);
     return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
-           && put(peer, it->type, it->hdr, it->hdr_len, NULL, 0, 0);
+           && put(peer, it->type, &msg, 0);
 }
 
 /* Sends the first item of a list if there is room. */

@@ -23,7 +23,9 @@ void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
     mdapl_list_init(&in->held);
 }
 
-static int hold_back(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
+/* Queues a copy. Not inline, as its registers would be saved for each message that is announced. */
+__attribute__((noinline)) static int hold_back(struct mdapl_inbox *in,
+                                               const struct mdapl_rx_msg *m)
 {
     size_t body_at = (m->hdr_len + 15) & ~(size_t)15;
     struct held *h = malloc(sizeof(*h) + body_at + (m->data ? m->len : 0));
@@ -48,24 +50,31 @@ static void announce(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
         in->hold = NULL;
 }
 
-static int take(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
+static bool must_hold(const struct mdapl_inbox *in)
 {
-    if (in->hold || !mdapl_list_empty(&in->held))
-        return hold_back(in, m);
-    announce(in, m);
-    return 0;
+    return in->hold || !mdapl_list_empty(&in->held);
 }
 
 int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, const void *body,
                      size_t len)
 {
-    return take(in, &(struct mdapl_rx_msg){ hdr, hdr_len, len > 0 ? body : NULL, len, NULL });
+    const struct mdapl_rx_msg m = { hdr, hdr_len, len > 0 ? body : NULL, len, NULL };
+
+    if (must_hold(in))
+        return hold_back(in, &m);
+    mdapl_up_msg(in->peer, &m);
+    return 0;
 }
 
 int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len,
                          struct mdapl_rx *rx)
 {
-    return take(in, &(struct mdapl_rx_msg){ hdr, hdr_len, NULL, rx->left, rx });
+    const struct mdapl_rx_msg m = { hdr, hdr_len, NULL, rx->left, rx };
+
+    if (must_hold(in))
+        return hold_back(in, &m);
+    announce(in, &m);
+    return 0;
 }
 
 void mdapl_inbox_over(struct mdapl_inbox *in, const struct mdapl_rx *rx)
