@@ -101,7 +101,7 @@ def pvars_c(rows):
         out.append(f"    PVAR_GATED_ACTION(DAPL, MPIR_T_PVAR_REGISTER_impl(\n"
                    f"        MPI_T_PVAR_CLASS_{kind}, MPI_UNSIGNED_LONG_LONG, \"dapl_{name}\", &stats->{name}, 1,\n"
                    f"        MPI_T_ENUM_NULL, MPI_T_VERBOSITY_USER_DETAIL, MPI_T_BIND_NO_OBJECT,\n"
-                   f"        MPIR_T_PVAR_FLAG_READONLY | MPIR_T_PVAR_FLAG_CONTINUOUS, mdapl_pvar_read, NULL, \"CH3\",\n"
+                   f"        MPIR_T_PVAR_FLAG_READONLY | MPIR_T_PVAR_FLAG_CONTINUOUS, mdapl_ch3_pvar_read, NULL, \"CH3\",\n"
                    f'        "{text} ({unit})"));\n')
     out.append("}\n")
     return "".join(out)
@@ -123,11 +123,11 @@ struct mdapl_knob {
 extern const struct mdapl_knob mdapl_knobs[];
 
 /* cvars.c: the knobs from the control variables. 0, or -1 with the line in err. */
-int mdapl_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err);
+int mdapl_ch3_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err);
 /* The counters as MPI_T performance variables dapl_<name>; stats has to last as long as MPI_T. */
 void mdapl_pvars_register(struct mdapl_stats *stats);
 /* MPI_T's callback for all of them (init.c). */
-void mdapl_pvar_read(void *counter, void *object, int count, void *buf);
+void mdapl_ch3_pvar_read(void *counter, void *object, int count, void *buf);
 
 #endif
 """

@@ -13,7 +13,7 @@
 /* What has happened, with DAT's name for it; NULL: providers deliver numbers that DAT has not. */
 static const char *text_of(DAT_EVENT_NUMBER number)
 {
-    const struct mdapl_cm_cause *cause = mdapl_cm_cause_of(number);
+    const struct mdapl_dapl_cm_cause *cause = mdapl_dapl_cm_cause_of(number);
 
     if (number == DAT_ASYNC_ERROR_EVD_OVERFLOW)
         return "an event queue overflowed (DAT_ASYNC_ERROR_EVD_OVERFLOW)";
@@ -24,7 +24,7 @@ static const char *text_of(DAT_EVENT_NUMBER number)
 
 /* Whether the error leaves the adapter unfit for all that it carries. An overflow loses events, and
  * of all events only connection requests are repeated, by the ranks that sent them. */
-static bool ends_adapter(const struct mdapl_ia *ia, DAT_HANDLE what, DAT_EVENT_NUMBER number)
+static bool ends_adapter(const struct mdapl_dapl_ia *ia, DAT_HANDLE what, DAT_EVENT_NUMBER number)
 {
     return number == DAT_ASYNC_ERROR_IA_CATASTROPHIC
            || number == DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR
@@ -32,7 +32,8 @@ static bool ends_adapter(const struct mdapl_ia *ia, DAT_HANDLE what, DAT_EVENT_N
 }
 
 /* Raises the fault on every stream that the adapter carries, and ends the wiring if it goes on. */
-static void adapter_ended(struct mdapl_dapl *d, const struct mdapl_ia *ia, const char *text)
+static void adapter_ended(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
+                          const char *text)
 {
     int size = mdapl_ctx_job(d->ctx)->size;
 
@@ -46,17 +47,17 @@ static void adapter_ended(struct mdapl_dapl *d, const struct mdapl_ia *ia, const
                     .kind = MDAPL_DAPL_FAULT_IA, .stream = k, .text = text });
 }
 
-void mdapl_async_event(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct mdapl_ep *ep,
-                       DAT_EVENT_NUMBER number)
+void mdapl_dapl_async_event(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what,
+                            struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number)
 {
-    struct mdapl_dapl *d = arg;
+    struct mdapl_dapl_chan *d = arg;
     const char *text = text_of(number);
 
     if (!text || d->closing)
         return;
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN, "IA %s: %s", ia->name, text);
     if (ep)
-        mdapl_cm_lost(mdapl_dapl_conn_of(ep), number);
+        mdapl_dapl_cm_lost(mdapl_dapl_conn_of(ep), number);
     else if (number == DAT_ASYNC_ERROR_TIMED_OUT)
         mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_DOUBT);
     else if (ends_adapter(ia, what, number)) {

@@ -8,9 +8,9 @@
  */
 #include "ia.h"
 
-/* The hook (struct mdapl_ia_hooks). arg: the channel; what: the handle in the event; ep: the
+/* The hook (struct mdapl_dapl_ia_hooks). arg: the channel; what: the handle in the event; ep: the
  * endpoint of that handle, or NULL when it is none. */
-void mdapl_async_event(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct mdapl_ep *ep,
-                       DAT_EVENT_NUMBER number);
+void mdapl_dapl_async_event(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what,
+                            struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number);
 
 #endif

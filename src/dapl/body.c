@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "body.h"
 
-#include "least.h"
+#include "min.h"
 #include "regcache.h"
 #include "wire.h"
 
@@ -12,16 +12,16 @@
 
 /* The pieces of the first max bytes, none longer than `most`, without empty ones. Returns how many;
  * to: where they go, or NULL. */
-static int cut(const struct iovec *from, int n, size_t max, size_t most, struct iovec *to)
+static int cut(const struct iovec *from, int n, size_t max, size_t max_bytes, struct iovec *to)
 {
     int made = 0;
 
     for (int i = 0; i < n && max > 0; i++) {
-        char *at = from[i].iov_base, *end = at + mdapl_least(from[i].iov_len, max);
+        char *at = from[i].iov_base, *end = at + mdapl_min(from[i].iov_len, max);
 
         max -= (size_t)(end - at);
         for (size_t len; at < end; at += len, made++) {
-            len = mdapl_least((size_t)(end - at), most);
+            len = mdapl_min((size_t)(end - at), max_bytes);
             if (to)
                 to[made] = (struct iovec){ at, len };
         }
@@ -29,28 +29,28 @@ static int cut(const struct iovec *from, int n, size_t max, size_t most, struct 
     return made;
 }
 
-int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
-                    size_t max)
+int mdapl_dapl_body_init(struct mdapl_dapl_body *b, uint64_t lmr_max, const struct iovec *iov,
+                         int n, size_t max)
 {
     memset(b, 0, sizeof(*b));
     b->n = cut(iov, n, max, (size_t)lmr_max, NULL);
     b->v = malloc((size_t)b->n * (sizeof(*b->v) + sizeof(*b->reg)) + 1);
     if (!b->v)
         return -ENOMEM;
-    b->reg = (struct mdapl_reg **)(void *)(b->v + b->n);
+    b->reg = (struct mdapl_dapl_reg **)(void *)(b->v + b->n);
     cut(iov, n, max, (size_t)lmr_max, b->v);
     for (int i = 0; i < b->n; i++)
         b->len += b->v[i].iov_len;
     return 0;
 }
 
-static void put(struct mdapl_body *b, struct mdapl_regcache *regs, int n)
+static void put(struct mdapl_dapl_body *b, struct mdapl_dapl_regcache *regs, int n)
 {
     while (n-- > 0)
-        mdapl_reg_put(regs, b->reg[n]);
+        mdapl_dapl_reg_put(regs, b->reg[n]);
 }
 
-void mdapl_body_free(struct mdapl_body *b)
+void mdapl_dapl_body_free(struct mdapl_dapl_body *b)
 {
     if (b->regs)
         put(b, b->regs, b->n);
@@ -58,14 +58,13 @@ void mdapl_body_free(struct mdapl_body *b)
     memset(b, 0, sizeof(*b));
 }
 
-bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsigned use,
-                         int n_rails)
+bool mdapl_dapl_body_register(struct mdapl_dapl_body *b, struct mdapl_dapl_regcache *regs,
+                              unsigned use, int n_rails)
 {
     unsigned rails = mdapl_dapl_first_rails(n_rails);
 
     for (int i = 0; !b->regs && i < b->n; i++)
-        if (mdapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, rails,
-                          &b->reg[i])) {
+        if (mdapl_dapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, rails, &b->reg[i])) {
             put(b, regs, i);
             return false;
         }
@@ -73,15 +72,16 @@ bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsi
     return true;
 }
 
-bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs)
+bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
+                              struct mdapl_dapl_segs *segs)
 {
     if (!b->regs || b->n > MDAPL_MAX_SEGS)
         return false;
     for (int i = 0; i < b->n; i++) {
-        segs->seg[i] = (struct mdapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
+        segs->seg[i] = (struct mdapl_shm_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
                                            .len = b->v[i].iov_len };
         for (int k = 0; k < n_rails; k++) {
-            if (!mdapl_lmr_has(&b->reg[i]->lmr, k))
+            if (!mdapl_dapl_lmr_has(&b->reg[i]->lmr, k))
                 return false;
             segs->seg[i].key[k] = b->reg[i]->lmr.on[k].key;
         }
@@ -91,21 +91,21 @@ bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs 
     return true;
 }
 
-DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off,
-                              uint64_t *rest_p)
+DAT_LMR_TRIPLET mdapl_dapl_body_at(const struct mdapl_dapl_body *b, int rail, uint64_t off,
+                                   uint64_t *rest_p)
 {
     int i = 0;
 
     while (off >= b->v[i].iov_len)
         off -= b->v[i++].iov_len;
-    assert(i < b->n && mdapl_lmr_has(&b->reg[i]->lmr, rail));
+    assert(i < b->n && mdapl_dapl_lmr_has(&b->reg[i]->lmr, rail));
     *rest_p = b->v[i].iov_len - off;
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->v[i].iov_base + off,
                               .lmr_context = b->reg[i]->lmr.on[rail].local };
 }
 
-DAT_RMR_TRIPLET mdapl_segs_at(const struct mdapl_segs *segs, int rail, uint64_t off,
-                              uint64_t *rest_p)
+DAT_RMR_TRIPLET mdapl_dapl_segs_at(const struct mdapl_dapl_segs *segs, int rail, uint64_t off,
+                                   uint64_t *rest_p)
 {
     uint32_t i = 0;
 

@@ -4,7 +4,7 @@
 /*
  * A body, or a part of one, as pieces of local memory: copied from the owner's iovec, cut at the
  * maximum length of a registration, and registered if RDMA is to read or write it. Both ends of a
- * rendezvous have one; RTS and CTS carry the addresses of its pieces (struct mdapl_segs).
+ * rendezvous have one; RTS and CTS carry the addresses of its pieces (struct mdapl_dapl_segs).
  */
 #include <dat2/udat.h>
 #include <stdbool.h>
@@ -12,37 +12,38 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-struct mdapl_reg;
-struct mdapl_regcache;
-struct mdapl_segs;
+struct mdapl_dapl_reg;
+struct mdapl_dapl_regcache;
+struct mdapl_dapl_segs;
 
-struct mdapl_body {
+struct mdapl_dapl_body {
     size_t len;
     int n;
     struct iovec *v;         /* n pieces, none of them empty */
-    struct mdapl_reg **reg;  /* one for each, when they are registered */
-    struct mdapl_regcache *regs;     /* then; else NULL */
+    struct mdapl_dapl_reg **reg; /* one for each, when they are registered */
+    struct mdapl_dapl_regcache *regs; /* then; else NULL */
 };
 
 /* Takes the first bytes of an iovec of n entries, at most max, in pieces of at most lmr_max bytes.
  * The memory that it names stays the caller's. 0 or -ENOMEM. */
-int mdapl_body_take(struct mdapl_body *b, uint64_t lmr_max, const struct iovec *iov, int n,
-                    size_t max);
+int mdapl_dapl_body_init(struct mdapl_dapl_body *b, uint64_t lmr_max, const struct iovec *iov,
+                         int n, size_t max);
 /* Releases its registrations and its list of pieces. Does nothing if nothing was taken. */
-void mdapl_body_free(struct mdapl_body *b);
-/* Has every piece registered for a use (enum mdapl_lmr_use) on the first n_rails rails, unless they
- * are; false: none is. */
-bool mdapl_body_register(struct mdapl_body *b, struct mdapl_regcache *regs, unsigned use,
-                         int n_rails);
+void mdapl_dapl_body_free(struct mdapl_dapl_body *b);
+/* Has every piece registered for a use (enum mdapl_dapl_lmr_use) on the first n_rails rails, unless
+ * they are; false: none is. */
+bool mdapl_dapl_body_register(struct mdapl_dapl_body *b, struct mdapl_dapl_regcache *regs,
+                              unsigned use, int n_rails);
 /* Fills segs, for the peer: addresses and lengths of its pieces, with keys of the first n_rails
  * rails. False: not registered on all of them (any more), or more pieces than a frame names. */
-bool mdapl_body_tell(const struct mdapl_body *b, int n_rails, struct mdapl_segs *segs);
+bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
+                              struct mdapl_dapl_segs *segs);
 
 /* The local address and key of byte `off`. *rest_p: bytes from there to the end of its piece. */
-DAT_LMR_TRIPLET mdapl_body_at(const struct mdapl_body *b, int rail, uint64_t off,
-                              uint64_t *rest_p);
+DAT_LMR_TRIPLET mdapl_dapl_body_at(const struct mdapl_dapl_body *b, int rail, uint64_t off,
+                                   uint64_t *rest_p);
 /* The same at the peer. */
-DAT_RMR_TRIPLET mdapl_segs_at(const struct mdapl_segs *segs, int rail, uint64_t off,
-                              uint64_t *rest_p);
+DAT_RMR_TRIPLET mdapl_dapl_segs_at(const struct mdapl_dapl_segs *segs, int rail, uint64_t off,
+                                   uint64_t *rest_p);
 
 #endif

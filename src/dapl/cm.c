@@ -9,7 +9,7 @@
 #include "dapl.h"
 #include "ep.h"
 #include "err.h"
-#include "least.h"
+#include "min.h"
 #include "log.h"
 #include "peer.h"
 #include "rx.h"
@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum {
-    PAUSE_DOUBLINGS = 5,         /* the pause between tries grows 32 times at most */
+    BACKOFF_DOUBLINGS = 5,       /* the pause between tries grows 32 times at most */
     TIME_DOUBLINGS = 3,          /* the time of a request that nobody answers, 8 times */
     GRACE_MS = 1000,             /* for the provider to report that a request's time is over */
     SOON_MS = 5000,              /* an UNREACHABLE that comes later is no answer */
@@ -31,31 +31,31 @@ enum {
 /* What a step of the table acts on besides the stream. */
 struct step {
     DAT_CR_HANDLE cr;            /* the request to answer or to refuse */
-    const struct mdapl_hello *hello;     /* its hello */
-    const struct mdapl_cm_cause *cause;
+    const struct mdapl_dapl_hello *hello; /* its hello */
+    const struct mdapl_dapl_cm_cause *cause;
     const char *detail;          /* more about it; NULL: nothing */
 };
 
 /* What an action returns: the event that follows from it at once, or that there is none. */
 enum { NO_EVENT = MDAPL_CM_EVENTS };
 
-static const struct mdapl_cfg *cfg_of(const struct mdapl_stream *st)
+static const struct mdapl_cfg *cfg_of(const struct mdapl_dapl_stream *st)
 {
     return mdapl_ctx_cfg(st->peer->d->ctx);
 }
 
-static struct mdapl_log *log_of(const struct mdapl_stream *st)
+static struct mdapl_log *log_of(const struct mdapl_dapl_stream *st)
 {
     return mdapl_ctx_log(st->peer->d->ctx);
 }
 
 /* -- the hello -------------------------------------------------------------------------------- */
 
-static void put_hello(const struct mdapl_stream *st, uint8_t flags, uint32_t epoch,
+static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
                       uint8_t out[MDAPL_HELLO_BYTES])
 {
     const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
-    struct mdapl_hello h = {
+    struct mdapl_dapl_hello h = {
         .flags = flags, .stream = (uint8_t)st->index, .job = job->id, .src = (uint32_t)job->rank,
         .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
         .incarnation = st->peer->d->incarnation, .rx_next = st->peer->rx_next,
@@ -64,27 +64,27 @@ static void put_hello(const struct mdapl_stream *st, uint8_t flags, uint32_t epo
         .offers = cfg_of(st)->retain == MDAPL_RETAIN_ON ? MDAPL_HELLO_RETAINS : 0,
     };
 
-    mdapl_hello_put(&h, job->key, out);
+    mdapl_dapl_hello_put(&h, job->key, out);
 }
 
-static enum mdapl_hello_verdict get_hello(const struct mdapl_dapl *d, const void *priv, size_t len,
-                                          struct mdapl_hello *h)
+static enum mdapl_dapl_hello_verdict get_hello(const struct mdapl_dapl_chan *d, const void *priv,
+                                               size_t len, struct mdapl_dapl_hello *h)
 {
     const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
 
-    return mdapl_hello_get(h, priv, len, job->key, job->id, (uint32_t)job->rank,
-                           (uint32_t)job->size);
+    return mdapl_dapl_hello_get(h, priv, len, job->key, job->id, (uint32_t)job->rank,
+                                (uint32_t)job->size);
 }
 
 /* -- actions ---------------------------------------------------------------------------------- */
 
-static bool connecting(enum mdapl_cm_state s)
+static bool connecting(enum mdapl_dapl_cm_state s)
 {
-    return s == MDAPL_CM_CALLING || s == MDAPL_CM_PAUSING || s == MDAPL_CM_ANSWERING;
+    return s == MDAPL_CM_CONNECTING || s == MDAPL_CM_BACKOFF || s == MDAPL_CM_ACCEPTING;
 }
 
 /* Gives the connection up, or the attempt at one; it drains aside. */
-static void give_up(struct mdapl_stream *st)
+static void give_up(struct mdapl_dapl_stream *st)
 {
     if (st->conn)
         mdapl_dapl_conn_close(st->conn, NULL);
@@ -92,33 +92,33 @@ static void give_up(struct mdapl_stream *st)
 }
 
 /* A fresh connection in place of what there is; epoch: number of the request that it is for. */
-static int fresh_conn(struct mdapl_stream *st, uint32_t epoch)
+static int fresh_conn(struct mdapl_dapl_stream *st, uint32_t epoch)
 {
     give_up(st);
     return mdapl_dapl_conn_open(st, epoch, &st->conn);
 }
 
-static uint64_t timeout_of(const struct mdapl_stream *st)
+static uint64_t timeout_of(const struct mdapl_dapl_stream *st)
 {
     return MDAPL_MS(cfg_of(st)->connect_timeout_ms);
 }
 
-static void set_timer(struct mdapl_stream *st, uint64_t due)
+static void set_timer(struct mdapl_dapl_stream *st, uint64_t due)
 {
     mdapl_timer_set(&st->peer->d->timers, &st->cm.timer, due);
 }
 
 /* How long the next request may wait for an answer: longer each time that none comes, so that a
  * rank which has computed for long finds few requests of ours. */
-static uint64_t time_of_request(const struct mdapl_stream *st, uint64_t now)
+static uint64_t time_of_request(const struct mdapl_dapl_stream *st, uint64_t now)
 {
     uint64_t limit = MDAPL_MS(cfg_of(st)->connect_unanswered_ms), waited = now - st->cm.since;
-    uint64_t time = timeout_of(st) << mdapl_least(st->cm.unanswered, TIME_DOUBLINGS);
+    uint64_t time = timeout_of(st) << mdapl_min(st->cm.unanswered, TIME_DOUBLINGS);
 
-    return limit > waited ? mdapl_least(time, limit - waited) : time;
+    return limit > waited ? mdapl_min(time, limit - waited) : time;
 }
 
-static int do_call_soon(struct mdapl_stream *st, struct step *s)
+static int do_connect_soon(struct mdapl_dapl_stream *st, struct step *s)
 {
     (void)s;
     set_timer(st, mdapl_ctx_now(st->peer->d->ctx));
@@ -126,14 +126,14 @@ static int do_call_soon(struct mdapl_stream *st, struct step *s)
 }
 
 /* This side's adapter or memory does not allow the attempt. */
-static int refused_here(struct mdapl_stream *st, struct step *s)
+static int refused_here(struct mdapl_dapl_stream *st, struct step *s)
 {
-    s->cause = mdapl_cm_cause(MDAPL_CAUSE_LOCAL);
+    s->cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_LOCAL);
     s->detail = mdapl_ctx_err(st->peer->d->ctx)->text;
-    return MDAPL_CM_REFUSED;
+    return MDAPL_CM_REJECTED;
 }
 
-static int do_call(struct mdapl_stream *st, struct step *s)
+static int do_connect(struct mdapl_dapl_stream *st, struct step *s)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx), time = time_of_request(st, now);
     uint8_t hello[MDAPL_HELLO_BYTES];
@@ -142,39 +142,39 @@ static int do_call(struct mdapl_stream *st, struct step *s)
     st->cm.called = now;
     put_hello(st, 0, st->cm.epoch, hello);
     if (!rc)
-        rc = mdapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time,
-                              hello, sizeof(hello));
+        rc = mdapl_dapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time,
+                                   hello, sizeof(hello));
     if (rc)
         return refused_here(st, s);
     set_timer(st, now + time + MDAPL_MS(GRACE_MS));
     return NO_EVENT;
 }
 
-static void refuse(struct mdapl_dapl *d, DAT_CR_HANDLE cr)
+static void refuse(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr)
 {
     d->dat.dat_cr_reject(cr, 0, NULL);
 }
 
-static int do_answer(struct mdapl_stream *st, struct step *s)
+static int do_accept(struct mdapl_dapl_stream *st, struct step *s)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
     uint8_t hello[MDAPL_HELLO_BYTES];
     int rc = fresh_conn(st, st->cm.peer_epoch);
 
-    put_hello(st, MDAPL_HELLO_ANSWER, st->cm.peer_epoch, hello);
+    put_hello(st, MDAPL_HELLO_REPLY, st->cm.peer_epoch, hello);
     if (rc) {
         refuse(st->peer->d, s->cr);
         return refused_here(st, s);
     }
-    mdapl_dpeer_offered(st, s->hello);
-    if (mdapl_ep_accept(&st->conn->ep, s->cr, hello, sizeof(hello)))
+    mdapl_dapl_peer_offered(st, s->hello);
+    if (mdapl_dapl_ep_accept(&st->conn->ep, s->cr, hello, sizeof(hello)))
         return refused_here(st, s);
     set_timer(st, now + timeout_of(st));
     return NO_EVENT;
 }
 
 /* A refusal that is no verdict: the caller is to go on. */
-static void refuse_for_now(struct mdapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
+static void refuse_for_now(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
 {
     uint8_t hello[MDAPL_HELLO_BYTES];
 
@@ -182,11 +182,11 @@ static void refuse_for_now(struct mdapl_stream *st, DAT_CR_HANDLE cr, uint32_t e
     st->peer->d->dat.dat_cr_reject(cr, sizeof(hello), hello);
 }
 
-static int do_refuse(struct mdapl_stream *st, struct step *s)
+static int do_reject(struct mdapl_dapl_stream *st, struct step *s)
 {
     uint64_t due = mdapl_ctx_now(st->peer->d->ctx) + timeout_of(st);
 
-    if (st->cm.state != MDAPL_CM_CALLING) {
+    if (st->cm.state != MDAPL_CM_CONNECTING) {
         refuse(st->peer->d, s->cr);
         return NO_EVENT;
     }
@@ -197,7 +197,7 @@ static int do_refuse(struct mdapl_stream *st, struct step *s)
     return NO_EVENT;
 }
 
-static int do_up(struct mdapl_stream *st, struct step *s)
+static int do_up(struct mdapl_dapl_stream *st, struct step *s)
 {
     (void)s;
     st->up = st->conn;
@@ -207,11 +207,11 @@ static int do_up(struct mdapl_stream *st, struct step *s)
               "connected to rank %d on %s, stream %d on IA %s (qualifier %llu), connection %u",
               st->peer->base.rank, st->peer->host, st->index, st->ia->name,
               (unsigned long long)st->cm.qual, st->conn->epoch);
-    mdapl_dpeer_wake(st->peer);
+    mdapl_dapl_peer_wake(st->peer);
     return NO_EVENT;
 }
 
-void mdapl_cm_warn(struct mdapl_stream *st, const struct mdapl_dapl_fault *f)
+void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
     char line[640];
@@ -219,26 +219,26 @@ void mdapl_cm_warn(struct mdapl_stream *st, const struct mdapl_dapl_fault *f)
     for (int i = 0; i < st->index; i++)
         if (connecting(st->peer->stream[i].cm.state))
             return;
-    if (f->cause->says == MDAPL_CM_SAYS_NO || now < st->cm.warn_at)
+    if (f->cause->says == MDAPL_CM_REPLY_NO || now < st->cm.warn_at)
         return;
-    mdapl_cm_line_waiting(st, f, line, sizeof(line));
+    mdapl_dapl_cm_line_waiting(st, f, line, sizeof(line));
     mdapl_log(log_of(st), MDAPL_WARN, "%s", line);
     st->cm.warn_at = now + f->waited_ns;
 }
 
 /* Raises the fault of an attempt that has ended, with how long there have been no others. */
-static void raise_attempt(struct mdapl_stream *st, const struct step *s, uint64_t now)
+static void raise_attempt(struct mdapl_dapl_stream *st, const struct step *s, uint64_t now)
 {
-    enum mdapl_cm_says says = s->cause->says;
+    enum mdapl_dapl_cm_reply says = s->cause->says;
     struct mdapl_dapl_fault f = {
         .kind = MDAPL_DAPL_FAULT_ATTEMPT, .stream = st->index, .cause = s->cause,
         .waited_ns = now - st->cm.since,
     };
 
-    st->cm.unanswered = says == MDAPL_CM_SAYS_NOTHING ? st->cm.unanswered + 1 : 0;
-    if (says == MDAPL_CM_SAYS_NO && !st->cm.refused)
+    st->cm.unanswered = says == MDAPL_CM_REPLY_NONE ? st->cm.unanswered + 1 : 0;
+    if (says == MDAPL_CM_REPLY_NO && !st->cm.refused)
         st->cm.refused_since = now;
-    st->cm.refused = says == MDAPL_CM_SAYS_NO;
+    st->cm.refused = says == MDAPL_CM_REPLY_NO;
     f.refused_ns = st->cm.refused ? now - st->cm.refused_since : 0;
     snprintf(f.detail, sizeof(f.detail), "%s", s->detail ? s->detail : "");
     mdapl_dapl_raise(st, &f);
@@ -246,7 +246,7 @@ static void raise_attempt(struct mdapl_stream *st, const struct step *s, uint64_
 
 /* Without jitter all callers of a busy rank would come back together. A multiplicative hash of who
  * calls whom for which time, so that a run of the simulation can be repeated. */
-static uint64_t jitter(const struct mdapl_stream *st)
+static uint64_t jitter(const struct mdapl_dapl_stream *st)
 {
     const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
     uint64_t x = (uint64_t)job->id << 32 ^ st->cm.epoch;
@@ -255,10 +255,10 @@ static uint64_t jitter(const struct mdapl_stream *st)
     return x * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
-static int do_pause(struct mdapl_stream *st, struct step *s)
+static int do_backoff(struct mdapl_dapl_stream *st, struct step *s)
 {
-    struct mdapl_dapl *d = st->peer->d;
-    uint64_t doublings = mdapl_least(st->cm.epoch, PAUSE_DOUBLINGS);
+    struct mdapl_dapl_chan *d = st->peer->d;
+    uint64_t doublings = mdapl_min(st->cm.epoch, BACKOFF_DOUBLINGS);
     uint64_t pause = MDAPL_MS(cfg_of(st)->connect_retry_ms) << doublings >> 1;
     uint64_t now = mdapl_ctx_now(d->ctx);
 
@@ -273,43 +273,43 @@ static int do_pause(struct mdapl_stream *st, struct step *s)
     return NO_EVENT;
 }
 
-static int do_release(struct mdapl_stream *st, struct step *s)
+static int do_release(struct mdapl_dapl_stream *st, struct step *s)
 {
     give_up(st);
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s", st->peer->base.rank, st->peer->host,
               s->cause->text);
-    return st->cm.wanted ? (int)MDAPL_CM_WANT : (int)NO_EVENT;
+    return st->cm.wanted ? (int)MDAPL_CM_CONNECT_REQ : (int)NO_EVENT;
 }
 
-static int do_close(struct mdapl_stream *st, struct step *s)
+static int do_close(struct mdapl_dapl_stream *st, struct step *s)
 {
     (void)s;
     mdapl_dapl_conn_close(st->conn, st);
     return NO_EVENT;
 }
 
-static int do_lose(struct mdapl_stream *st, struct step *s)
+static int do_lose(struct mdapl_dapl_stream *st, struct step *s)
 {
     mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
         .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index, .cause = s->cause });
     return do_close(st, s);
 }
 
-static int do_forget(struct mdapl_stream *st, struct step *s)
+static int do_forget(struct mdapl_dapl_stream *st, struct step *s)
 {
     (void)s;
     st->conn = NULL;
     return NO_EVENT;
 }
 
-static int (*const act[])(struct mdapl_stream *, struct step *) = {
+static int (*const act[])(struct mdapl_dapl_stream *, struct step *) = {
     [MDAPL_CM_NOTHING] = NULL,
-    [MDAPL_CM_DO_CALL_SOON] = do_call_soon,
-    [MDAPL_CM_DO_CALL] = do_call,
-    [MDAPL_CM_DO_ANSWER] = do_answer,
-    [MDAPL_CM_DO_REFUSE] = do_refuse,
+    [MDAPL_CM_DO_CONNECT_SOON] = do_connect_soon,
+    [MDAPL_CM_DO_CONNECT] = do_connect,
+    [MDAPL_CM_DO_ACCEPT] = do_accept,
+    [MDAPL_CM_DO_REJECT] = do_reject,
     [MDAPL_CM_DO_UP] = do_up,
-    [MDAPL_CM_DO_PAUSE] = do_pause,
+    [MDAPL_CM_DO_BACKOFF] = do_backoff,
     [MDAPL_CM_DO_RELEASE] = do_release,
     [MDAPL_CM_DO_LOSE] = do_lose,
     [MDAPL_CM_DO_CLOSE] = do_close,
@@ -319,17 +319,17 @@ static int (*const act[])(struct mdapl_stream *, struct step *) = {
 
 /* -- the one place that changes the state ----------------------------------------------------- */
 
-static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
+static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
 {
-    struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_dapl *d = peer->d;
-    enum mdapl_cm_state was = st->cm.state;
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_chan *d = peer->d;
+    enum mdapl_dapl_cm_state was = st->cm.state;
     uint64_t now = mdapl_ctx_now(d->ctx);
     bool whole = peer->n_up == peer->n_streams;
 
     d->n_connecting += connecting(next) - connecting(was);
     peer->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
-    d->n_whole += (peer->n_up == peer->n_streams) - whole;
+    d->n_connected += (peer->n_up == peer->n_streams) - whole;
     if (next != was) {
         mdapl_timer_stop(&st->cm.timer);
         st->cm.overdue = false;
@@ -347,30 +347,32 @@ static void enter(struct mdapl_stream *st, enum mdapl_cm_state next)
 }
 
 /* Takes a stream through an event, and through those that follow from its action. */
-static void run(struct mdapl_stream *st, enum mdapl_cm_event event, struct step s)
+static void run(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_event event, struct step s)
 {
     for (int e = event; e != NO_EVENT;) {
-        struct mdapl_cm_move move = mdapl_cm_step(st->cm.state, (enum mdapl_cm_event)e);
+        struct mdapl_dapl_cm_move move = mdapl_dapl_cm_step(st->cm.state,
+                                                            (enum mdapl_dapl_cm_event)e);
 
         if (move.next != st->cm.state)
             mdapl_log(log_of(st), MDAPL_CONN, "rank %d stream %d: %s, %s -> %s",
                       st->peer->base.rank, st->index,
-                      mdapl_cm_event_name((enum mdapl_cm_event)e),
-                      mdapl_cm_state_name(st->cm.state), mdapl_cm_state_name(move.next));
+                      mdapl_dapl_cm_event_name((enum mdapl_dapl_cm_event)e),
+                      mdapl_dapl_cm_state_name(st->cm.state), mdapl_dapl_cm_state_name(move.next));
         enter(st, move.next);
         e = act[move.action] ? act[move.action](st, &s) : (int)NO_EVENT;
     }
 }
 
 /* The same for what the channel has found by itself. */
-static void run_for(struct mdapl_stream *st, enum mdapl_cm_event event, enum mdapl_cm_cause_id id)
+static void run_for(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_event event,
+                    enum mdapl_dapl_cm_cause_id id)
 {
-    run(st, event, (struct step){ .cause = mdapl_cm_cause(id) });
+    run(st, event, (struct step){ .cause = mdapl_dapl_cm_cause(id) });
 }
 
 /* -- requests that arrive --------------------------------------------------------------------- */
 
-static void refuse_stranger(struct mdapl_dapl *d, struct mdapl_ia *ia, DAT_CR_HANDLE cr,
+static void reject_stranger(struct mdapl_dapl_chan *d, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr,
                             const char *why)
 {
     mdapl_ctx_stats(d->ctx)->cr_refused++;
@@ -382,14 +384,14 @@ static void refuse_stranger(struct mdapl_dapl *d, struct mdapl_ia *ia, DAT_CR_HA
 
 /* A request that its caller has given up for a newer one, or that somebody repeats; or one that
  * was given up before the caller accepted ours. */
-static bool is_stale(const struct mdapl_stream *st, const struct mdapl_hello *h)
+static bool is_stale(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h)
 {
     return !mdapl_seq_before(st->cm.peer_epoch, h->epoch)
-           || (st->cm.state == MDAPL_CM_CALLING
-               && mdapl_ep_state(&st->conn->ep) == DAT_EP_STATE_CONNECTED);
+        || (st->cm.state == MDAPL_CM_CONNECTING
+            && mdapl_dapl_ep_state(&st->conn->ep) == DAT_EP_STATE_CONNECTED);
 }
 
-static void refuse_stale(struct mdapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
+static void refuse_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
 {
     mdapl_ctx_stats(st->peer->d->ctx)->cr_stale++;
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d: refused its request %u, which is stale",
@@ -397,48 +399,49 @@ static void refuse_stale(struct mdapl_stream *st, DAT_CR_HANDLE cr, uint32_t epo
     refuse_for_now(st, cr, epoch);
 }
 
-static void on_cr(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr)
+static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
 {
-    struct mdapl_dapl *d = arg;
-    struct mdapl_stream *st;
+    struct mdapl_dapl_chan *d = arg;
+    struct mdapl_dapl_stream *st;
     struct mdapl_peer *base;
-    struct mdapl_hello h;
+    struct mdapl_dapl_hello h;
     DAT_CR_PARAM param;
-    enum mdapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
+    enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
 
     memset(&param, 0, sizeof(param));
     if (d->dat.dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
         verdict = get_hello(d, param.private_data, (size_t)param.private_data_size, &h);
-    if (verdict == MDAPL_HELLO_OK && h.flags & (MDAPL_HELLO_ANSWER | MDAPL_HELLO_BUSY))
+    if (verdict == MDAPL_HELLO_OK && h.flags & (MDAPL_HELLO_REPLY | MDAPL_HELLO_BUSY))
         verdict = MDAPL_HELLO_NOT_OURS;
     if (verdict != MDAPL_HELLO_OK || d->closing) {
-        refuse_stranger(d, ia, cr, d->closing ? "came while the job ends"
-                                              : mdapl_hello_verdict_text(verdict));
+        reject_stranger(d, ia, cr,
+                        d->closing ? "came while the job ends"
+                                   : mdapl_dapl_hello_verdict_text(verdict));
         return;
     }
     if (mdapl_peer_get(d->ctx, (int)h.src, &base) || base->channel != &mdapl_dapl_channel) {
-        refuse_stranger(d, ia, cr, "comes from a rank that another channel reaches");
+        reject_stranger(d, ia, cr, "comes from a rank that another channel reaches");
         return;
     }
-    if (h.stream >= mdapl_dpeer_of(base)->n_streams) {
-        refuse_stranger(d, ia, cr, "is for a stream that we do not have");
+    if (h.stream >= mdapl_dapl_peer_of(base)->n_streams) {
+        reject_stranger(d, ia, cr, "is for a stream that we do not have");
         return;
     }
-    st = &mdapl_dpeer_of(base)->stream[h.stream];
+    st = &mdapl_dapl_peer_of(base)->stream[h.stream];
     if (is_stale(st, &h)) {
         refuse_stale(st, cr, h.epoch);
         return;
     }
     st->cm.peer_epoch = h.epoch;
     run(st, (int)h.src < mdapl_ctx_job(d->ctx)->rank ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
-        (struct step){ .cr = cr, .hello = &h, .cause = mdapl_cm_cause(MDAPL_CAUSE_OWN) });
+        (struct step){ .cr = cr, .hello = &h, .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN) });
 }
 
 /* -- connection events ------------------------------------------------------------------------ */
 
 /* Is this a hello from the called rank, about the request that is under way? */
-static bool hello_is_back(struct mdapl_stream *st, const void *priv, size_t len, uint8_t flag,
-                          struct mdapl_hello *h)
+static bool hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len, uint8_t flag,
+                          struct mdapl_dapl_hello *h)
 {
     return get_hello(st->peer->d, priv, len, h) == MDAPL_HELLO_OK && h->flags == flag
            && (int)h->src == st->peer->base.rank && h->stream == st->index
@@ -446,16 +449,17 @@ static bool hello_is_back(struct mdapl_stream *st, const void *priv, size_t len,
 }
 
 /* What an event on our request means beyond its number. */
-static enum mdapl_cm_cause_id look_closer(struct mdapl_stream *st, DAT_EVENT_NUMBER number,
-                                          const void *priv, size_t len)
+static enum mdapl_dapl_cm_cause_id look_closer(struct mdapl_dapl_stream *st,
+                                               DAT_EVENT_NUMBER number, const void *priv,
+                                               size_t len)
 {
     uint64_t waited = mdapl_ctx_now(st->peer->d->ctx) - st->cm.called;
-    struct mdapl_hello h;
+    struct mdapl_dapl_hello h;
 
     if (number == DAT_CONNECTION_EVENT_ESTABLISHED) {
-        if (!hello_is_back(st, priv, len, MDAPL_HELLO_ANSWER, &h))
+        if (!hello_is_back(st, priv, len, MDAPL_HELLO_REPLY, &h))
             return MDAPL_CAUSE_WRONG_ANSWER;
-        mdapl_dpeer_offered(st, &h);
+        mdapl_dapl_peer_offered(st, &h);
     }
     if (number == DAT_CONNECTION_EVENT_PEER_REJECTED
         && hello_is_back(st, priv, len, MDAPL_HELLO_BUSY, &h))
@@ -465,34 +469,35 @@ static enum mdapl_cm_cause_id look_closer(struct mdapl_stream *st, DAT_EVENT_NUM
     return MDAPL_CAUSES;
 }
 
-static void on_conn(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
+static void on_conn(void *arg, struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
                     size_t len)
 {
-    const struct mdapl_cm_cause *cause = mdapl_cm_cause_of(number);
-    enum mdapl_cm_cause_id closer = MDAPL_CAUSES;
-    struct mdapl_dapl *d = arg;
-    struct mdapl_stream *st = mdapl_dapl_conn_of(ep)->st;
+    const struct mdapl_dapl_cm_cause *cause = mdapl_dapl_cm_cause_of(number);
+    enum mdapl_dapl_cm_cause_id closer = MDAPL_CAUSES;
+    struct mdapl_dapl_chan *d = arg;
+    struct mdapl_dapl_stream *st = mdapl_dapl_conn_of(ep)->st;
 
     if (!st || d->closing || !cause)
         return;
-    if (st->cm.state == MDAPL_CM_CALLING)
+    if (st->cm.state == MDAPL_CM_CONNECTING)
         closer = look_closer(st, number, priv, len);
     if (closer != MDAPL_CAUSES)
-        cause = mdapl_cm_cause(closer);
+        cause = mdapl_dapl_cm_cause(closer);
     run(st, cause->event, (struct step){ .cause = cause });
 }
 
-struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d)
+struct mdapl_dapl_ia_hooks mdapl_dapl_cm_hooks(struct mdapl_dapl_chan *d)
 {
-    return (struct mdapl_ia_hooks){ .cr = on_cr, .conn = on_conn, .async = mdapl_async_event,
-                                    .arg = d };
+    return (struct mdapl_dapl_ia_hooks){
+        .cr = on_cr, .conn = on_conn, .async = mdapl_dapl_async_event, .arg = d
+    };
 }
 
 /* -- from inside the channel ------------------------------------------------------------------ */
 
-static bool has_decided(const struct mdapl_ep *ep)
+static bool has_decided(const struct mdapl_dapl_ep *ep)
 {
-    DAT_EP_STATE state = mdapl_ep_state(ep);
+    DAT_EP_STATE state = mdapl_dapl_ep_state(ep);
 
     return state == DAT_EP_STATE_CONNECTED || state == DAT_EP_STATE_DISCONNECTED;
 }
@@ -500,12 +505,12 @@ static bool has_decided(const struct mdapl_ep *ep)
 /* The time of a pause, of a request or of an acceptance is over. */
 static void timer_fired(struct mdapl_timer *t)
 {
-    struct mdapl_cm *cm = MDAPL_OF(t, struct mdapl_cm, timer);
-    struct mdapl_stream *st = MDAPL_OF(cm, struct mdapl_stream, cm);
+    struct mdapl_dapl_cm *cm = MDAPL_OF(t, struct mdapl_dapl_cm, timer);
+    struct mdapl_dapl_stream *st = MDAPL_OF(cm, struct mdapl_dapl_stream, cm);
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
 
     /* What the provider has decided, it has reported: the event is in the queue. */
-    if (cm->state != MDAPL_CM_PAUSING && !cm->overdue && has_decided(&st->conn->ep)) {
+    if (cm->state != MDAPL_CM_BACKOFF && !cm->overdue && has_decided(&st->conn->ep)) {
         cm->overdue = true;
         set_timer(st, now + MDAPL_MS(GRACE_MS));
         return;
@@ -513,35 +518,35 @@ static void timer_fired(struct mdapl_timer *t)
     run_for(st, MDAPL_CM_TIMER, MDAPL_CAUSE_NO_EVENT);
 }
 
-void mdapl_cm_init(struct mdapl_stream *st)
+void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st)
 {
     mdapl_timer_init(&st->cm.timer, timer_fired);
 }
 
-void mdapl_cm_want(struct mdapl_dpeer *peer)
+void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++) {
         peer->stream[i].cm.wanted = true;
         if (peer->stream[i].cm.state == MDAPL_CM_IDLE)
-            run_for(&peer->stream[i], MDAPL_CM_WANT, MDAPL_CAUSE_OWN);
+            run_for(&peer->stream[i], MDAPL_CM_CONNECT_REQ, MDAPL_CAUSE_OWN);
     }
 }
 
-void mdapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number)
+void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number)
 {
-    const struct mdapl_cm_cause *cause = mdapl_cm_cause_of(number);
+    const struct mdapl_dapl_cm_cause *cause = mdapl_dapl_cm_cause_of(number);
 
     if (conn->st && cause)
         run(conn->st, cause->event, (struct step){ .cause = cause });
 }
 
-void mdapl_cm_close(struct mdapl_dpeer *peer)
+void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
         run_for(&peer->stream[i], MDAPL_CM_CLOSE, MDAPL_CAUSE_OWN);
 }
 
-bool mdapl_cm_reap(struct mdapl_dapl *d)
+bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d)
 {
     struct mdapl_dapl_conn *conn;
 

@@ -10,28 +10,28 @@
 #include "ia.h"
 #include "channel.h"
 
-struct mdapl_dapl;
+struct mdapl_dapl_chan;
 struct mdapl_dapl_conn;
 struct mdapl_dapl_fault;
-struct mdapl_dpeer;
-struct mdapl_stream;
+struct mdapl_dapl_peer;
+struct mdapl_dapl_stream;
 
 /* The hooks that the adapter calls. */
-struct mdapl_ia_hooks mdapl_cm_hooks(struct mdapl_dapl *d);
+struct mdapl_dapl_ia_hooks mdapl_dapl_cm_hooks(struct mdapl_dapl_chan *d);
 
-void mdapl_cm_init(struct mdapl_stream *st);
+void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st);
 /* This peer is wanted, with all its streams: sends requests on those that are idle, in the next
  * round of progress. */
-void mdapl_cm_want(struct mdapl_dpeer *peer);
+void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
 /* The adapter reports, asynchronously, that the connection has ended. */
-void mdapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
+void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
 /* Ends all connections of the peer and every attempt at one. They drain. */
-void mdapl_cm_close(struct mdapl_dpeer *peer);
+void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer);
 /* Frees the closed connections that have drained, and steps the streams that waited for that.
  * Returns whether all have. */
-bool mdapl_cm_reap(struct mdapl_dapl *d);
+bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
 /* An attempt on this stream has ended so and will be repeated: the user's line about a peer that
  * does not answer, when the time since the last one has doubled. */
-void mdapl_cm_warn(struct mdapl_stream *st, const struct mdapl_dapl_fault *f);
+void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
 
 #endif

@@ -3,32 +3,32 @@
 #define MDAPL_CM_FSM_H
 /*
  * The life of one stream's connection, as a table. cm.c turns DAT's events into these and carries
- * out the actions; mdapl_cm_step() is the only decision. Both ends may send a connection request at
- * the same time: the one of the lower rank wins, whatever the timing, because each end compares the
- * same two numbers. No DAT here: a unit test walks the whole table, and the simulation crosses
- * requests by the thousand.
+ * out the actions; mdapl_dapl_cm_step() is the only decision. Both ends may send a connection
+ * request at the same time: the one of the lower rank wins, whatever the timing, because each end
+ * compares the same two numbers. No DAT here: a unit test walks the whole table, and the simulation
+ * crosses requests by the thousand.
  *
  * A connection that was up drains before anything follows it, because an adapter may still carry
  * out what was posted on it, into memory that is in use for something else by then (NVMe TP4129
  * describes that hazard). Attempts that are given up drain aside: only receives were posted.
  */
-enum mdapl_cm_state {
+enum mdapl_dapl_cm_state {
     MDAPL_CM_IDLE,           /* not wanted yet */
-    MDAPL_CM_CALLING,        /* our request is under way */
-    MDAPL_CM_PAUSING,        /* our next request leaves when the timer fires */
-    MDAPL_CM_ANSWERING,      /* we have accepted theirs; ESTABLISHED is to come */
+    MDAPL_CM_CONNECTING,     /* our request is under way */
+    MDAPL_CM_BACKOFF,        /* our next request leaves when the timer fires */
+    MDAPL_CM_ACCEPTING,      /* we have accepted theirs; ESTABLISHED is to come */
     MDAPL_CM_UP,
     MDAPL_CM_DRAINING,       /* ended; DTOs that were posted on it have not completed */
     MDAPL_CM_DEAD,           /* nothing is posted any more, and nothing follows */
     MDAPL_CM_STATES
 };
 
-enum mdapl_cm_event {
-    MDAPL_CM_WANT,           /* there is something to send, or the wiring says so */
+enum mdapl_dapl_cm_event {
+    MDAPL_CM_CONNECT_REQ,    /* there is something to send, or the wiring says so */
     MDAPL_CM_CR_WINS,        /* a verified request whose sender has the lower rank */
     MDAPL_CM_CR_LOSES,       /* a verified request whose sender has the higher rank */
     MDAPL_CM_ESTABLISHED,
-    MDAPL_CM_REFUSED,        /* the attempt is over: rejected, unreachable, timed out */
+    MDAPL_CM_REJECTED,       /* the attempt is over: rejected, unreachable, timed out */
     MDAPL_CM_LOST,           /* disconnected or broken */
     MDAPL_CM_TIMER,          /* the pause is over, or the time for an answer */
     MDAPL_CM_CLOSE,
@@ -36,14 +36,14 @@ enum mdapl_cm_event {
     MDAPL_CM_EVENTS
 };
 
-enum mdapl_cm_action {
+enum mdapl_dapl_cm_action {
     MDAPL_CM_NOTHING,
-    MDAPL_CM_DO_CALL_SOON,   /* start the timer: in the next round, behind its events */
-    MDAPL_CM_DO_CALL,        /* new connection, send a request */
-    MDAPL_CM_DO_ANSWER,      /* give our own attempt up if there is one; new connection, accept */
-    MDAPL_CM_DO_REFUSE,      /* reject the request */
+    MDAPL_CM_DO_CONNECT_SOON, /* start the timer: in the next round, behind its events */
+    MDAPL_CM_DO_CONNECT,     /* new connection, send a request */
+    MDAPL_CM_DO_ACCEPT,      /* give our own attempt up if there is one; new connection, accept */
+    MDAPL_CM_DO_REJECT,      /* reject the request */
     MDAPL_CM_DO_UP,          /* let frames leave */
-    MDAPL_CM_DO_PAUSE,       /* give the attempt up, start the timer of the next, raise a fault */
+    MDAPL_CM_DO_BACKOFF,     /* give the attempt up, start the timer of the next, raise a fault */
     MDAPL_CM_DO_RELEASE,     /* give the attempt up; request, if this rank wants it itself */
     MDAPL_CM_DO_LOSE,        /* disconnect, wait for the drain, raise a fault */
     MDAPL_CM_DO_CLOSE,       /* disconnect, wait for the drain */
@@ -51,15 +51,16 @@ enum mdapl_cm_action {
     MDAPL_CM_DO_FORGET,      /* the connection has drained and is freed */
 };
 
-struct mdapl_cm_move {
-    enum mdapl_cm_action action;
-    enum mdapl_cm_state next;
+struct mdapl_dapl_cm_move {
+    enum mdapl_dapl_cm_action action;
+    enum mdapl_dapl_cm_state next;
 };
 
 /* What an event does in a state, and the state that follows. */
-struct mdapl_cm_move mdapl_cm_step(enum mdapl_cm_state state, enum mdapl_cm_event event);
+struct mdapl_dapl_cm_move mdapl_dapl_cm_step(enum mdapl_dapl_cm_state state,
+                                             enum mdapl_dapl_cm_event event);
 /* Names for the log. */
-const char *mdapl_cm_state_name(enum mdapl_cm_state state);
-const char *mdapl_cm_event_name(enum mdapl_cm_event event);
+const char *mdapl_dapl_cm_state_name(enum mdapl_dapl_cm_state state);
+const char *mdapl_dapl_cm_event_name(enum mdapl_dapl_cm_event event);
 
 #endif

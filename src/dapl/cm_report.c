@@ -18,86 +18,86 @@
 #define WAIT_ADVICE "If it computes for so long without an MPI call, raise " \
                     "MPIR_CVAR_DAPL_CONNECT_UNANSWERED_MS; else check its host and the network"
 
-static const struct mdapl_cm_cause causes[MDAPL_CAUSES] = {
+static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
     [MDAPL_CAUSE_ESTABLISHED] = {
-        DAT_CONNECTION_EVENT_ESTABLISHED, MDAPL_CM_ESTABLISHED, MDAPL_CM_SAYS_LATER,
+        DAT_CONNECTION_EVENT_ESTABLISHED, MDAPL_CM_ESTABLISHED, MDAPL_CM_REPLY_LATER,
         "established", ""
     },
     [MDAPL_CAUSE_PEER_REJECTED] = {
-        DAT_CONNECTION_EVENT_PEER_REJECTED, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO,
+        DAT_CONNECTION_EVENT_PEER_REJECTED, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO,
         "its process refuses (DAT_CONNECTION_EVENT_PEER_REJECTED)",
         "Start all ranks with the same installation and the same MPIR_CVAR_DAPL_ settings, and see "
         "what that rank has printed"
     },
     [MDAPL_CAUSE_NON_PEER_REJECTED] = {
-        DAT_CONNECTION_EVENT_NON_PEER_REJECTED, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO,
+        DAT_CONNECTION_EVENT_NON_PEER_REJECTED, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO,
         "nobody listens there (DAT_CONNECTION_EVENT_NON_PEER_REJECTED)",
         "Its process has ended or has closed this IA: see what it and the launcher have printed"
     },
     [MDAPL_CAUSE_ACCEPT_ERROR] = {
-        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_LATER,
+        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_LATER,
         "the caller has gone (DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR)", ""
     },
     [MDAPL_CAUSE_TIMED_OUT] = {
-        DAT_CONNECTION_EVENT_TIMED_OUT, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NOTHING,
+        DAT_CONNECTION_EVENT_TIMED_OUT, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NONE,
         "no answer in time (DAT_CONNECTION_EVENT_TIMED_OUT)", WAIT_ADVICE
     },
     [MDAPL_CAUSE_UNREACHABLE] = {
-        DAT_CONNECTION_EVENT_UNREACHABLE, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO,
+        DAT_CONNECTION_EVENT_UNREACHABLE, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO,
         "unreachable (DAT_CONNECTION_EVENT_UNREACHABLE)",
         "Check that its host is up and that a network leads from this IA to that address"
     },
     [MDAPL_CAUSE_DISCONNECTED] = {
-        DAT_CONNECTION_EVENT_DISCONNECTED, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        DAT_CONNECTION_EVENT_DISCONNECTED, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
         "the peer disconnected (DAT_CONNECTION_EVENT_DISCONNECTED)",
         "Its process has ended or has given this connection up: see what it and the launcher have "
         "printed"
     },
     [MDAPL_CAUSE_BROKEN] = {
-        DAT_CONNECTION_EVENT_BROKEN, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        DAT_CONNECTION_EVENT_BROKEN, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
         "the connection broke (DAT_CONNECTION_EVENT_BROKEN)", MDAPL_CM_PATH_ADVICE
     },
     [MDAPL_CAUSE_EP_BROKEN] = {
-        DAT_ASYNC_ERROR_EP_BROKEN, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        DAT_ASYNC_ERROR_EP_BROKEN, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
         "the endpoint broke (DAT_ASYNC_ERROR_EP_BROKEN)", MDAPL_CM_PATH_ADVICE
     },
     [MDAPL_CAUSE_EP_TIMED_OUT] = {
-        DAT_ASYNC_ERROR_TIMED_OUT, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        DAT_ASYNC_ERROR_TIMED_OUT, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
         "an operation timed out (DAT_ASYNC_ERROR_TIMED_OUT)", MDAPL_CM_PATH_ADVICE
     },
     [MDAPL_CAUSE_EP_PROVIDER] = {
-        DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, MDAPL_CM_LOST, MDAPL_CM_SAYS_LATER,
+        DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
         "the provider failed (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR)",
         "Check the adapter and the system's log"
     },
     [MDAPL_CAUSE_UNREACHABLE_LATE] = {
-        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NOTHING,
+        0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NONE,
         "the provider has given the request up (DAT_CONNECTION_EVENT_UNREACHABLE)", WAIT_ADVICE
     },
     [MDAPL_CAUSE_BUSY] = {
-        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_LATER,
+        0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_LATER,
         "another request between the two comes first (DAT_CONNECTION_EVENT_PEER_REJECTED)",
         WAIT_ADVICE
     },
     [MDAPL_CAUSE_NO_EVENT] = {
-        0, MDAPL_CM_TIMER, MDAPL_CM_SAYS_NOTHING, "no answer and no event of DAT", WAIT_ADVICE
+        0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE, "no answer and no event of DAT", WAIT_ADVICE
     },
     [MDAPL_CAUSE_WRONG_ANSWER] = {
-        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO, "somebody else answers there",
+        0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO, "somebody else answers there",
         "Check that no two jobs share an address and that all of dat.conf is the same everywhere"
     },
     [MDAPL_CAUSE_LOCAL] = {
-        0, MDAPL_CM_REFUSED, MDAPL_CM_SAYS_NO, "this side cannot ask", ""
+        0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO, "this side cannot ask", ""
     },
-    [MDAPL_CAUSE_OWN] = { 0, MDAPL_CM_WANT, MDAPL_CM_SAYS_LATER, "this rank itself", "" },
+    [MDAPL_CAUSE_OWN] = { 0, MDAPL_CM_CONNECT_REQ, MDAPL_CM_REPLY_LATER, "this rank itself", "" },
 };
 
-const struct mdapl_cm_cause *mdapl_cm_cause(enum mdapl_cm_cause_id id)
+const struct mdapl_dapl_cm_cause *mdapl_dapl_cm_cause(enum mdapl_dapl_cm_cause_id id)
 {
     return &causes[id];
 }
 
-const struct mdapl_cm_cause *mdapl_cm_cause_of(DAT_EVENT_NUMBER number)
+const struct mdapl_dapl_cm_cause *mdapl_dapl_cm_cause_of(DAT_EVENT_NUMBER number)
 {
     for (size_t i = 0; i < MDAPL_CAUSES; i++)
         if (causes[i].number == number && number != 0)
@@ -108,7 +108,7 @@ const struct mdapl_cm_cause *mdapl_cm_cause_of(DAT_EVENT_NUMBER number)
 /* -- the lines -------------------------------------------------------------------------------- */
 
 /* "10.0.0.2, qualifier 30013": where the peer listens. */
-static void put_address(const struct mdapl_cm *cm, char *buf, size_t len)
+static void put_address(const struct mdapl_dapl_cm *cm, char *buf, size_t len)
 {
     char text[INET6_ADDRSTRLEN] = "?";
     struct sockaddr_in6 in6;
@@ -148,10 +148,10 @@ static unsigned seconds(uint64_t ns)
     return (unsigned)(ns / 1000000000u);
 }
 
-void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                               char *buf, size_t len)
+void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,
+                                    const struct mdapl_dapl_fault *f, char *buf, size_t len)
 {
-    const struct mdapl_dpeer *peer = st->peer;
+    const struct mdapl_dapl_peer *peer = st->peer;
     char address[80], descriptors[128];
 
     put_address(&st->cm, address, sizeof(address));
@@ -162,10 +162,10 @@ void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl
              f->cause->text, *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
 }
 
-void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                           char *buf, size_t len)
+void mdapl_dapl_cm_line_waiting(const struct mdapl_dapl_stream *st,
+                                const struct mdapl_dapl_fault *f, char *buf, size_t len)
 {
-    const struct mdapl_dpeer *peer = st->peer;
+    const struct mdapl_dapl_peer *peer = st->peer;
     char address[80], descriptors[128];
 
     put_address(&st->cm, address, sizeof(address));
@@ -176,24 +176,25 @@ void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_dap
              seconds(f->waited_ns), f->ia->name, st->cm.epoch, f->cause->text, descriptors);
 }
 
-void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
-                        size_t len)
+void mdapl_dapl_cm_line_lost(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                             char *buf, size_t len)
 {
-    const struct mdapl_dpeer *peer = st->peer;
+    const struct mdapl_dapl_peer *peer = st->peer;
     char address[80], what[192];
 
     put_address(&st->cm, address, sizeof(address));
-    snprintf(buf, len, "lost the connection to rank %d on %s (%s) over IA %s, stream %d, "
-             "connection %u: %s, %llu frames not acknowledged. %s", peer->base.rank, peer->host,
-             address, f->ia->name, f->stream, f->epoch,
+    snprintf(buf, len,
+             "lost the connection to rank %d on %s (%s) over IA %s, stream %d, "
+             "connection %u: %s, %llu frames not acknowledged. %s",
+             peer->base.rank, peer->host, address, f->ia->name, f->stream, f->epoch,
              mdapl_dapl_fault_text(f, what, sizeof(what)),
-             (unsigned long long)mdapl_dpeer_unacked(peer), mdapl_dapl_fault_advice(f));
+             (unsigned long long)mdapl_dapl_peer_unacked(peer), mdapl_dapl_fault_advice(f));
 }
 
-void mdapl_cm_line_frame(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                         char *buf, size_t len)
+void mdapl_dapl_cm_line_frame(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                              char *buf, size_t len)
 {
-    const struct mdapl_dpeer *peer = st->peer;
+    const struct mdapl_dapl_peer *peer = st->peer;
 
     snprintf(buf, len, "rank %d on %s sent a frame of %zu bytes over IA %s, stream %d, that is "
              "none of this protocol (%s: %s). The two ranks may run different builds: use the same "
@@ -201,26 +202,28 @@ void mdapl_cm_line_frame(const struct mdapl_stream *st, const struct mdapl_dapl_
              f->stream, f->frame, f->text);
 }
 
-void mdapl_cm_line_bug(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
-                       size_t len)
+void mdapl_dapl_cm_line_bug(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                            char *buf, size_t len)
 {
     snprintf(buf, len, "rank %d on %s is lost: %s. %s", st->peer->base.rank, st->peer->host,
              f->text, mdapl_dapl_bug_advice);
 }
 
-void mdapl_cm_line_memory(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                          char *buf, size_t len)
+void mdapl_dapl_cm_line_memory(const struct mdapl_dapl_stream *st,
+                               const struct mdapl_dapl_fault *f, char *buf, size_t len)
 {
-    const struct mdapl_dpeer *peer = st->peer;
+    const struct mdapl_dapl_peer *peer = st->peer;
 
-    snprintf(buf, len, "out of memory for %s, so that nothing more can be received from or sent to "
-             "rank %d on %s. %s", f->text, peer->base.rank, peer->host, mdapl_why_remedy(ENOMEM));
+    snprintf(buf, len,
+             "out of memory for %s, so that nothing more can be received from or sent to "
+             "rank %d on %s. %s",
+             f->text, peer->base.rank, peer->host, mdapl_dapl_why_remedy(ENOMEM));
 }
 
-void mdapl_cm_line_ia(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
-                      size_t len)
+void mdapl_dapl_cm_line_ia(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                           char *buf, size_t len)
 {
-    const struct mdapl_dpeer *peer = st->peer;
+    const struct mdapl_dapl_peer *peer = st->peer;
 
     snprintf(buf, len, "IA %s: %s; rank %d on %s cannot be reached any more. Check the adapter and "
              "the system's log", f->ia->name, f->text, peer->base.rank, peer->host);

@@ -20,20 +20,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mdapl_stream;
+struct mdapl_dapl_stream;
 
 #define MDAPL_CM_PATH_ADVICE                                                                       \
     "The path was down for longer than the provider repeats what it sends (retry= in dat.conf "    \
     "for the software provider; acknowledgement timer and retry count of an adapter), or the "     \
     "process or its host has gone"
 
-enum mdapl_cm_says {
-    MDAPL_CM_SAYS_NO,            /* an answer: it is not there, or does not want */
-    MDAPL_CM_SAYS_LATER,         /* it is alive, and a connection may come about */
-    MDAPL_CM_SAYS_NOTHING,
+enum mdapl_dapl_cm_reply {
+    MDAPL_CM_REPLY_NO,           /* an answer: it is not there, or does not want */
+    MDAPL_CM_REPLY_LATER,        /* it is alive, and a connection may come about */
+    MDAPL_CM_REPLY_NONE,
 };
 
-enum mdapl_cm_cause_id {
+enum mdapl_dapl_cm_cause_id {
     MDAPL_CAUSE_ESTABLISHED,
     MDAPL_CAUSE_PEER_REJECTED,
     MDAPL_CAUSE_NON_PEER_REJECTED,
@@ -55,36 +55,36 @@ enum mdapl_cm_cause_id {
     MDAPL_CAUSES
 };
 
-struct mdapl_cm_cause {
+struct mdapl_dapl_cm_cause {
     DAT_EVENT_NUMBER number;     /* 0: no event of DAT */
-    enum mdapl_cm_event event;
-    enum mdapl_cm_says says;
+    enum mdapl_dapl_cm_event event;
+    enum mdapl_dapl_cm_reply says;
     const char *text;            /* what has happened, with DAT's name for it */
     const char *advice;          /* what the user can do */
 };
 
-const struct mdapl_cm_cause *mdapl_cm_cause(enum mdapl_cm_cause_id id);
+const struct mdapl_dapl_cm_cause *mdapl_dapl_cm_cause(enum mdapl_dapl_cm_cause_id id);
 /* The cause that an event of the connection queue, or of the asynchronous one, is; NULL: none. */
-const struct mdapl_cm_cause *mdapl_cm_cause_of(DAT_EVENT_NUMBER number);
+const struct mdapl_dapl_cm_cause *mdapl_dapl_cm_cause_of(DAT_EVENT_NUMBER number);
 
 /*
  * The lines, into buf of len bytes. unconnected: the peer is given up before there was a
  * connection. waiting: it is not, and its answer is waited for. lost: a connection was there.
  * frame, memory, ia: the faults of these kinds.
  */
-void mdapl_cm_line_unconnected(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                               char *buf, size_t len);
-void mdapl_cm_line_waiting(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
+void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,
+                                    const struct mdapl_dapl_fault *f, char *buf, size_t len);
+void mdapl_dapl_cm_line_waiting(const struct mdapl_dapl_stream *st,
+                                const struct mdapl_dapl_fault *f, char *buf, size_t len);
+void mdapl_dapl_cm_line_lost(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                             char *buf, size_t len);
+void mdapl_dapl_cm_line_frame(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                              char *buf, size_t len);
+void mdapl_dapl_cm_line_bug(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                            char *buf, size_t len);
+void mdapl_dapl_cm_line_memory(const struct mdapl_dapl_stream *st,
+                               const struct mdapl_dapl_fault *f, char *buf, size_t len);
+void mdapl_dapl_cm_line_ia(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
                            char *buf, size_t len);
-void mdapl_cm_line_lost(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
-                        size_t len);
-void mdapl_cm_line_frame(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                         char *buf, size_t len);
-void mdapl_cm_line_bug(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                       char *buf, size_t len);
-void mdapl_cm_line_memory(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f,
-                          char *buf, size_t len);
-void mdapl_cm_line_ia(const struct mdapl_stream *st, const struct mdapl_dapl_fault *f, char *buf,
-                      size_t len);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* -- making and ending ------------------------------------------------------------------------- */
 
-static int no_memory(const struct mdapl_stream *st)
+static int no_memory(const struct mdapl_dapl_stream *st)
 {
     return mdapl_err_set(mdapl_ctx_err(st->peer->d->ctx), -ENOMEM,
                          "IA %s has no memory for the receives of one more endpoint. Make "
@@ -19,16 +19,17 @@ static int no_memory(const struct mdapl_stream *st)
                          "lock limit (ulimit -l)", st->ia->name);
 }
 
-int mdapl_dapl_conn_open(struct mdapl_stream *st, uint32_t epoch, struct mdapl_dapl_conn **conn_p)
+int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
+                         struct mdapl_dapl_conn **conn_p)
 {
-    struct mdapl_dapl *d = st->peer->d;
+    struct mdapl_dapl_chan *d = st->peer->d;
     struct mdapl_dapl_conn *conn = calloc(1, sizeof(*conn));
     int rc;
 
     *conn_p = NULL;
     if (!conn)
         return no_memory(st);
-    rc = mdapl_ep_init(&conn->ep, st->ia, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests);
+    rc = mdapl_dapl_ep_init(&conn->ep, st->ia, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests);
     if (rc) {
         free(conn);
         return rc;
@@ -39,8 +40,10 @@ int mdapl_dapl_conn_open(struct mdapl_stream *st, uint32_t epoch, struct mdapl_d
     conn->stream = st->index;
     conn->epoch = epoch;
     /* The transmit window stays empty until the peer's hello opens it. */
-    conn->rxwin = (struct mdapl_rxwin){ .freed = 0, .told = d->sr_window, .size = d->sr_window };
-    if (mdapl_rx_arm(st, &conn->ep)) {
+    conn->rxwin = (struct mdapl_rxwin){ .freed = 0,
+                                        .advertised = d->sr_window,
+                                        .size = d->sr_window };
+    if (mdapl_dapl_rx_arm(st, &conn->ep)) {
         mdapl_dapl_conn_close(conn, NULL);
         return no_memory(st);
     }
@@ -48,23 +51,23 @@ int mdapl_dapl_conn_open(struct mdapl_stream *st, uint32_t epoch, struct mdapl_d
     return 0;
 }
 
-void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_stream *waiter)
+void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_stream *waiter)
 {
-    struct mdapl_dpeer *peer = conn->st->peer;
+    struct mdapl_dapl_peer *peer = conn->st->peer;
 
-    mdapl_rx_forget_credits(peer, &conn->rxwin.freed);
+    mdapl_dapl_rx_forget_credits(peer, &conn->rxwin.freed);
     conn->st = NULL;
     conn->waiter = waiter;
     mdapl_list_append(&peer->d->closed, &conn->link);
-    mdapl_ep_disconnect(&conn->ep);
+    mdapl_dapl_ep_disconnect(&conn->ep);
 }
 
-struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl *d)
+struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d)
 {
     MDAPL_LIST_EACH(pos, &d->closed) {
         struct mdapl_dapl_conn *conn = MDAPL_OF(pos, struct mdapl_dapl_conn, link);
 
-        if (!mdapl_ep_drained(&conn->ep))
+        if (!mdapl_dapl_ep_drained(&conn->ep))
             continue;
         mdapl_list_remove(&conn->link);
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %d stream %d: connection %u on IA %s "
@@ -77,17 +80,17 @@ struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl *d)
 void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn)
 {
     mdapl_list_remove(&conn->link);
-    mdapl_ep_fini(&conn->ep);
+    mdapl_dapl_ep_fini(&conn->ep);
     free(conn);
 }
 
 /* -- faults ------------------------------------------------------------------------------------ */
 
-void mdapl_dapl_raise(struct mdapl_stream *st, const struct mdapl_dapl_fault *f)
+void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {
     st->up = NULL;
     st->peer->faulty = true;
-    mdapl_dpeer_wake(st->peer);
+    mdapl_dapl_peer_wake(st->peer);
     if (st->fault.kind != MDAPL_DAPL_FAULT_NONE)
         return;
     st->fault = *f;
@@ -95,10 +98,10 @@ void mdapl_dapl_raise(struct mdapl_stream *st, const struct mdapl_dapl_fault *f)
     st->fault.epoch = st->conn ? st->conn->epoch : st->cm.epoch;
 }
 
-void mdapl_dapl_dto_failed(struct mdapl_dto *dto, enum mdapl_dapl_op op,
+void mdapl_dapl_dto_failed(struct mdapl_dapl_dto *dto, enum mdapl_dapl_op op,
                            DAT_DTO_COMPLETION_STATUS status)
 {
-    struct mdapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
+    struct mdapl_dapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
 
     if (st && status != DAT_DTO_ERR_FLUSHED)
         mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
@@ -107,7 +110,7 @@ void mdapl_dapl_dto_failed(struct mdapl_dto *dto, enum mdapl_dapl_op op,
 
 void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op)
 {
-    struct mdapl_stream *st = conn->st;
+    struct mdapl_dapl_stream *st = conn->st;
 
     if (st)
         mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
@@ -115,14 +118,16 @@ void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op
             .ret = conn->ep.refused });
 }
 
-void mdapl_dapl_impossible(struct mdapl_dpeer *peer, const char *text)
+void mdapl_dapl_impossible(struct mdapl_dapl_peer *peer, const char *text)
 {
-    mdapl_dapl_raise(mdapl_dpeer_main(peer), &(struct mdapl_dapl_fault){
-        .kind = MDAPL_DAPL_FAULT_BUG, .stream = -1, .text = text });
+    mdapl_dapl_raise(
+        mdapl_dapl_peer_main(peer),
+        &(struct mdapl_dapl_fault){ .kind = MDAPL_DAPL_FAULT_BUG, .stream = -1, .text = text });
 }
 
-void mdapl_dapl_out_of_memory(struct mdapl_dpeer *peer, const char *text)
+void mdapl_dapl_out_of_memory(struct mdapl_dapl_peer *peer, const char *text)
 {
-    mdapl_dapl_raise(mdapl_dpeer_main(peer), &(struct mdapl_dapl_fault){
-        .kind = MDAPL_DAPL_FAULT_MEMORY, .stream = -1, .text = text });
+    mdapl_dapl_raise(
+        mdapl_dapl_peer_main(peer),
+        &(struct mdapl_dapl_fault){ .kind = MDAPL_DAPL_FAULT_MEMORY, .stream = -1, .text = text });
 }

@@ -19,14 +19,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_dapl;
-struct mdapl_dpeer;
-struct mdapl_stream;
+struct mdapl_dapl_chan;
+struct mdapl_dapl_peer;
+struct mdapl_dapl_stream;
 
 struct mdapl_dapl_conn {
-    struct mdapl_ep ep;          /* events and DTOs name it: mdapl_dapl_conn_of() */
-    struct mdapl_stream *st;     /* what it delivers to; NULL once it is closed */
-    struct mdapl_stream *waiter; /* closed: the stream that waits for its drain, or NULL */
+    struct mdapl_dapl_ep ep;     /* events and DTOs name it: mdapl_dapl_conn_of() */
+    struct mdapl_dapl_stream *st; /* what it delivers to; NULL once it is closed */
+    struct mdapl_dapl_stream *waiter; /* closed: the stream that waits for its drain, or NULL */
     struct mdapl_list link;      /* closed: on d->closed */
     struct mdapl_txwin txwin;    /* of its sr lane */
     struct mdapl_rxwin rxwin;
@@ -34,21 +34,21 @@ struct mdapl_dapl_conn {
     uint32_t epoch;              /* number of the request, of the rank that made it */
 };
 
-static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_ep *ep)
+static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *ep)
 {
     return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
 }
 
 /* Makes the stream's next connection: an unconnected EP, with its receives posted. 0, or -errno
  * with the line in mdapl_ctx_err(); then there is no connection and *conn_p is NULL. */
-int mdapl_dapl_conn_open(struct mdapl_stream *st, uint32_t epoch,
+int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
                          struct mdapl_dapl_conn **conn_p);
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
  * above; NULL: nobody waits. */
-void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_stream *waiter);
+void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_stream *waiter);
 /* Takes the next closed connection that has drained off d->closed; NULL: all that are left still
  * have DTOs posted. The caller frees it. */
-struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl *d);
+struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d);
 /* Frees its EP and itself: it has drained, or its adapter is about to be closed. */
 void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
 
@@ -60,15 +60,15 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
 
 /* A DTO has completed with this status, an error; a flushed DTO is no fault of its own, because
  * the end of its connection is reported besides. Ignored when the connection is closed. */
-void mdapl_dapl_dto_failed(struct mdapl_dto *dto, enum mdapl_dapl_op op,
+void mdapl_dapl_dto_failed(struct mdapl_dapl_dto *dto, enum mdapl_dapl_op op,
                            DAT_DTO_COMPLETION_STATUS status);
 /* The provider has just refused to post this on the connection. */
 void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op);
 /* There is no memory for what the text says ("a message that waits"; static). */
-void mdapl_dapl_out_of_memory(struct mdapl_dpeer *peer, const char *text);
+void mdapl_dapl_out_of_memory(struct mdapl_dapl_peer *peer, const char *text);
 /* This channel has done what its own state machines do not allow; text says what (static). */
-void mdapl_dapl_impossible(struct mdapl_dpeer *peer, const char *text);
+void mdapl_dapl_impossible(struct mdapl_dapl_peer *peer, const char *text);
 /* The fault *f of a stream, or with f->stream < 0 of its peer; f->ia and f->epoch are filled in. */
-void mdapl_dapl_raise(struct mdapl_stream *st, const struct mdapl_dapl_fault *f);
+void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
 
 #endif

@@ -7,9 +7,9 @@
 #include "err.h"
 #include "evd.h"
 #include "ia.h"
-#include "least.h"
+#include "min.h"
 #include "log.h"
-#include "move.h"
+#include "xfer.h"
 #include "peer.h"
 #include "place.h"
 #include "recover.h"
@@ -33,9 +33,9 @@ enum {
 /* -- opening ---------------------------------------------------------------------------------- */
 
 /* Is this rail good enough to carry the job? 0, or -ENODEV with the one clear line. */
-static int check_rail(struct mdapl_dapl *d, const struct mdapl_ia *ia)
+static int check_rail(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia)
 {
-    const struct mdapl_ia_limits *max = &ia->max;
+    const struct mdapl_dapl_ia_limits *max = &ia->max;
 
     if (max->priv < MDAPL_HELLO_BYTES)
         return mdapl_err_set(mdapl_ctx_err(d->ctx), -ENODEV,
@@ -51,29 +51,29 @@ static int check_rail(struct mdapl_dapl *d, const struct mdapl_ia *ia)
 }
 
 /* The knobs, cut to what all rails allow. 0, or -errno with the one clear line. */
-static int fit_limits(struct mdapl_dapl *d)
+static int fit_limits(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    const struct mdapl_ia_limits *max = &d->rails.max;
+    const struct mdapl_dapl_ia_limits *max = &d->rails.max;
     int rc = 0;
 
     for (int i = 0; !rc && i < d->rails.n; i++)
         rc = check_rail(d, d->rails.ia[i]);
     if (rc)
         return rc;
-    d->sr_window = (uint32_t)mdapl_least((uint32_t)cfg->sr_window, max->dtos - MDAPL_SR_RESERVE);
-    d->ep_requests = (uint32_t)mdapl_least((uint32_t)cfg->ep_requests, max->dtos);
+    d->sr_window = (uint32_t)mdapl_min((uint32_t)cfg->sr_window, max->dtos - MDAPL_SR_RESERVE);
+    d->ep_requests = (uint32_t)mdapl_min((uint32_t)cfg->ep_requests, max->dtos);
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max->reads > 0;
-    d->frame_room = (size_t)mdapl_least(max->message, (uint64_t)cfg->vbuf_size)
+    d->frame_room = (size_t)mdapl_min(max->message, (uint64_t)cfg->vbuf_size)
                     - MDAPL_FRAME_HDR_BYTES;
     return 0;
 }
 
 /* Opens the adapters that the knob lists, or the first that opens. */
-static int open_rails(struct mdapl_dapl *d)
+static int open_rails(struct mdapl_dapl_chan *d)
 {
-    struct mdapl_ia_hooks hooks = mdapl_cm_hooks(d);
+    struct mdapl_dapl_ia_hooks hooks = mdapl_dapl_cm_hooks(d);
     char names[sizeof(mdapl_ctx_cfg(d->ctx)->ia)], *save = NULL;
     const char *name;
     int rc = 0;
@@ -84,7 +84,7 @@ static int open_rails(struct mdapl_dapl *d)
         if (d->rails.n == MDAPL_MAX_RAILS)
             return mdapl_err_set(mdapl_ctx_err(d->ctx), -EINVAL, "MPIR_CVAR_DAPL_IA names more "
                                  "than %d adapters. Name fewer", MDAPL_MAX_RAILS);
-        rc = mdapl_ia_open(d->ctx, &d->dat, name, &hooks, &d->rails.ia[d->rails.n]);
+        rc = mdapl_dapl_ia_open(d->ctx, &d->dat, name, &hooks, &d->rails.ia[d->rails.n]);
         if (!rc) {
             d->rails.ia[d->rails.n]->rail = d->rails.n;
             d->rails.n++;
@@ -94,61 +94,62 @@ static int open_rails(struct mdapl_dapl *d)
 }
 
 /* Logs where each adapter and this rank are in the machine, for users who bind ranks to cores. */
-static void tell_places(const struct mdapl_dapl *d)
+static void tell_places(const struct mdapl_dapl_chan *d)
 {
     char line[512];
 
     if (mdapl_ctx_cfg(d->ctx)->verbose < MDAPL_INFO)
         return;
     for (int i = 0; i < d->rails.n; i++) {
-        const struct mdapl_ia *ia = d->rails.ia[i];
+        const struct mdapl_dapl_ia *ia = d->rails.ia[i];
 
-        mdapl_place_describe((const struct sockaddr *)(const void *)ia->addr, line, sizeof(line));
+        mdapl_dapl_place_describe((const struct sockaddr *)(const void *)ia->addr, line,
+                                  sizeof(line));
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "IA %s: %s", ia->name, line);
     }
 }
 
 /* Registrations are kept if the knob says so, or by measurement (auto), and if the system reports
  * unmapped memory. */
-static void open_regs(struct mdapl_dapl *d)
+static void open_regs(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    struct mdapl_memwatch *watch = NULL;
+    struct mdapl_dapl_memwatch *watch = NULL;
     int rc = 0;
 
     if (cfg->reg_cache != MDAPL_REG_CACHE_OFF && cfg->reg_cache_bytes > 0)
-        rc = mdapl_memwatch_open(&watch);
+        rc = mdapl_dapl_memwatch_open(&watch);
     if (rc)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
                   "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
     if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO
-        && !mdapl_regcache_pays(d->ctx, &d->rails, watch)) {
-        mdapl_memwatch_close(watch);
+        && !mdapl_dapl_regcache_pays_off(d->ctx, &d->rails, watch)) {
+        mdapl_dapl_memwatch_close(watch);
         watch = NULL;
     }
-    mdapl_regcache_init(&d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
-                        (uint64_t)cfg->reg_cache_bytes);
+    mdapl_dapl_regcache_init(&d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
+                             (uint64_t)cfg->reg_cache_bytes);
 }
 
 static void close_channel(void *state);
 
-static int make_room(struct mdapl_dapl *d)
+static int make_room(struct mdapl_dapl_chan *d)
 {
     int rc = fit_limits(d);
 
     open_regs(d);
     for (int i = 0; i < d->rails.n; i++)
-        mdapl_vbufs_init(&d->vbufs[i], d->rails.ia[i], &d->regs,
-                         (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
-    mdapl_pool_init(&d->items, sizeof(struct mdapl_item), sizeof(void *), 32, 0);
+        mdapl_dapl_vbufs_init(&d->vbufs[i], d->rails.ia[i], &d->regs,
+                              (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
+    mdapl_pool_init(&d->items, sizeof(struct mdapl_dapl_item), sizeof(void *), 32, 0);
     mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
     mdapl_idmap_init(&d->tx_ids);
     mdapl_idmap_init(&d->rx_ids);
-    mdapl_move_init(d);
-    mdapl_ring_init(d);
+    mdapl_dapl_xfer_init(d);
+    mdapl_dapl_ring_init(d);
     mdapl_list_init(&d->work);
-    mdapl_list_init(&d->owing);
-    mdapl_list_init(&d->starved);
+    mdapl_list_init(&d->ack_pending);
+    mdapl_list_init(&d->vbuf_waiters);
     mdapl_list_init(&d->closed);
     mdapl_timers_init(&d->timers);
     d->peers = calloc((size_t)mdapl_ctx_job(d->ctx)->size, sizeof(*d->peers));
@@ -159,14 +160,14 @@ static int make_room(struct mdapl_dapl *d)
 
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
-    struct mdapl_dapl *d = calloc(1, sizeof(*d));
+    struct mdapl_dapl_chan *d = calloc(1, sizeof(*d));
     int rc;
 
     if (!d)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
     mdapl_dapl_rails_init(&d->rails);
-    rc = mdapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
+    rc = mdapl_dapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
     if (!rc)
         rc = open_rails(d);
     if (!rc)
@@ -188,13 +189,13 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 
 static int card(void *state, char *buf, size_t len)
 {
-    return mdapl_card_put(state, buf, len);
+    return mdapl_dapl_card_put(state, buf, len);
 }
 
 static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
 {
-    struct mdapl_dpeer *peer;
-    int rc = mdapl_dpeer_make(state, rank, text, &peer);
+    struct mdapl_dapl_peer *peer;
+    int rc = mdapl_dapl_peer_make(state, rank, text, &peer);
 
     if (!rc)
         *peer_p = &peer->base;
@@ -203,17 +204,17 @@ static int reach(void *state, int rank, const char *text, struct mdapl_peer **pe
 
 static size_t eager_max(void *state)
 {
-    return ((struct mdapl_dapl *)state)->frame_room;
+    return ((struct mdapl_dapl_chan *)state)->frame_room;
 }
 
 static int wire(void *state)
 {
-    return mdapl_wireup_run(state);
+    return mdapl_dapl_wireup_run(state);
 }
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-static int work(struct mdapl_dapl *d)
+static int work(struct mdapl_dapl_chan *d)
 {
     struct mdapl_list todo, *l;
     int n = 0;
@@ -225,85 +226,85 @@ static int work(struct mdapl_dapl *d)
     todo.next->prev = todo.prev->next = &todo;
     mdapl_list_init(&d->work);
     while ((l = mdapl_list_take(&todo))) {
-        struct mdapl_dpeer *peer = MDAPL_OF(l, struct mdapl_dpeer, work);
+        struct mdapl_dapl_peer *peer = MDAPL_OF(l, struct mdapl_dapl_peer, work);
 
-        n += peer->faulty ? mdapl_dapl_recover(peer) : mdapl_dpeer_work(peer);
+        n += peer->faulty ? mdapl_dapl_recover(peer) : mdapl_dapl_peer_progress(peer);
     }
     return n;
 }
 
 /* Wakes the peers to which an acknowledgement is due. */
-static void wake_owing(struct mdapl_dapl *d)
+static void wake_ack_pending(struct mdapl_dapl_chan *d)
 {
-    MDAPL_LIST_EACH(pos, &d->owing) {
-        struct mdapl_dpeer *peer = MDAPL_OF(pos, struct mdapl_dpeer, owing);
+    MDAPL_LIST_EACH(pos, &d->ack_pending) {
+        struct mdapl_dapl_peer *peer = MDAPL_OF(pos, struct mdapl_dapl_peer, ack_pending);
 
-        if (mdapl_rx_ack_due(peer))
-            mdapl_dpeer_wake(peer);
+        if (mdapl_dapl_rx_ack_due(peer))
+            mdapl_dapl_peer_wake(peer);
     }
 }
 
 /* Wakes the peers that found no frame buffer. */
-static void wake_starved(struct mdapl_dapl *d)
+static void wake_vbuf_waiters(struct mdapl_dapl_chan *d)
 {
     struct mdapl_list *l;
 
-    while ((l = mdapl_list_take(&d->starved)))
-        mdapl_dpeer_wake(MDAPL_OF(l, struct mdapl_dpeer, starved));
+    while ((l = mdapl_list_take(&d->vbuf_waiters)))
+        mdapl_dapl_peer_wake(MDAPL_OF(l, struct mdapl_dapl_peer, vbuf_waiters));
 }
 
-static int poll(struct mdapl_dapl *d, bool all)
+static int poll(struct mdapl_dapl_chan *d, bool all)
 {
     int n = 0;
 
     for (int i = 0; i < d->rails.n; i++)
-        n += mdapl_evd_poll(d->rails.ia[i], all);
+        n += mdapl_dapl_evd_poll(d->rails.ia[i], all);
     return n;
 }
 
 /* Are connections being made, by this rank or, in a ring, to it? */
-static bool connecting(const struct mdapl_dapl *d)
+static bool connecting(const struct mdapl_dapl_chan *d)
 {
     return d->n_connecting > 0 || d->wiring;
 }
 
-static bool any_vbuf_there(const struct mdapl_dapl *d)
+static bool any_vbuf_available(const struct mdapl_dapl_chan *d)
 {
     for (int i = 0; i < d->rails.n; i++)
-        if (mdapl_vbuf_there(&d->vbufs[i]))
+        if (mdapl_dapl_vbuf_available(&d->vbufs[i]))
             return true;
     return false;
 }
 
 /* What depends on the time, or is too rare for each round. Returns how many timers were due. */
-static int housekeeping(struct mdapl_dapl *d)
+static int housekeeping(struct mdapl_dapl_chan *d)
 {
-    wake_owing(d);
-    wake_starved(d);             /* a registration may be free again, for more buffers */
+    wake_ack_pending(d);
+    wake_vbuf_waiters(d);        /* a registration may be free again, for more buffers */
     if (!mdapl_list_empty(&d->closed))
-        mdapl_cm_reap(d);
+        mdapl_dapl_cm_reap(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_rail_look(d->rails.ia[i], d->now);
     return mdapl_timers_run(&d->timers, d->now);
 }
 
 /* One round: what has completed, frames, work; when `all`, also what is looked at less often. */
-static int one_round(struct mdapl_dapl *d, bool all)
+static int one_round(struct mdapl_dapl_chan *d, bool all)
 {
     int n = poll(d, all);
 
     /* After the queues, because a software provider places RDMA writes while it is polled. */
-    n += mdapl_ring_poll(d);
+    n += mdapl_dapl_ring_poll(d);
     if (all)
         n += housekeeping(d);
-    if (!mdapl_list_empty(&d->starved) && any_vbuf_there(d))
-        wake_starved(d);
+    if (!mdapl_list_empty(&d->vbuf_waiters) && any_vbuf_available(d))
+        wake_vbuf_waiters(d);
     return n + work(d);
 }
 
 static int look(void *state, uint64_t now)
 {
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
 
     d->now = now;
     return one_round(d, true);
@@ -311,14 +312,14 @@ static int look(void *state, uint64_t now)
 
 /* Is each round to look at everything? While connections are made and for some time after their
  * last event; not for as long as a peer does not answer. */
-static bool attentive(const struct mdapl_dapl *d)
+static bool attentive(const struct mdapl_dapl_chan *d)
 {
     return d->wiring || d->draining || (d->n_connecting > 0 && d->now < d->attentive_until);
 }
 
 static int progress(void *state)
 {
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
 
     if (attentive(d))
         return look(d, mdapl_ctx_now(d->ctx));
@@ -326,66 +327,66 @@ static int progress(void *state)
     return one_round(d, false);
 }
 
-static bool hears(void *state)
+static bool has_connections(void *state)
 {
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
 
-    return connecting(d) || d->n_whole > 0;
+    return connecting(d) || d->n_connected > 0;
 }
 
 /* Frames in rings and registrations that are free again make no event that ends a sleep. */
-static bool may_be_unheard(const struct mdapl_dapl *d)
+static bool may_be_unnoticed(const struct mdapl_dapl_chan *d)
 {
-    return d->n_rings > 0 || !mdapl_list_empty(&d->starved);
+    return d->n_rings > 0 || !mdapl_list_empty(&d->vbuf_waiters);
 }
 
 static void wait(void *state, uint64_t ns)
 {
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
     uint64_t next = mdapl_timers_next(&d->timers), now = mdapl_ctx_now(d->ctx);
 
-    if (!mdapl_list_empty(&d->owing) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
+    if (!mdapl_list_empty(&d->ack_pending) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
-    if (may_be_unheard(d) && ns > MDAPL_US(UNHEARD_US))
+    if (may_be_unnoticed(d) && ns > MDAPL_US(UNHEARD_US))
         ns = MDAPL_US(UNHEARD_US);
     mdapl_dapl_rails_wait(&d->rails, ns < next - now ? ns : next - now);
 }
 
 static size_t drain(void *state)
 {
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
     int size = mdapl_ctx_job(d->ctx)->size;
     size_t n = 0;
 
     d->draining = true;
     for (int i = 0; i < size; i++)
         if (d->peers[i])
-            n += mdapl_dpeer_unfinished(d->peers[i]);
+            n += mdapl_dapl_peer_unfinished(d->peers[i]);
     return n;
 }
 
 static bool idle(struct mdapl_peer *base)
 {
-    struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
+    struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
 
     return peer->dead
-           || (mdapl_dpeer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
-               && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
+        || (mdapl_dapl_peer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
+            && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
 }
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
 /* Waits until all connections have drained, in bounded time; those that have not go with their
  * memory. */
-static void flush_closing(struct mdapl_dapl *d)
+static void flush_closing(struct mdapl_dapl_chan *d)
 {
     uint64_t until = mdapl_ctx_now(d->ctx) + MDAPL_MS(CLOSE_MS);
 
     struct mdapl_list *l;
 
-    while (!mdapl_cm_reap(d) && mdapl_ctx_now(d->ctx) < until)
+    while (!mdapl_dapl_cm_reap(d) && mdapl_ctx_now(d->ctx) < until)
         if (poll(d, true) == 0)
             mdapl_dapl_rails_wait(&d->rails, MDAPL_US(FLUSH_US));
     while ((l = mdapl_list_first(&d->closed)))
@@ -394,25 +395,25 @@ static void flush_closing(struct mdapl_dapl *d)
 
 static void close_channel(void *state)
 {
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
     int size = d->peers ? mdapl_ctx_job(d->ctx)->size : 0;
 
     d->closing = true;
     for (int i = 0; i < size; i++)
         if (d->peers[i])
-            mdapl_cm_close(d->peers[i]);
+            mdapl_dapl_cm_close(d->peers[i]);
     flush_closing(d);
     for (int i = 0; i < size; i++)
         if (d->peers[i])
-            mdapl_dpeer_free(d->peers[i]);
-    mdapl_ring_fini(d);
+            mdapl_dapl_peer_free(d->peers[i]);
+    mdapl_dapl_ring_fini(d);
     for (int i = 0; i < d->rails.n; i++)
-        mdapl_vbufs_fini(&d->vbufs[i]);
-    mdapl_regcache_fini(&d->regs);
+        mdapl_dapl_vbufs_fini(&d->vbufs[i]);
+    mdapl_dapl_regcache_fini(&d->regs);
     mdapl_dapl_rails_close(&d->rails);
     mdapl_idmap_fini(&d->tx_ids);
     mdapl_idmap_fini(&d->rx_ids);
-    mdapl_move_fini(d);
+    mdapl_dapl_xfer_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_pool_fini(&d->reposts);
     free(d->peers);
@@ -422,7 +423,7 @@ static void close_channel(void *state)
 static void describe(void *state, char *buf, size_t len)
 {
     static const char *const rndv[] = { "rget", "rput", "copy" };
-    struct mdapl_dapl *d = state;
+    struct mdapl_dapl_chan *d = state;
     int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
     char names[MDAPL_MAX_RAILS * DAT_NAME_MAX_LENGTH];
     size_t n;
@@ -452,10 +453,10 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .reach = reach,              /* peer.c */
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
-    .send = mdapl_tx_send,       /* tx.c, ring.c, rndv_tx.c */
+    .send = mdapl_dapl_tx_send,  /* tx.c, ring.c, rndv_tx.c */
     .progress = progress,        /* evd.c, then rx.c, rndv_rx.c */
     .look = look,                /* ... and cm.c */
-    .hears = hears,
+    .has_connections = has_connections,
     .wait = wait,
     .drain = drain,
     .idle = idle,

@@ -12,14 +12,14 @@ static const char library[] = "libdat2.so.2";
 
 static const struct {
     const char *name;
-    size_t at;                   /* offset of its pointer in struct mdapl_dat */
+    size_t at;                   /* offset of its pointer in struct mdapl_dapl_dat */
 } call[] = {
-#define MDAPL_DAT_ROW(name) { #name, offsetof(struct mdapl_dat, name) },
+#define MDAPL_DAT_ROW(name) { #name, offsetof(struct mdapl_dapl_dat, name) },
     MDAPL_DAT_CALLS(MDAPL_DAT_ROW)
 #undef MDAPL_DAT_ROW
 };
 
-int mdapl_dat_load(struct mdapl_dat *dat, struct mdapl_err *err)
+int mdapl_dapl_dat_load(struct mdapl_dapl_dat *dat, struct mdapl_err *err)
 {
     /* RTLD_GLOBAL: provider libraries that were not linked with it look for it there. */
     void *lib = dlopen(library, RTLD_NOW | RTLD_GLOBAL);

@@ -23,13 +23,13 @@ struct mdapl_err;
     X(dat_ep_post_rdma_write)
 
 #define MDAPL_DAT_MEMBER(name) __typeof__(&(name)) name;
-struct mdapl_dat {
+struct mdapl_dapl_dat {
     MDAPL_DAT_CALLS(MDAPL_DAT_MEMBER)
 };
 #undef MDAPL_DAT_MEMBER
 
 /* Loads libdat2 and finds the calls. 0, or -ENODEV with the one clear line in err. The library
  * stays loaded: adapters' threads may still be at their end in it. */
-int mdapl_dat_load(struct mdapl_dat *dat, struct mdapl_err *err);
+int mdapl_dapl_dat_load(struct mdapl_dapl_dat *dat, struct mdapl_err *err);
 
 #endif

@@ -17,7 +17,7 @@ enum {
     QUIET = 3,               /* looks without a completion after which an idle EP has drained */
 };
 
-static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max)
+static DAT_EP_ATTR ep_attr(const struct mdapl_dapl_ia *ia, uint32_t recv_max, uint32_t req_max)
 {
     DAT_EP_ATTR a;
 
@@ -39,10 +39,11 @@ static DAT_EP_ATTR ep_attr(const struct mdapl_ia *ia, uint32_t recv_max, uint32_
     return a;
 }
 
-int mdapl_ep_init(struct mdapl_ep *ep, struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max)
+int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint32_t recv_max,
+                       uint32_t req_max)
 {
     DAT_EP_ATTR attr = ep_attr(ia, recv_max, req_max);
-    struct mdapl_dto_evd *evd = mdapl_ia_reserve(ia, recv_max + req_max);
+    struct mdapl_dapl_dto_evd *evd = mdapl_dapl_ia_reserve(ia, recv_max + req_max);
     char text[96];
     DAT_RETURN ret;
 
@@ -58,14 +59,14 @@ int mdapl_ep_init(struct mdapl_ep *ep, struct mdapl_ia *ia, uint32_t recv_max, u
         evd->used -= recv_max + req_max;
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s refuses an endpoint with %u receives and %u requests: %s",
-                             ia->name, recv_max, req_max, mdapl_dat_text(ia, ret, text));
+                             ia->name, recv_max, req_max, mdapl_dapl_dat_text(ia, ret, text));
     }
     ep->ia = ia;
     ep->dto_evd = evd;
     ep->recv_max = recv_max;
     ep->req_max = req_max;
     ep->reads_max = ia->max.reads;
-    mdapl_list_init(&ep->silent);
+    mdapl_list_init(&ep->unsignaled);
     /* A quarter of the slots at most, so that there is always one whose event frees the others. */
     ep->batch = req_max / 4 < BATCH ? req_max / 4 : BATCH;
     if (mdapl_ctx_cfg(ia->ctx)->suppress == MDAPL_SUPPRESS_OFF)
@@ -75,7 +76,7 @@ int mdapl_ep_init(struct mdapl_ep *ep, struct mdapl_ia *ia, uint32_t recv_max, u
     return 0;
 }
 
-void mdapl_ep_fini(struct mdapl_ep *ep)
+void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep)
 {
     ep->ia->dat->dat_ep_free(ep->handle);
     ep->dto_evd->used -= ep->recv_max + ep->req_max;
@@ -84,18 +85,18 @@ void mdapl_ep_fini(struct mdapl_ep *ep)
 
 /* -- draining --------------------------------------------------------------------------------- */
 
-void mdapl_ep_disconnect(struct mdapl_ep *ep)
+void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep)
 {
     ep->ia->dat->dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
 }
 
 /* Completes the unsignaled requests that are left: no event will report them. */
-static void give_silent_back(struct mdapl_ep *ep)
+static void reap_unsignaled(struct mdapl_dapl_ep *ep)
 {
     struct mdapl_list *l;
 
-    while ((l = mdapl_list_first(&ep->silent)))
-        mdapl_ep_completed(MDAPL_OF(l, struct mdapl_dto, link), DAT_DTO_ERR_FLUSHED, 0);
+    while ((l = mdapl_list_first(&ep->unsignaled)))
+        mdapl_dapl_ep_completed(MDAPL_OF(l, struct mdapl_dapl_dto, link), DAT_DTO_ERR_FLUSHED, 0);
 }
 
 /*
@@ -103,7 +104,7 @@ static void give_silent_back(struct mdapl_ep *ep)
  * unsignaled requests that have succeeded are implied by no completion when no request follows
  * them: they are over when the EP is idle and some looks have found no completion of it.
  */
-static void flush_silent_and_unconnected(struct mdapl_ep *ep)
+static void flush_silent_and_unconnected(struct mdapl_dapl_ep *ep)
 {
     DAT_EP_STATE state;
     DAT_BOOLEAN recv_idle, req_idle = DAT_FALSE;
@@ -112,12 +113,12 @@ static void flush_silent_and_unconnected(struct mdapl_ep *ep)
         return;
     if (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED)
         ep->ia->dat->dat_ep_reset(ep->handle);
-    if (req_idle && ep->recv_posted == 0 && ep->req_posted == ep->n_silent
-        && ++ep->quiet >= QUIET)
-        give_silent_back(ep);
+    if (req_idle && ep->recv_posted == 0 && ep->req_posted == ep->n_unsignaled
+        && ++ep->idle_polls >= QUIET)
+        reap_unsignaled(ep);
 }
 
-bool mdapl_ep_drained(struct mdapl_ep *ep)
+bool mdapl_dapl_ep_drained(struct mdapl_dapl_ep *ep)
 {
     if (ep->recv_posted + ep->req_posted == 0)
         return true;
@@ -127,8 +128,8 @@ bool mdapl_ep_drained(struct mdapl_ep *ep)
 
 /* -- connecting ------------------------------------------------------------------------------- */
 
-int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len, uint64_t qual,
-                     uint64_t timeout_ns, const void *priv, size_t priv_len)
+int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
+                          uint64_t qual, uint64_t timeout_ns, const void *priv, size_t priv_len)
 {
     struct sockaddr_in6 to;      /* room for either family: providers copy what they know */
     DAT_RETURN ret;
@@ -139,12 +140,13 @@ int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
     ret = ep->ia->dat->dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
                          (DAT_TIMEOUT)(timeout_ns / 1000), (DAT_COUNT)priv_len, (DAT_PVOID)priv,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-    return ret == DAT_SUCCESS ? 0 : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO,
-                                                  "dat_ep_connect() answers %s",
-                                                  mdapl_dat_text(ep->ia, ret, text));
+    return ret == DAT_SUCCESS
+             ? 0
+             : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO, "dat_ep_connect() answers %s",
+                             mdapl_dapl_dat_text(ep->ia, ret, text));
 }
 
-DAT_EP_STATE mdapl_ep_state(const struct mdapl_ep *ep)
+DAT_EP_STATE mdapl_dapl_ep_state(const struct mdapl_dapl_ep *ep)
 {
     DAT_EP_STATE state = DAT_EP_STATE_UNCONNECTED;
     DAT_BOOLEAN recv_idle, req_idle;
@@ -153,63 +155,67 @@ DAT_EP_STATE mdapl_ep_state(const struct mdapl_ep *ep)
     return state;
 }
 
-int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, size_t priv_len)
+int mdapl_dapl_ep_accept(struct mdapl_dapl_ep *ep, DAT_CR_HANDLE cr, const void *priv,
+                         size_t priv_len)
 {
     DAT_RETURN ret = ep->ia->dat->dat_cr_accept(cr, ep->handle, (DAT_COUNT)priv_len,
                                                 (DAT_PVOID)priv);
     char text[96];
 
-    return ret == DAT_SUCCESS ? 0 : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO,
-                                                  "dat_cr_accept() answers %s",
-                                                  mdapl_dat_text(ep->ia, ret, text));
+    return ret == DAT_SUCCESS
+             ? 0
+             : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO, "dat_cr_accept() answers %s",
+                             mdapl_dapl_dat_text(ep->ia, ret, text));
 }
 
 /* -- posting ---------------------------------------------------------------------------------- */
 
-static DAT_DTO_COOKIE cookie(struct mdapl_ep *ep, struct mdapl_dto *dto, enum mdapl_dto_kind kind)
+static DAT_DTO_COOKIE cookie(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto,
+                             enum mdapl_dapl_dto_kind kind)
 {
     DAT_DTO_COOKIE c = { .as_64 = 0 };
 
     dto->ep = ep;
     dto->kind = kind;
     dto->bytes = 0;
-    dto->silent = false;
+    dto->unsignaled = false;
     c.as_ptr = dto;
     return c;
 }
 
 /* Whether this request's success is to make an event: one of each batch does. */
-static DAT_COMPLETION_FLAGS flags_for(struct mdapl_ep *ep, struct mdapl_dto *dto)
+static DAT_COMPLETION_FLAGS flags_for(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto)
 {
     /* Buffers that are few are not to be kept from those who wait for them. */
-    dto->silent = ep->in_a_row + 1 < ep->batch
-                  && ep->ia->vbufs->n_silent < ep->ia->vbufs->n_free;
-    ep->in_a_row = dto->silent ? ep->in_a_row + 1 : 0;
-    return dto->silent ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
+    dto->unsignaled = ep->unsignaled_run + 1 < ep->batch
+                  && ep->ia->vbufs->n_unsignaled < ep->ia->vbufs->n_free;
+    ep->unsignaled_run = dto->unsignaled ? ep->unsignaled_run + 1 : 0;
+    return dto->unsignaled ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
 }
 
 /* A request has been posted. */
-static void posted(struct mdapl_ep *ep, struct mdapl_dto *dto, uint64_t rdma_bytes)
+static void posted(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto, uint64_t rdma_bytes)
 {
     dto->seq = ++ep->seq;
     dto->bytes = rdma_bytes;
     ep->bytes += rdma_bytes;
     ep->req_posted++;
-    if (!dto->silent)
+    if (!dto->unsignaled)
         return;
-    ep->n_silent++;
-    ep->ia->vbufs->n_silent++;
-    mdapl_list_append(&ep->silent, &dto->link);
+    ep->n_unsignaled++;
+    ep->ia->vbufs->n_unsignaled++;
+    mdapl_list_append(&ep->unsignaled, &dto->link);
 }
 
 /* Nothing was posted. */
-static int refused(struct mdapl_ep *ep, DAT_RETURN ret)
+static int refused(struct mdapl_dapl_ep *ep, DAT_RETURN ret)
 {
     ep->refused = ret;
     return -EIO;
 }
 
-int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
+int mdapl_dapl_ep_post_send(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
+                            struct mdapl_dapl_dto *dto)
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_SEND);
     DAT_RETURN ret = ep->ia->dat->dat_ep_post_send(ep->handle, 1, seg, c, flags_for(ep, dto));
@@ -220,7 +226,8 @@ int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
     return 0;
 }
 
-int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto)
+int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
+                            struct mdapl_dapl_dto *dto)
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_RECV);
     DAT_RETURN ret = ep->ia->dat->dat_ep_post_recv(ep->handle, 1, seg, c,
@@ -232,8 +239,8 @@ int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_d
     return 0;
 }
 
-int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
-                       struct mdapl_dto *dto)
+int mdapl_dapl_ep_post_read(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *to,
+                            const DAT_RMR_TRIPLET *from, struct mdapl_dapl_dto *dto)
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_READ);
     DAT_RETURN ret = ep->ia->dat->dat_ep_post_rdma_read(ep->handle, 1, to, c, from,
@@ -243,12 +250,12 @@ int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_T
         return refused(ep, ret);
     posted(ep, dto, to->segment_length);
     ep->reads++;
-    ep->in_a_row = 0;
+    ep->unsignaled_run = 0;
     return 0;
 }
 
-static int post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
-                      struct mdapl_dto *dto, DAT_DTO_COOKIE c, DAT_COMPLETION_FLAGS flags)
+static int post_write(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
+                      struct mdapl_dapl_dto *dto, DAT_DTO_COOKIE c, DAT_COMPLETION_FLAGS flags)
 {
     DAT_RETURN ret = ep->ia->dat->dat_ep_post_rdma_write(ep->handle, 1, from, c, to, flags);
 
@@ -258,19 +265,19 @@ static int post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_
     return 0;
 }
 
-int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
-                        struct mdapl_dto *dto)
+int mdapl_dapl_ep_post_write(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from,
+                             const DAT_RMR_TRIPLET *to, struct mdapl_dapl_dto *dto)
 {
     int rc = post_write(ep, from, to, dto, cookie(ep, dto, MDAPL_DTO_WRITE),
                         DAT_COMPLETION_DEFAULT_FLAG);
 
     if (rc == 0)
-        ep->in_a_row = 0;
+        ep->unsignaled_run = 0;
     return rc;
 }
 
-int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
-                               const DAT_RMR_TRIPLET *to, struct mdapl_dto *dto)
+int mdapl_dapl_ep_post_write_unsignaled(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from,
+                                        const DAT_RMR_TRIPLET *to, struct mdapl_dapl_dto *dto)
 {
     DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_WRITE);
 
@@ -279,29 +286,30 @@ int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
 
 /* -- completing ------------------------------------------------------------------------------- */
 
-static void request_over(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void request_over(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    struct mdapl_ep *ep = dto->ep;
+    struct mdapl_dapl_ep *ep = dto->ep;
 
     assert(ep->req_posted > 0);
     ep->req_posted--;
     ep->reads -= dto->kind == MDAPL_DTO_READ;
     ep->bytes -= dto->bytes;
-    if (dto->silent) {
-        ep->n_silent--;
-        ep->ia->vbufs->n_silent--;
+    if (dto->unsignaled) {
+        ep->n_unsignaled--;
+        ep->ia->vbufs->n_unsignaled--;
         mdapl_list_remove(&dto->link);
     }
     dto->done(dto, status, len);
 }
 
-void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+void mdapl_dapl_ep_completed(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
+                             size_t len)
 {
-    struct mdapl_ep *ep = dto->ep;
+    struct mdapl_dapl_ep *ep = dto->ep;
     uint32_t seq = dto->seq;
     struct mdapl_list *l;
 
-    ep->quiet = 0;
+    ep->idle_polls = 0;
     if (dto->kind == MDAPL_DTO_RECV) {
         assert(ep->recv_posted > 0);
         ep->recv_posted--;
@@ -309,8 +317,8 @@ void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
         return;
     }
     /* Requests complete in their order: those before it that made no event have succeeded. */
-    while ((l = mdapl_list_first(&ep->silent))
-           && mdapl_seq_before(MDAPL_OF(l, struct mdapl_dto, link)->seq, seq))
-        request_over(MDAPL_OF(l, struct mdapl_dto, link), DAT_DTO_SUCCESS, 0);
+    while ((l = mdapl_list_first(&ep->unsignaled))
+           && mdapl_seq_before(MDAPL_OF(l, struct mdapl_dapl_dto, link)->seq, seq))
+        request_over(MDAPL_OF(l, struct mdapl_dapl_dto, link), DAT_DTO_SUCCESS, 0);
     request_over(dto, status, len);
 }

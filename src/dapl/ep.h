@@ -3,7 +3,7 @@
 #define MDAPL_EP_H
 /*
  * A DAT endpoint, and all posting of DTOs. conn.c makes EPs and ends them, cm.c brings them up, and
- * tx.c, rx.c, ring.c and move.c post on them. An EP counts what is posted on it and has not
+ * tx.c, rx.c, ring.c and xfer.c post on them. An EP counts what is posted on it and has not
  * completed; it is freed when that is nothing, because until then an adapter may still write into a
  * vbuf or a user's buffer.
  */
@@ -13,60 +13,66 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_ep {
+struct mdapl_dapl_ep {
     struct mdapl_tree_node by_handle;   /* in ia->by_handle: events name an EP by its handle */
-    struct mdapl_ia *ia;
+    struct mdapl_dapl_ia *ia;
     DAT_EP_HANDLE handle;
-    struct mdapl_dto_evd *dto_evd;      /* where its transfers complete */
+    struct mdapl_dapl_dto_evd *dto_evd; /* where its transfers complete */
     uint32_t recv_posted, req_posted;   /* DTOs that have not completed */
     uint32_t recv_max, req_max;
     uint32_t reads, reads_max;          /* RDMA reads in flight; at most */
     uint64_t bytes;                     /* of RDMA in flight */
-    struct mdapl_list silent;           /* requests whose success makes no event, oldest first */
-    uint32_t n_silent, in_a_row, batch; /* they; since the last signalled one; at most so many */
+    struct mdapl_list unsignaled;       /* requests whose success makes no event, oldest first */
+    uint32_t n_unsignaled, unsignaled_run,
+        batch;                          /* they; since the last signalled one; at most so many */
     uint32_t seq;                       /* of the last request */
-    unsigned quiet;                     /* draining: looks in a row without a completion */
+    unsigned idle_polls;                /* draining: looks in a row without a completion */
     DAT_RETURN refused;                 /* what the last post that failed returned */
 };
 
 /* Initializes *ep, an unconnected EP with room for recv_max receives and req_max requests. 0, or
  * -ENOMEM with the line in mdapl_ctx_err(); then there is nothing to end. */
-int mdapl_ep_init(struct mdapl_ep *ep, struct mdapl_ia *ia, uint32_t recv_max, uint32_t req_max);
+int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint32_t recv_max,
+                       uint32_t req_max);
 /* Frees the DAT endpoint, whatever is posted on it. */
-void mdapl_ep_fini(struct mdapl_ep *ep);
+void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep);
 /* Ends its connection, or its attempt at one; what is posted on it is flushed. */
-void mdapl_ep_disconnect(struct mdapl_ep *ep);
+void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep);
 /* After that: whether every DTO that was posted has completed. Asks the provider for what it does
  * not flush by itself, so it is to be called again until it is true. */
-bool mdapl_ep_drained(struct mdapl_ep *ep);
+bool mdapl_dapl_ep_drained(struct mdapl_dapl_ep *ep);
 
 /* Sends a connection request with priv_len bytes of private data to a listener; timeout_ns: how
  * long the provider waits for the answer. 0, or -EIO with the line in mdapl_ctx_err(). */
-int mdapl_ep_connect(struct mdapl_ep *ep, const uint8_t *addr, uint8_t addr_len, uint64_t qual,
-                     uint64_t timeout_ns, const void *priv, size_t priv_len);
+int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
+                          uint64_t qual, uint64_t timeout_ns, const void *priv, size_t priv_len);
 /* The provider's state of it: ahead of the events that are still in the queue. */
-DAT_EP_STATE mdapl_ep_state(const struct mdapl_ep *ep);
-/* Accepts a request with this EP; errors as mdapl_ep_connect(). */
-int mdapl_ep_accept(struct mdapl_ep *ep, DAT_CR_HANDLE cr, const void *priv, size_t priv_len);
+DAT_EP_STATE mdapl_dapl_ep_state(const struct mdapl_dapl_ep *ep);
+/* Accepts a request with this EP; errors as mdapl_dapl_ep_connect(). */
+int mdapl_dapl_ep_accept(struct mdapl_dapl_ep *ep, DAT_CR_HANDLE cr, const void *priv,
+                         size_t priv_len);
 
 /* Is there a request slot free? */
-static inline bool mdapl_ep_has_slot(const struct mdapl_ep *ep)
+static inline bool mdapl_dapl_ep_has_slot(const struct mdapl_dapl_ep *ep)
 {
     return ep->req_posted < ep->req_max;
 }
 
 /* The posts. 0, or -EIO: nothing was posted, and ep->refused says what DAT returned. */
-int mdapl_ep_post_send(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto);
-int mdapl_ep_post_recv(struct mdapl_ep *ep, DAT_LMR_TRIPLET *seg, struct mdapl_dto *dto);
-int mdapl_ep_post_read(struct mdapl_ep *ep, DAT_LMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
-                       struct mdapl_dto *dto);
-int mdapl_ep_post_write(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from, const DAT_RMR_TRIPLET *to,
-                        struct mdapl_dto *dto);
+int mdapl_dapl_ep_post_send(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
+                            struct mdapl_dapl_dto *dto);
+int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
+                            struct mdapl_dapl_dto *dto);
+int mdapl_dapl_ep_post_read(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *to,
+                            const DAT_RMR_TRIPLET *from, struct mdapl_dapl_dto *dto);
+int mdapl_dapl_ep_post_write(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from,
+                             const DAT_RMR_TRIPLET *to, struct mdapl_dapl_dto *dto);
 /* As the one before it, but of a batch of them (and of sends) only one makes an event. */
-int mdapl_ep_post_write_silent(struct mdapl_ep *ep, DAT_LMR_TRIPLET *from,
-                               const DAT_RMR_TRIPLET *to, struct mdapl_dto *dto);
+int mdapl_dapl_ep_post_write_unsignaled(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from,
+                                        const DAT_RMR_TRIPLET *to, struct mdapl_dapl_dto *dto);
 /* Completes a DTO whose event has been dequeued (evd.c), and first every earlier unsignaled request
  * that its completion implies. */
-void mdapl_ep_completed(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+void mdapl_dapl_ep_completed(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
+                             size_t len);
 
 #endif

@@ -13,37 +13,37 @@ enum {
 
 struct queue {
     DAT_EVD_HANDLE evd;
-    void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
+    void (*handle)(struct mdapl_dapl_ia *ia, const DAT_EVENT *event);
 };
 
-static void handle_dto(struct mdapl_ia *ia, const DAT_EVENT *e)
+static void handle_dto(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
 {
     const DAT_DTO_COMPLETION_EVENT_DATA *d = &e->event_data.dto_completion_event_data;
-    struct mdapl_dto *dto = d->user_cookie.as_ptr;
+    struct mdapl_dapl_dto *dto = d->user_cookie.as_ptr;
 
     mdapl_ctx_stats(ia->ctx)->dtos++;
-    mdapl_ep_completed(dto, d->status, (size_t)d->transfered_length);
+    mdapl_dapl_ep_completed(dto, d->status, (size_t)d->transfered_length);
 }
 
 /* The EP object of a handle. An event may arrive after its EP has been freed, so the handle is
  * looked up; dat_ep_query() on it would be undefined. */
-static struct mdapl_ep *find_ep(struct mdapl_ia *ia, DAT_EP_HANDLE handle)
+static struct mdapl_dapl_ep *find_ep(struct mdapl_dapl_ia *ia, DAT_EP_HANDLE handle)
 {
     uint64_t key = (uint64_t)(uintptr_t)handle;
     struct mdapl_tree_node *node = mdapl_tree_upto(&ia->by_handle, key);
 
-    return node && node->key == key ? MDAPL_OF(node, struct mdapl_ep, by_handle) : NULL;
+    return node && node->key == key ? MDAPL_OF(node, struct mdapl_dapl_ep, by_handle) : NULL;
 }
 
-static void handle_cr(struct mdapl_ia *ia, const DAT_EVENT *e)
+static void handle_cr(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
 {
     ia->hooks.cr(ia->hooks.arg, ia, e->event_data.cr_arrival_event_data.cr_handle);
 }
 
-static void handle_conn(struct mdapl_ia *ia, const DAT_EVENT *e)
+static void handle_conn(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
 {
     const DAT_CONNECTION_EVENT_DATA *d = &e->event_data.connect_event_data;
-    struct mdapl_ep *ep = find_ep(ia, d->ep_handle);
+    struct mdapl_dapl_ep *ep = find_ep(ia, d->ep_handle);
 
     if (ep)
         ia->hooks.conn(ia->hooks.arg, ep, e->event_number, d->private_data,
@@ -51,15 +51,15 @@ static void handle_conn(struct mdapl_ia *ia, const DAT_EVENT *e)
                                                                    : 0);
 }
 
-static void handle_async(struct mdapl_ia *ia, const DAT_EVENT *e)
+static void handle_async(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
 {
     DAT_HANDLE h = e->event_data.asynch_error_event_data.dat_handle;
 
     ia->hooks.async(ia->hooks.arg, ia, h, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
 }
 
-static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
-                 void (*handle)(struct mdapl_ia *, const DAT_EVENT *))
+static int drain(struct mdapl_dapl_ia *ia, DAT_EVD_HANDLE evd,
+                 void (*handle)(struct mdapl_dapl_ia *, const DAT_EVENT *))
 {
     DAT_EVENT event;
     int n = 0;
@@ -72,7 +72,7 @@ static int drain(struct mdapl_ia *ia, DAT_EVD_HANDLE evd,
 }
 
 /* Takes every request in the queue: cm.c decides about its own calls by those that arrived. */
-static int poll_slow(struct mdapl_ia *ia)
+static int poll_slow(struct mdapl_dapl_ia *ia)
 {
     int n = drain(ia, ia->conn_evd, handle_conn), got;
 
@@ -83,7 +83,7 @@ static int poll_slow(struct mdapl_ia *ia)
     return n + drain(ia, ia->async_evd, handle_async);
 }
 
-static int poll_dto(struct mdapl_ia *ia, DAT_EVD_HANDLE evd)
+static int poll_dto(struct mdapl_dapl_ia *ia, DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
     int n = 0;
@@ -95,7 +95,7 @@ static int poll_dto(struct mdapl_ia *ia, DAT_EVD_HANDLE evd)
     return n;
 }
 
-static int handle_kept(struct mdapl_ia *ia)
+static int handle_kept(struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_dapl_kept_event kept = ia->kept;
 
@@ -104,7 +104,7 @@ static int handle_kept(struct mdapl_ia *ia)
     return 1;
 }
 
-int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
+int mdapl_dapl_evd_poll(struct mdapl_dapl_ia *ia, bool all)
 {
     int n = 0;
 
@@ -120,7 +120,7 @@ int mdapl_evd_poll(struct mdapl_ia *ia, bool all)
 /* -- sleeping --------------------------------------------------------------------------------- */
 
 /* Everything that ends a sleep, with what handles it. */
-static int queues_of(const struct mdapl_ia *ia, struct queue queue[MDAPL_DTO_EVDS + 2])
+static int queues_of(const struct mdapl_dapl_ia *ia, struct queue queue[MDAPL_DTO_EVDS + 2])
 {
     int n = 0;
 
@@ -131,7 +131,7 @@ static int queues_of(const struct mdapl_ia *ia, struct queue queue[MDAPL_DTO_EVD
     return n;
 }
 
-bool mdapl_evd_arm(struct mdapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT *agent)
+bool mdapl_dapl_evd_arm(struct mdapl_dapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT *agent)
 {
     struct queue queue[MDAPL_DTO_EVDS + 2];
     int n = queues_of(ia, queue);
@@ -151,14 +151,14 @@ bool mdapl_evd_arm(struct mdapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT *agent)
     return !ia->kept.handle;
 }
 
-void mdapl_evd_sleep(struct mdapl_ia *ia, uint64_t ns)
+void mdapl_dapl_evd_sleep(struct mdapl_dapl_ia *ia, uint64_t ns)
 {
     DAT_EVD_HANDLE which;
 
     ia->dat->dat_cno_wait(ia->cno, (DAT_TIMEOUT)(ns / 1000), &which);
 }
 
-void mdapl_evd_disarm(struct mdapl_ia *ia)
+void mdapl_dapl_evd_disarm(struct mdapl_dapl_ia *ia)
 {
     struct queue queue[MDAPL_DTO_EVDS + 2];
     int n = queues_of(ia, queue);
@@ -170,7 +170,7 @@ void mdapl_evd_disarm(struct mdapl_ia *ia)
         ;
 }
 
-void mdapl_evd_alarm(const struct mdapl_ia *ia)
+void mdapl_dapl_evd_alarm(const struct mdapl_dapl_ia *ia)
 {
     DAT_EVENT event;
 
@@ -181,8 +181,8 @@ void mdapl_evd_alarm(const struct mdapl_ia *ia)
 
 /* -- several threads -------------------------------------------------------------------------- */
 
-int mdapl_evd_serve(struct mdapl_ia *ia, enum mdapl_evd_queue queue, uint64_t ns,
-                    pthread_mutex_t *lock)
+int mdapl_dapl_evd_serve(struct mdapl_dapl_ia *ia, enum mdapl_dapl_evd_queue queue, uint64_t ns,
+                         pthread_mutex_t *lock)
 {
     DAT_EVD_HANDLE evd = queue == MDAPL_EVD_CR ? ia->cr_evd : ia->conn_evd;
     DAT_TIMEOUT us = ns == UINT64_MAX ? DAT_TIMEOUT_INFINITE : (DAT_TIMEOUT)(ns / 1000);
@@ -202,7 +202,7 @@ int mdapl_evd_serve(struct mdapl_ia *ia, enum mdapl_evd_queue queue, uint64_t ns
     return 1;
 }
 
-void mdapl_evd_shut(struct mdapl_ia *ia)
+void mdapl_dapl_evd_stop_serving(struct mdapl_dapl_ia *ia)
 {
     ia->dat->dat_evd_set_unwaitable(ia->cr_evd);
 }

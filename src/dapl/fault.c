@@ -63,7 +63,7 @@ const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, s
         snprintf(buf, len, "%s failed (%s)", op_name[f->op], status_name(f->dto_status));
     else if (f->kind == MDAPL_DAPL_FAULT_POST)
         snprintf(buf, len, "%s was refused (%s)", op_name[f->op],
-                 mdapl_dat_text(f->ia, f->ret, ret));
+                 mdapl_dapl_dat_text(f->ia, f->ret, ret));
     else
         snprintf(buf, len, "%s", f->cause->text);
     return buf;

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mdapl_cm_cause;
-struct mdapl_ia;
+struct mdapl_dapl_cm_cause;
+struct mdapl_dapl_ia;
 
 enum mdapl_dapl_fault_kind {
     MDAPL_DAPL_FAULT_NONE,
@@ -39,14 +39,14 @@ enum mdapl_dapl_op {
 struct mdapl_dapl_fault {
     enum mdapl_dapl_fault_kind kind;
     /* where: set as the fault is raised */
-    const struct mdapl_ia *ia;
+    const struct mdapl_dapl_ia *ia;
     int stream;                  /* -1: of no one connection */
     uint32_t epoch;              /* number of the connection on that stream */
     /* what: the kind says which of these count */
     enum mdapl_dapl_op op;
     DAT_DTO_COMPLETION_STATUS dto_status;
     DAT_RETURN ret;
-    const struct mdapl_cm_cause *cause;
+    const struct mdapl_dapl_cm_cause *cause;
     uint64_t waited_ns;          /* since connecting to the peer began */
     uint64_t refused_ns;         /* since the first of several definite refusals in a row */
     const char *text;            /* static: what the memory was for, what is wrong with the frame */

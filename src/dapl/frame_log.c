@@ -35,7 +35,7 @@ static void add(struct text *t, const char *fmt, ...)
     t->room -= (size_t)n;
 }
 
-static void add_segs(struct text *t, const char *name, const struct mdapl_segs *segs)
+static void add_segs(struct text *t, const char *name, const struct mdapl_dapl_segs *segs)
 {
     add(t, " %s %u", name, segs->n);
     for (uint32_t i = 0; i < segs->n; i++) {
@@ -58,9 +58,9 @@ static void add_ranges(struct text *t, const char *name, const struct mdapl_dapl
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)              \
     static void add_##name(struct text *t, const uint8_t *p, size_t len)    \
     {                                                                       \
-        struct mdapl_##name b;                                              \
+        struct mdapl_dapl_##name b;                                              \
                                                                             \
-        if (!mdapl_##name##_get(&b, p, len)) {                              \
+        if (!mdapl_dapl_##name##_get(&b, p, len)) {                              \
             add(t, " impossible");                                          \
             return;                                                         \
         }                                                                   \
@@ -84,16 +84,16 @@ void mdapl_dapl_frame_text(const void *frame, size_t len, char *text, size_t roo
 {
     struct text t = { text, room };
     const uint8_t *p = frame;
-    struct mdapl_frame f;
+    struct mdapl_dapl_frame f;
 
-    if (!mdapl_frame_get(&f, frame, len)) {
+    if (!mdapl_dapl_frame_get(&f, frame, len)) {
         add(&t, "no frame: %zu bytes", len);
         for (size_t i = 0; i < len && i < MDAPL_FRAME_HDR_BYTES; i++)
             add(&t, " %02x", p[i]);
         return;
     }
     add(&t, "%s psn %" PRIu32 " ack %" PRIu32 " limits %" PRIu32 " %" PRIu32,
-        mdapl_frame_name(f.type), f.psn, f.ack, f.sr_limit, f.ring_limit);
+        mdapl_dapl_frame_name(f.type), f.psn, f.ack, f.sr_limit, f.ring_limit);
     if (f.hdr_len > 0)
         add(&t, " envelope %u", f.hdr_len);
     add(&t, " len %" PRIu32, f.len);
@@ -101,7 +101,7 @@ void mdapl_dapl_frame_text(const void *frame, size_t len, char *text, size_t roo
         add_fields[f.type](&t, p + MDAPL_FRAME_HDR_BYTES + f.hdr_len, f.len);
 }
 
-void mdapl_dapl_frame_log(const struct mdapl_dpeer *peer, const char *way, const void *frame,
+void mdapl_dapl_frame_log(const struct mdapl_dapl_peer *peer, const char *way, const void *frame,
                           size_t len)
 {
     char text[TEXT_BYTES];

@@ -4,7 +4,7 @@
 #include "cfg.h"
 #include "clock.h"
 #include "err.h"
-#include "least.h"
+#include "min.h"
 #include "list.h"
 #include "log.h"
 #include "channel.h"
@@ -31,7 +31,7 @@ enum {
     EP_EXTRA = 2,            /* receives of an EP beyond the window */
 };
 
-const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96])
+const char *mdapl_dapl_dat_text(const struct mdapl_dapl_ia *ia, DAT_RETURN ret, char buf[96])
 {
     const char *major = NULL, *minor = NULL;
 
@@ -55,7 +55,8 @@ static const char *dat_conf(void)
 
 /* Up to max entries of dat.conf, in its order; the caller frees the array. NULL: none, or memory is
  * out. */
-static DAT_PROVIDER_INFO *registry_list(const struct mdapl_ia *ia, DAT_COUNT max, DAT_COUNT *n_p)
+static DAT_PROVIDER_INFO *registry_list(const struct mdapl_dapl_ia *ia, DAT_COUNT max,
+                                        DAT_COUNT *n_p)
 {
     DAT_PROVIDER_INFO *info = calloc((size_t)max, sizeof(*info));
     DAT_PROVIDER_INFO **list = calloc((size_t)max, sizeof(*list));
@@ -72,7 +73,7 @@ static DAT_PROVIDER_INFO *registry_list(const struct mdapl_ia *ia, DAT_COUNT max
 }
 
 /* All of them. */
-static DAT_PROVIDER_INFO *registry(const struct mdapl_ia *ia, DAT_COUNT *n_p)
+static DAT_PROVIDER_INFO *registry(const struct mdapl_dapl_ia *ia, DAT_COUNT *n_p)
 {
     DAT_COUNT max = REGISTRY_START;
     DAT_PROVIDER_INFO *info = registry_list(ia, max, n_p);
@@ -86,7 +87,7 @@ static DAT_PROVIDER_INFO *registry(const struct mdapl_ia *ia, DAT_COUNT *n_p)
     return info;
 }
 
-static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
+static DAT_RETURN open_name(struct mdapl_dapl_ia *ia, const char *name)
 {
     ia->async_evd = DAT_HANDLE_NULL;
     if (name != ia->name)
@@ -96,7 +97,7 @@ static DAT_RETURN open_name(struct mdapl_ia *ia, const char *name)
                                  DAT_VERSION_MINOR, DAT_FALSE);
 }
 
-static int open_named(struct mdapl_ia *ia, const char *name)
+static int open_named(struct mdapl_dapl_ia *ia, const char *name)
 {
     char why[MDAPL_WHY];
     DAT_RETURN ret = open_name(ia, name);
@@ -104,9 +105,9 @@ static int open_named(struct mdapl_ia *ia, const char *name)
     if (ret == DAT_SUCCESS)
         return 0;
     if (DAT_GET_TYPE(ret) != DAT_GET_TYPE(DAT_PROVIDER_NOT_FOUND))
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
-                             "IA %s of %s does not open: %s. %s", name, dat_conf(),
-                             mdapl_why(ia, ret, why), mdapl_why_remedy(errno));
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV, "IA %s of %s does not open: %s. %s",
+                             name, dat_conf(), mdapl_dapl_why(ia, ret, why),
+                             mdapl_dapl_why_remedy(errno));
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
                          "IA %s: no line of %s has this name, or the provider library in that "
                          "line cannot be loaded. Set MPIR_CVAR_DAPL_IA to a name of that file, "
@@ -114,7 +115,7 @@ static int open_named(struct mdapl_ia *ia, const char *name)
 }
 
 /* None of them opens: each with its own reason, and the remedy of the last. */
-static int none_opens(struct mdapl_ia *ia, int n, const char *reasons, int cause)
+static int none_opens(struct mdapl_dapl_ia *ia, int n, const char *reasons, int cause)
 {
     if (access(dat_conf(), R_OK))
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
@@ -128,10 +129,10 @@ static int none_opens(struct mdapl_ia *ia, int n, const char *reasons, int cause
                              "file", dat_conf());
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENODEV,
                          "none of the %d interface adapters of %s opens: %s. %s", n, dat_conf(),
-                         reasons, mdapl_why_remedy(cause));
+                         reasons, mdapl_dapl_why_remedy(cause));
 }
 
-static int open_first(struct mdapl_ia *ia)
+static int open_first(struct mdapl_dapl_ia *ia)
 {
     char reasons[512] = "", why[MDAPL_WHY];
     DAT_COUNT n = 0;
@@ -145,7 +146,7 @@ static int open_first(struct mdapl_ia *ia)
         found = ret == DAT_SUCCESS ? 0 : -ENODEV;
         if (found && at < sizeof(reasons))
             at += (size_t)snprintf(reasons + at, sizeof(reasons) - at, "%s%s: %s", i ? "; " : "",
-                                   info[i].ia_name, mdapl_why(ia, ret, why));
+                                   info[i].ia_name, mdapl_dapl_why(ia, ret, why));
         cause = errno;
     }
     free(info);
@@ -163,7 +164,7 @@ static bool named_true(const DAT_IA_ATTR *attr, const char *name)
     return false;
 }
 
-static int query(struct mdapl_ia *ia)
+static int query(struct mdapl_dapl_ia *ia)
 {
     DAT_IA_ATTR attr;
     DAT_PROVIDER_ATTR prov;
@@ -177,14 +178,14 @@ static int query(struct mdapl_ia *ia)
                                 DAT_PROVIDER_FIELD_ALL, &prov);
     if (ret != DAT_SUCCESS || !attr.ia_address_ptr)
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EIO, "IA %s cannot be queried: %s", ia->name,
-                             mdapl_dat_text(ia, ret, text));
+                             mdapl_dapl_dat_text(ia, ret, text));
     ia->addr_len = ((struct sockaddr *)attr.ia_address_ptr)->sa_family == AF_INET6
                        ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     memcpy(ia->addr, attr.ia_address_ptr, ia->addr_len);
-    ia->max = (struct mdapl_ia_limits){
-        .dtos = (uint32_t)mdapl_least((uint64_t)attr.max_dto_per_ep, 1 << 14),
-        .reads = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_out, 16),
-        .reads_in = (uint32_t)mdapl_least((uint64_t)attr.max_rdma_read_per_ep_in, 16),
+    ia->max = (struct mdapl_dapl_ia_limits){
+        .dtos = (uint32_t)mdapl_min((uint64_t)attr.max_dto_per_ep, 1 << 14),
+        .reads = (uint32_t)mdapl_min((uint64_t)attr.max_rdma_read_per_ep_out, 16),
+        .reads_in = (uint32_t)mdapl_min((uint64_t)attr.max_rdma_read_per_ep_in, 16),
         .evd_qlen = (uint32_t)attr.max_evd_qlen,
         .priv = (uint32_t)prov.max_private_data_size,
         .message = attr.max_message_size,
@@ -198,7 +199,7 @@ static int query(struct mdapl_ia *ia)
 
 /* -- its objects ------------------------------------------------------------------------------ */
 
-static int psp_create(struct mdapl_ia *ia)
+static int psp_create(struct mdapl_dapl_ia *ia)
 {
     DAT_RETURN ret = DAT_CONN_QUAL_IN_USE;
     uint32_t span = QUAL_LAST - QUAL_FIRST + 1;
@@ -218,14 +219,14 @@ static int psp_create(struct mdapl_ia *ia)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -EADDRINUSE,
                          "IA %s cannot listen on connection qualifier %llu: %s. %s", ia->name,
-                         (unsigned long long)ia->qual, mdapl_why(ia, ret, why),
-                         mdapl_why_remedy(errno));
+                         (unsigned long long)ia->qual, mdapl_dapl_why(ia, ret, why),
+                         mdapl_dapl_why_remedy(errno));
 }
 
-static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
+static int evd_create(struct mdapl_dapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                       DAT_EVD_HANDLE *evd_p)
 {
-    DAT_COUNT entries = (DAT_COUNT)mdapl_least(qlen, ia->max.evd_qlen);
+    DAT_COUNT entries = (DAT_COUNT)mdapl_min(qlen, ia->max.evd_qlen);
     char why[MDAPL_WHY];
     DAT_RETURN ret;
 
@@ -236,62 +237,65 @@ static int evd_create(struct mdapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
     if (ret == DAT_SUCCESS)
         return 0;
     return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
-                         "IA %s refuses an event dispatcher of %u entries: %s. %s", ia->name,
-                         qlen, mdapl_why(ia, ret, why), mdapl_why_remedy(errno));
+                         "IA %s refuses an event dispatcher of %u entries: %s. %s", ia->name, qlen,
+                         mdapl_dapl_why(ia, ret, why), mdapl_dapl_why_remedy(errno));
 }
 
 /* Streams that the whole job may have to this rank on one rail. */
-static uint64_t max_streams(const struct mdapl_ia *ia)
+static uint64_t max_streams(const struct mdapl_dapl_ia *ia)
 {
     return (uint64_t)mdapl_ctx_job(ia->ctx)->size * (uint64_t)mdapl_ctx_cfg(ia->ctx)->streams;
 }
 
 /* Entries for what arrives while this rank makes no progress: requests of everybody, or the
  * beginnings and ends of all connections. */
-static uint32_t cm_entries(const struct mdapl_ia *ia)
+static uint32_t cm_entries(const struct mdapl_dapl_ia *ia)
 {
     uint64_t events = max_streams(ia) * EVENTS_OF_STREAM;
 
-    return (uint32_t)mdapl_least(events > EVD_MIN ? events : EVD_MIN, ia->max.evd_qlen);
+    return (uint32_t)mdapl_min(events > EVD_MIN ? events : EVD_MIN, ia->max.evd_qlen);
 }
 
-static int dto_evd_create(struct mdapl_ia *ia, uint64_t entries)
+static int dto_evd_create(struct mdapl_dapl_ia *ia, uint64_t entries)
 {
-    struct mdapl_dto_evd *dto = &ia->dto[ia->n_dto];
+    struct mdapl_dapl_dto_evd *dto = &ia->dto[ia->n_dto];
     int rc;
 
     dto->used = 0;
-    dto->room = (uint32_t)mdapl_least(entries > DTO_EVD_MIN ? entries : DTO_EVD_MIN,
-                                      ia->max.evd_qlen);
+    dto->room = (uint32_t)mdapl_min(entries > DTO_EVD_MIN ? entries : DTO_EVD_MIN,
+                                    ia->max.evd_qlen);
     rc = evd_create(ia, dto->room, DAT_EVD_DTO_FLAG, &dto->handle);
     ia->n_dto += rc == 0;
     return rc;
 }
 
 /* The first one is for the whole job, unless that is large. */
-static uint64_t dto_entries(const struct mdapl_ia *ia)
+static uint64_t dto_entries(const struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
     uint64_t per_ep = (uint64_t)(cfg->sr_window + cfg->ep_requests) + EP_EXTRA;
 
-    return mdapl_least(max_streams(ia) * per_ep, DTO_EVD_MAX);
+    return mdapl_min(max_streams(ia) * per_ep, DTO_EVD_MAX);
 }
 
-static int make_objects(struct mdapl_ia *ia)
+static int make_objects(struct mdapl_dapl_ia *ia)
 {
     char text[96];
     DAT_RETURN ret = ia->dat->dat_pz_create(ia->handle, &ia->pz);
     int rc;
 
     if (ret != DAT_SUCCESS)
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a protection zone: %s",
-                             ia->name, mdapl_dat_text(ia, ret, text));
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
+                             "IA %s refuses a protection zone: %s", ia->name,
+                             mdapl_dapl_dat_text(ia, ret, text));
     /* Before the event queues: with Debian's providers a CNO that is attached later is not notified
      * of transfers. */
     ret = ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno);
     if (ret != DAT_SUCCESS)
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses a notification "
-                             "object: %s", ia->name, mdapl_dat_text(ia, ret, text));
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
+                             "IA %s refuses a notification "
+                             "object: %s",
+                             ia->name, mdapl_dapl_dat_text(ia, ret, text));
     rc = dto_evd_create(ia, dto_entries(ia));
     if (!rc)
         rc = evd_create(ia, cm_entries(ia), DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);
@@ -300,13 +304,13 @@ static int make_objects(struct mdapl_ia *ia)
     return rc ? rc : psp_create(ia);
 }
 
-int mdapl_ia_make_alarm(struct mdapl_ia *ia)
+int mdapl_dapl_ia_make_alarm(struct mdapl_dapl_ia *ia)
 {
     return evd_create(ia, ALARM_ENTRIES, DAT_EVD_SOFTWARE_FLAG, &ia->alarm_evd);
 }
 
 /* An adapter that is open: what it can, and its objects. */
-static int equip(struct mdapl_ia *ia)
+static int equip(struct mdapl_dapl_ia *ia)
 {
     int rc = query(ia);
 
@@ -314,9 +318,9 @@ static int equip(struct mdapl_ia *ia)
 }
 
 /* Closes what is open, with everything left on it. */
-static void take_down(struct mdapl_ia *ia)
+static void take_down(struct mdapl_dapl_ia *ia)
 {
-    const struct mdapl_dat *dat = ia->dat;
+    const struct mdapl_dapl_dat *dat = ia->dat;
 
     if (ia->psp)
         dat->dat_psp_free(ia->psp);
@@ -340,10 +344,10 @@ static void take_down(struct mdapl_ia *ia)
     ia->kept.handle = NULL;
 }
 
-int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
-                  const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p)
+int mdapl_dapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dapl_dat *dat, const char *name,
+                       const struct mdapl_dapl_ia_hooks *hooks, struct mdapl_dapl_ia **ia_p)
 {
-    struct mdapl_ia *ia = calloc(1, sizeof(*ia));
+    struct mdapl_dapl_ia *ia = calloc(1, sizeof(*ia));
     int rc;
 
     if (!ia)
@@ -359,14 +363,14 @@ int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char
     }
     rc = equip(ia);
     if (rc) {
-        mdapl_ia_close(ia);
+        mdapl_dapl_ia_close(ia);
         return rc;
     }
     *ia_p = ia;
     return 0;
 }
 
-void mdapl_ia_close(struct mdapl_ia *ia)
+void mdapl_dapl_ia_close(struct mdapl_dapl_ia *ia)
 {
     take_down(ia);
     free(ia);
@@ -374,7 +378,7 @@ void mdapl_ia_close(struct mdapl_ia *ia)
 
 /* -- its life --------------------------------------------------------------------------------- */
 
-void mdapl_dapl_rail_step(struct mdapl_ia *ia, enum mdapl_dapl_rail_event event)
+void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event event)
 {
     enum mdapl_dapl_rail_state next = mdapl_dapl_rail_next(ia->state, event);
 
@@ -388,13 +392,13 @@ void mdapl_dapl_rail_step(struct mdapl_ia *ia, enum mdapl_dapl_rail_event event)
     ia->state = next;
 }
 
-void mdapl_dapl_rail_look(struct mdapl_ia *ia, uint64_t now)
+void mdapl_dapl_rail_look(struct mdapl_dapl_ia *ia, uint64_t now)
 {
     if (ia->state == MDAPL_DAPL_RAIL_SUSPECT && now >= ia->quiet_at)
         mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_QUIET);
 }
 
-int mdapl_dapl_rail_reopen(struct mdapl_ia *ia)
+int mdapl_dapl_rail_reopen(struct mdapl_dapl_ia *ia)
 {
     bool alarm = ia->alarm_evd != DAT_HANDLE_NULL;
     int rc;
@@ -407,9 +411,9 @@ int mdapl_dapl_rail_reopen(struct mdapl_ia *ia)
     if (!rc)
         rc = equip(ia);
     if (!rc && alarm)
-        rc = mdapl_ia_make_alarm(ia);
+        rc = mdapl_dapl_ia_make_alarm(ia);
     mdapl_dapl_rail_step(ia, rc ? MDAPL_DAPL_RAIL_REFUSED : MDAPL_DAPL_RAIL_OPENED);
-    if (!rc && ia->vbufs && !mdapl_vbufs_renew(ia->vbufs)) {
+    if (!rc && ia->vbufs && !mdapl_dapl_vbufs_register_again(ia->vbufs)) {
         rc = mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s does not register the frame "
                            "buffers again. Raise the memory lock limit (ulimit -l)", ia->name);
         mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_FATAL);
@@ -419,15 +423,15 @@ int mdapl_dapl_rail_reopen(struct mdapl_ia *ia)
 
 /* -- room for completions --------------------------------------------------------------------- */
 
-struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n)
+struct mdapl_dapl_dto_evd *mdapl_dapl_ia_reserve(struct mdapl_dapl_ia *ia, uint32_t n)
 {
-    struct mdapl_dto_evd *dto = ia->dto;
+    struct mdapl_dapl_dto_evd *dto = ia->dto;
 
     while (dto < ia->dto + ia->n_dto && dto->used + n > dto->room)
         dto++;
     if (dto == ia->dto + ia->n_dto
         && (n > ia->max.evd_qlen || ia->n_dto == MDAPL_DTO_EVDS
-            || dto_evd_create(ia, mdapl_least((uint64_t)dto[-1].room * 2, ia->max.evd_qlen))))
+            || dto_evd_create(ia, mdapl_min((uint64_t)dto[-1].room * 2, ia->max.evd_qlen))))
         return NULL;
     dto->used += n;
     return dto;

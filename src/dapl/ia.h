@@ -17,11 +17,11 @@
 #include <stdint.h>
 
 struct mdapl_ctx;
-struct mdapl_ep;
-struct mdapl_ia;
-struct mdapl_vbufs;
+struct mdapl_dapl_ep;
+struct mdapl_dapl_ia;
+struct mdapl_dapl_vbufs;
 
-enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_WRITE };
+enum mdapl_dapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_WRITE };
 
 /*
  * One posted transfer (DTO). It is embedded in what it moves (a vbuf, a rendezvous), its address is
@@ -30,29 +30,29 @@ enum mdapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_
  * one: its success is implied by the completion of a later request of the same EP. `ep` counts the
  * completions that are outstanding.
  */
-struct mdapl_dto {
-    void (*done)(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
-    struct mdapl_ep *ep;
+struct mdapl_dapl_dto {
+    void (*done)(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+    struct mdapl_dapl_ep *ep;
     struct mdapl_list link;  /* on ep->silent when its success makes no event */
     uint32_t seq;            /* of the requests on its EP */
-    bool silent;
-    enum mdapl_dto_kind kind;
+    bool unsignaled;
+    enum mdapl_dapl_dto_kind kind;
     uint64_t bytes;          /* of RDMA, for the balance between streams */
 };
 
 /* Callbacks of connection management (cm.c), called by evd.c. arg: the channel. */
-struct mdapl_ia_hooks {
-    void (*cr)(void *arg, struct mdapl_ia *ia, DAT_CR_HANDLE cr);
-    void (*conn)(void *arg, struct mdapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
+struct mdapl_dapl_ia_hooks {
+    void (*cr)(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr);
+    void (*conn)(void *arg, struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER event, const void *priv,
                  size_t priv_len);
     /* An asynchronous error of the object `what`; ep: the endpoint that it is, or NULL. */
-    void (*async)(void *arg, struct mdapl_ia *ia, DAT_HANDLE what, struct mdapl_ep *ep,
+    void (*async)(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what, struct mdapl_dapl_ep *ep,
                   DAT_EVENT_NUMBER event);
     void *arg;
 };
 
 /* What the provider allows, cut to what the channel uses. */
-struct mdapl_ia_limits {
+struct mdapl_dapl_ia_limits {
     uint32_t dtos;           /* per EP and direction */
     uint32_t reads;          /* RDMA reads that an EP makes at once; 0: no RDMA read */
     uint32_t reads_in;       /* that it answers at once */
@@ -70,16 +70,16 @@ struct mdapl_ia_limits {
  * never returns or loses events. When all entries of one queue are reserved by EPs the next EP gets
  * another queue.
  */
-struct mdapl_dto_evd {
+struct mdapl_dapl_dto_evd {
     DAT_EVD_HANDLE handle;
     uint32_t room, used;     /* entries; of them, reserved by EPs */
 };
 
 enum { MDAPL_DTO_EVDS = 32 };
 
-struct mdapl_ia {
+struct mdapl_dapl_ia {
     struct mdapl_ctx *ctx;
-    const struct mdapl_dat *dat;
+    const struct mdapl_dapl_dat *dat;
     int rail;                /* its place among the channel's adapters */
     enum mdapl_dapl_rail_state state;    /* mdapl_dapl_rail_step() changes it */
     /* Of its DAT objects, 1 at first; each time that the rail goes DOWN it grows. What carries an
@@ -87,13 +87,13 @@ struct mdapl_ia {
     uint32_t generation;
     uint64_t quiet_at;       /* SUSPECT: when it is OPEN again unless it is doubted, ns */
     char name[DAT_NAME_MAX_LENGTH];
-    struct mdapl_ia_limits max;
-    struct mdapl_ia_hooks hooks;
+    struct mdapl_dapl_ia_limits max;
+    struct mdapl_dapl_ia_hooks hooks;
 
     DAT_IA_HANDLE handle;
     DAT_PZ_HANDLE pz;
     DAT_EVD_HANDLE conn_evd, cr_evd, async_evd;
-    struct mdapl_dto_evd dto[MDAPL_DTO_EVDS];
+    struct mdapl_dapl_dto_evd dto[MDAPL_DTO_EVDS];
     int n_dto;               /* of them, at least one */
     DAT_CNO_HANDLE cno;      /* of these queues, which notify it during a sleep only (evd.c) */
     DAT_EVD_HANDLE alarm_evd;      /* software events that end a sleep; several rails: rails.c */
@@ -102,47 +102,47 @@ struct mdapl_ia {
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
     uint8_t addr_len;
 
-    struct mdapl_vbufs *vbufs;     /* frame buffers of its EPs */
+    struct mdapl_dapl_vbufs *vbufs; /* frame buffers of its EPs */
     struct mdapl_tree by_handle;   /* its EPs by handle, for events that name one */
     struct mdapl_dapl_kept_event {
-        void (*handle)(struct mdapl_ia *ia, const DAT_EVENT *event);
+        void (*handle)(struct mdapl_dapl_ia *ia, const DAT_EVENT *event);
         DAT_EVENT event;
     } kept;                  /* found before a sleep, to be handled; handle NULL: none */
 };
 
 /* Opens the adapter of this name, or with "" the first of dat.conf that opens, into *ia_p, which
  * the caller closes. hooks is copied. 0, or -errno with the one clear line in mdapl_ctx_err(). */
-int mdapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dat *dat, const char *name,
-                  const struct mdapl_ia_hooks *hooks, struct mdapl_ia **ia_p);
+int mdapl_dapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dapl_dat *dat, const char *name,
+                       const struct mdapl_dapl_ia_hooks *hooks, struct mdapl_dapl_ia **ia_p);
 /* Closes and frees it; its EPs have been freed (conn.h). */
-void mdapl_ia_close(struct mdapl_ia *ia);
+void mdapl_dapl_ia_close(struct mdapl_dapl_ia *ia);
 /* Reserves n entries of a DTO queue, since an overflow would lose completions. The EP gives them
  * back by lowering `used`. NULL: the provider makes no further queue. */
-struct mdapl_dto_evd *mdapl_ia_reserve(struct mdapl_ia *ia, uint32_t n);
+struct mdapl_dapl_dto_evd *mdapl_dapl_ia_reserve(struct mdapl_dapl_ia *ia, uint32_t n);
 /*
  * An event in the life of a rail. SUSPECT ends by itself (mdapl_dapl_rail_look()). DOWN: the
  * registrations of the rail are void, it makes no others, and nobody sleeps on it; what was posted
  * on it is still flushed. The caller judges what that means for peers.
  */
-void mdapl_dapl_rail_step(struct mdapl_ia *ia, enum mdapl_dapl_rail_event event);
+void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event event);
 /* May anything be made on it, or posted? */
-static inline bool mdapl_dapl_rail_usable(const struct mdapl_ia *ia)
+static inline bool mdapl_dapl_rail_usable(const struct mdapl_dapl_ia *ia)
 {
     return ia->state == MDAPL_DAPL_RAIL_OPEN || ia->state == MDAPL_DAPL_RAIL_SUSPECT;
 }
 
 /* What is due, to be called now and then. now: ns on the context's clock. */
-void mdapl_dapl_rail_look(struct mdapl_ia *ia, uint64_t now);
+void mdapl_dapl_rail_look(struct mdapl_dapl_ia *ia, uint64_t now);
 /*
  * Closes the DAT objects of a rail that is DOWN and opens the adapter of the same name again, with
  * its old connection qualifier if that is free; its frame buffers are registered anew. 0: OPEN.
  * -EBUSY: it is not DOWN, or EPs are left on it. Any other -errno, with the one clear line in
  * mdapl_ctx_err(): DOWN as before. It blocks as long as the provider takes.
  */
-int mdapl_dapl_rail_reopen(struct mdapl_ia *ia);
+int mdapl_dapl_rail_reopen(struct mdapl_dapl_ia *ia);
 /* Makes alarm_evd. 0, or -errno with the one clear line in mdapl_ctx_err(). */
-int mdapl_ia_make_alarm(struct mdapl_ia *ia);
+int mdapl_dapl_ia_make_alarm(struct mdapl_dapl_ia *ia);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
-const char *mdapl_dat_text(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[96]);
+const char *mdapl_dapl_dat_text(const struct mdapl_dapl_ia *ia, DAT_RETURN ret, char buf[96]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ledger.h"
 
-#include "least.h"
+#include "min.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static uint64_t insert(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t end)
     for (; next < l->n && r[next].off <= end; next++)
         known += r[next].len;
     if (next > first) {
-        off = mdapl_least(off, r[first].off);
+        off = mdapl_min(off, r[first].off);
         end = end > end_of(&r[next - 1]) ? end : end_of(&r[next - 1]);
     }
     memmove(&r[first + 1], &r[next], sizeof(*r) * (l->n - next));
@@ -98,11 +98,11 @@ struct mdapl_dapl_range mdapl_dapl_ledger_missing(const struct mdapl_dapl_ledger
     uint32_t i = find(l, off);
 
     if (i < l->n && r[i].off <= off) {
-        off = mdapl_least(end_of(&r[i]), end);
+        off = mdapl_min(end_of(&r[i]), end);
         i++;
     }
     if (i < l->n)
-        end = mdapl_least(end, r[i].off);
+        end = mdapl_min(end, r[i].off);
     return (struct mdapl_dapl_range){ off, end > off ? end - off : 0 };
 }
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 static const struct {
-    enum mdapl_lmr_use use;
+    enum mdapl_dapl_lmr_use use;
     DAT_MEM_PRIV_FLAGS priv;
 } rights[] = {
     { MDAPL_LMR_LOCAL, DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG },
@@ -26,9 +26,9 @@ static DAT_MEM_PRIV_FLAGS priv_of(unsigned use)
     return (DAT_MEM_PRIV_FLAGS)priv;
 }
 
-static bool register_on(struct mdapl_lmr *lmr, int rail)
+static bool register_on(struct mdapl_dapl_lmr *lmr, int rail)
 {
-    struct mdapl_ia *ia = lmr->rails->ia[rail];
+    struct mdapl_dapl_ia *ia = lmr->rails->ia[rail];
     DAT_REGION_DESCRIPTION region = { .for_va = lmr->addr };
     DAT_VLEN got_len;
     DAT_VADDR got_addr;
@@ -48,26 +48,26 @@ static bool register_on(struct mdapl_lmr *lmr, int rail)
     return false;
 }
 
-void mdapl_lmr_init(struct mdapl_lmr *lmr, const struct mdapl_rails *rails, void *addr, size_t len,
-                    unsigned use)
+void mdapl_dapl_lmr_init(struct mdapl_dapl_lmr *lmr, const struct mdapl_dapl_rails *rails,
+                         void *addr, size_t len, unsigned use)
 {
-    *lmr = (struct mdapl_lmr){ .rails = rails, .addr = addr, .len = len, .use = use };
+    *lmr = (struct mdapl_dapl_lmr){ .rails = rails, .addr = addr, .len = len, .use = use };
 }
 
-int mdapl_lmr_need(struct mdapl_lmr *lmr, unsigned rails)
+int mdapl_dapl_lmr_need(struct mdapl_dapl_lmr *lmr, unsigned rails)
 {
     int rc = 0;
 
     for (int i = 0; i < lmr->rails->n; i++)
-        if (rails & 1u << i && !mdapl_lmr_has(lmr, i) && !register_on(lmr, i))
+        if (rails & 1u << i && !mdapl_dapl_lmr_has(lmr, i) && !register_on(lmr, i))
             rc = -ENOMEM;
     return rc;
 }
 
-void mdapl_lmr_release(struct mdapl_lmr *lmr)
+void mdapl_dapl_lmr_release(struct mdapl_dapl_lmr *lmr)
 {
     for (int i = 0; i < lmr->rails->n; i++) {
-        if (mdapl_lmr_has(lmr, i))
+        if (mdapl_dapl_lmr_has(lmr, i))
             lmr->rails->ia[i]->dat->dat_lmr_free(lmr->on[i].handle);
         lmr->on[i].generation = 0;
     }

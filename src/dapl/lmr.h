@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mdapl_lmr {
-    const struct mdapl_rails *rails;
+struct mdapl_dapl_lmr {
+    const struct mdapl_dapl_rails *rails;
     void *addr;
     size_t len;
-    unsigned use;                /* enum mdapl_lmr_use */
+    unsigned use;                /* enum mdapl_dapl_lmr_use */
     struct {
         DAT_LMR_HANDLE handle;
         DAT_LMR_CONTEXT local;
@@ -26,7 +26,7 @@ struct mdapl_lmr {
 };
 
 /* What the memory is for; several may be or-ed. */
-enum mdapl_lmr_use {
+enum mdapl_dapl_lmr_use {
     MDAPL_LMR_LOCAL = 1,         /* I read and write it */
     MDAPL_LMR_REMOTE_READ = 2,   /* I and peers read it: memory that is read-only will do */
     MDAPL_LMR_REMOTE_WRITE = 4,  /* I read and write it, peers write it */
@@ -39,16 +39,16 @@ static inline unsigned mdapl_dapl_first_rails(int n)
 }
 
 /* Memory that is not registered yet. len: bytes. */
-void mdapl_lmr_init(struct mdapl_lmr *lmr, const struct mdapl_rails *rails, void *addr, size_t len,
-                    unsigned use);
+void mdapl_dapl_lmr_init(struct mdapl_dapl_lmr *lmr, const struct mdapl_dapl_rails *rails,
+                         void *addr, size_t len, unsigned use);
 /* Registers it on those of the rails on which it is not. 0, or -ENOMEM: one of them refuses or is
  * DOWN (counted, not logged: the caller has another way); the others have it. */
-int mdapl_lmr_need(struct mdapl_lmr *lmr, unsigned rails);
+int mdapl_dapl_lmr_need(struct mdapl_dapl_lmr *lmr, unsigned rails);
 /* Ends its registrations. */
-void mdapl_lmr_release(struct mdapl_lmr *lmr);
+void mdapl_dapl_lmr_release(struct mdapl_dapl_lmr *lmr);
 
 /* May its keys of this rail be used? */
-static inline bool mdapl_lmr_has(const struct mdapl_lmr *lmr, int rail)
+static inline bool mdapl_dapl_lmr_has(const struct mdapl_dapl_lmr *lmr, int rail)
 {
     return lmr->on[rail].generation == lmr->rails->ia[rail]->generation;
 }

@@ -37,28 +37,28 @@ static const uint64_t pagemap_shared = 1ull << 61;   /* of a file, or shared ano
  *
  * No change is missed. A change is under way for the kernel from before the pages go until its
  * event has been read (for madvise(): the pages go after that, when nobody but the caller has any
- * business with them), and mdapl_memwatch_sync() waits while one is. But an event that has been
- * read is not yet a note: so `reads` is odd from before each read until after its note, and sync
- * waits for an odd one to change. The read that took the event began before the change was over
- * for the kernel, whose locks put the two in order, so sync, which asks the kernel first, finds
- * that read odd or finished. If finished, its note came before with release, and is seen.
+ * business with them), and mdapl_dapl_memwatch_sync() waits while one is. But an event that has
+ * been read is not yet a note: so `reads` is odd from before each read until after its note, and
+ * sync waits for an odd one to change. The read that took the event began before the change was
+ * over for the kernel, whose locks put the two in order, so sync, which asks the kernel first,
+ * finds that read odd or finished. If finished, its note came before with release, and is seen.
  */
-struct mdapl_memwatch {
+struct mdapl_dapl_memwatch {
     int uffd, pagemap, stop;
     pthread_t thread;
     atomic_uint_fast64_t reads;
     /* notes: only the thread writes `noted`, only the owner `taken` */
     atomic_uint_fast64_t noted, taken;
     atomic_bool too_many;        /* changes that found no room: everything may have changed */
-    struct mdapl_range note[NOTES];
+    struct mdapl_dapl_memwatch_range note[NOTES];
     /* the owner's: mappings that it had watched last, when so many changes had been noted */
-    struct mdapl_range known;
+    struct mdapl_dapl_memwatch_range known;
     uint64_t known_at;
 };
 
 /* -- the thread ------------------------------------------------------------------------------- */
 
-static void note(struct mdapl_memwatch *w, struct mdapl_range r)
+static void note(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     uint64_t n = atomic_load_explicit(&w->noted, memory_order_relaxed);
 
@@ -70,18 +70,19 @@ static void note(struct mdapl_memwatch *w, struct mdapl_range r)
     atomic_store_explicit(&w->noted, n + 1, memory_order_release);
 }
 
-static void note_event(struct mdapl_memwatch *w, const struct uffd_msg *msg)
+static void note_event(struct mdapl_dapl_memwatch *w, const struct uffd_msg *msg)
 {
     if (msg->event == UFFD_EVENT_REMAP)
-        note(w, (struct mdapl_range){ (uintptr_t)msg->arg.remap.from,
-                                      (uintptr_t)(msg->arg.remap.from + msg->arg.remap.len) });
+        note(w, (struct mdapl_dapl_memwatch_range){
+                    (uintptr_t)msg->arg.remap.from,
+                    (uintptr_t)(msg->arg.remap.from + msg->arg.remap.len) });
     else
-        note(w, (struct mdapl_range){ (uintptr_t)msg->arg.remove.start,
-                                      (uintptr_t)msg->arg.remove.end });
+        note(w, (struct mdapl_dapl_memwatch_range){ (uintptr_t)msg->arg.remove.start,
+                                                    (uintptr_t)msg->arg.remove.end });
 }
 
 /* False: there was no event. */
-static bool read_one(struct mdapl_memwatch *w)
+static bool read_one(struct mdapl_dapl_memwatch *w)
 {
     struct uffd_msg msg;
     bool got;
@@ -96,7 +97,7 @@ static bool read_one(struct mdapl_memwatch *w)
 
 static void *watch(void *arg)
 {
-    struct mdapl_memwatch *w = arg;
+    struct mdapl_dapl_memwatch *w = arg;
     struct pollfd fd[] = { { w->uffd, POLLIN, 0 }, { w->stop, POLLIN, 0 } };
     uint64_t one;
 
@@ -113,7 +114,7 @@ static void *watch(void *arg)
 }
 
 /* The program's signals are not for this thread. */
-static int start_thread(struct mdapl_memwatch *w)
+static int start_thread(struct mdapl_dapl_memwatch *w)
 {
     sigset_t all, before;
     int rc;
@@ -140,7 +141,7 @@ static int open_uffd(void)
     return fd;
 }
 
-static void close_all(struct mdapl_memwatch *w)
+static void close_all(struct mdapl_dapl_memwatch *w)
 {
     int fd[] = { w->uffd, w->pagemap, w->stop };
 
@@ -150,9 +151,9 @@ static void close_all(struct mdapl_memwatch *w)
     free(w);
 }
 
-int mdapl_memwatch_open(struct mdapl_memwatch **w_p)
+int mdapl_dapl_memwatch_open(struct mdapl_dapl_memwatch **w_p)
 {
-    struct mdapl_memwatch *w = calloc(1, sizeof(*w));
+    struct mdapl_dapl_memwatch *w = calloc(1, sizeof(*w));
     int rc;
 
     if (!w)
@@ -172,7 +173,7 @@ int mdapl_memwatch_open(struct mdapl_memwatch **w_p)
     return 0;
 }
 
-void mdapl_memwatch_close(struct mdapl_memwatch *w)
+void mdapl_dapl_memwatch_close(struct mdapl_dapl_memwatch *w)
 {
     uint64_t one = 1;
 
@@ -184,7 +185,7 @@ void mdapl_memwatch_close(struct mdapl_memwatch *w)
 
 /* -- what is watched -------------------------------------------------------------------------- */
 
-static struct uffdio_range uffd_range(struct mdapl_range r)
+static struct uffdio_range uffd_range(struct mdapl_dapl_memwatch_range r)
 {
     return (struct uffdio_range){ .start = r.start, .len = r.end - r.start };
 }
@@ -193,10 +194,10 @@ static struct uffdio_range uffd_range(struct mdapl_range r)
  * The mappings that the range lies in, from the start of the first to the end of the last; the
  * range itself when /proc does not say.
  */
-static struct mdapl_range mappings_of(struct mdapl_range r)
+static struct mdapl_dapl_memwatch_range mappings_of(struct mdapl_dapl_memwatch_range r)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
-    struct mdapl_range all = r;
+    struct mdapl_dapl_memwatch_range all = r;
     uintptr_t start = 0, end;
     size_t size = 0;
     char *line = NULL;
@@ -216,7 +217,7 @@ static struct mdapl_range mappings_of(struct mdapl_range r)
     return all;
 }
 
-static int watch_range(struct mdapl_memwatch *w, struct mdapl_range r)
+static int watch_range(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     struct uffdio_register reg = { .range = uffd_range(r), .mode = UFFDIO_REGISTER_MODE_WP };
 
@@ -224,10 +225,10 @@ static int watch_range(struct mdapl_memwatch *w, struct mdapl_range r)
 }
 
 /* Whole mappings, or else a watched part of one would be a mapping by itself for the kernel. */
-int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
+int mdapl_dapl_memwatch_add(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     uint64_t noted = atomic_load_explicit(&w->noted, memory_order_acquire);
-    struct mdapl_range all;
+    struct mdapl_dapl_memwatch_range all;
     int rc = 0;
 
     /* Nothing that is watched has changed since: it still is. */
@@ -240,7 +241,7 @@ int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
         all = r;
         rc = watch_range(w, r);
     }
-    w->known = rc ? (struct mdapl_range){ 0, 0 } : all;
+    w->known = rc ? (struct mdapl_dapl_memwatch_range){ 0, 0 } : all;
     w->known_at = noted;
     return rc;
 }
@@ -248,7 +249,7 @@ int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
 enum { ENTRIES = 512 };      /* of the page map, read at once */
 
 /* Pages that are not there yet are nobody's; an adapter that pins has brought them in. */
-bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)
+bool mdapl_dapl_memwatch_shared(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = r.start / page;
     uintptr_t end = (r.end + page - 1) / page;
@@ -271,14 +272,14 @@ bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)
 /* -- what has changed ------------------------------------------------------------------------- */
 
 /* The kernel refuses to protect pages while mappings change, before it looks at which. */
-static bool changing(const struct mdapl_memwatch *w)
+static bool changing(const struct mdapl_dapl_memwatch *w)
 {
     struct uffdio_writeprotect nothing = { .mode = 0 };
 
     return ioctl(w->uffd, UFFDIO_WRITEPROTECT, &nothing) && errno == EAGAIN;
 }
 
-bool mdapl_memwatch_sync(struct mdapl_memwatch *w)
+bool mdapl_dapl_memwatch_sync(struct mdapl_dapl_memwatch *w)
 {
     int yields = 0;
     uint64_t reads;
@@ -293,13 +294,13 @@ bool mdapl_memwatch_sync(struct mdapl_memwatch *w)
     return true;
 }
 
-bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p)
+bool mdapl_dapl_memwatch_next(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range *r_p)
 {
     uint64_t n = atomic_load_explicit(&w->taken, memory_order_relaxed);
 
     if (atomic_exchange_explicit(&w->too_many, false, memory_order_relaxed)) {
-        *r_p = (struct mdapl_range){ 0, UINTPTR_MAX };
-        w->known = (struct mdapl_range){ 0, 0 };
+        *r_p = (struct mdapl_dapl_memwatch_range){ 0, UINTPTR_MAX };
+        w->known = (struct mdapl_dapl_memwatch_range){ 0, 0 };
         return true;
     }
     if (n == atomic_load_explicit(&w->noted, memory_order_acquire))
@@ -311,36 +312,36 @@ bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p)
 
 #else
 
-int mdapl_memwatch_open(struct mdapl_memwatch **w_p)
+int mdapl_dapl_memwatch_open(struct mdapl_dapl_memwatch **w_p)
 {
     (void)w_p;
     return -ENOSYS;
 }
 
-void mdapl_memwatch_close(struct mdapl_memwatch *w)
+void mdapl_dapl_memwatch_close(struct mdapl_dapl_memwatch *w)
 {
     (void)w;
 }
 
-int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r)
+int mdapl_dapl_memwatch_add(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     (void)w, (void)r;
     return -ENOSYS;
 }
 
-bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r)
+bool mdapl_dapl_memwatch_shared(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     (void)w, (void)r;
     return true;
 }
 
-bool mdapl_memwatch_sync(struct mdapl_memwatch *w)
+bool mdapl_dapl_memwatch_sync(struct mdapl_dapl_memwatch *w)
 {
     (void)w;
     return false;
 }
 
-bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p)
+bool mdapl_dapl_memwatch_next(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range *r_p)
 {
     (void)w, (void)r_p;
     return false;

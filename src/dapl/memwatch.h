@@ -25,27 +25,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_memwatch;
+struct mdapl_dapl_memwatch;
 
 /* Addresses from start up to and without end. */
-struct mdapl_range {
+struct mdapl_dapl_memwatch_range {
     uintptr_t start, end;
 };
 
 /* 0, or -errno: this system cannot watch. */
-int mdapl_memwatch_open(struct mdapl_memwatch **w_p);
-void mdapl_memwatch_close(struct mdapl_memwatch *w);
+int mdapl_dapl_memwatch_open(struct mdapl_dapl_memwatch **w_p);
+void mdapl_dapl_memwatch_close(struct mdapl_dapl_memwatch *w);
 
 /* Watches the mappings that these pages are in; again is no harm. -errno: this memory cannot be
  * watched (a file's, watched by the program itself, too many mappings). */
-int mdapl_memwatch_add(struct mdapl_memwatch *w, struct mdapl_range r);
+int mdapl_dapl_memwatch_add(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r);
 /* Is any page of this registered memory shared with others? They may change its pages, unheard. */
-bool mdapl_memwatch_shared(struct mdapl_memwatch *w, struct mdapl_range r);
+bool mdapl_dapl_memwatch_shared(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r);
 
-/* Waits, shortly, until what has changed before this call can be had from mdapl_memwatch_next().
- * False: changes do not end; nothing of before can be trusted until a later call answers true. */
-bool mdapl_memwatch_sync(struct mdapl_memwatch *w);
+/* Waits, shortly, until what has changed before this call can be had from
+ * mdapl_dapl_memwatch_next(). False: changes do not end; nothing of before can be trusted until a
+ * later call answers true. */
+bool mdapl_dapl_memwatch_sync(struct mdapl_dapl_memwatch *w);
 /* The next range that has changed; false: no more. After too many changes at once: everything. */
-bool mdapl_memwatch_next(struct mdapl_memwatch *w, struct mdapl_range *r_p);
+bool mdapl_dapl_memwatch_next(struct mdapl_dapl_memwatch *w,
+                              struct mdapl_dapl_memwatch_range *r_p);
 
 #endif

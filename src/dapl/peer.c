@@ -6,9 +6,9 @@
 #include "dapl.h"
 #include "err.h"
 #include "ia.h"
-#include "least.h"
+#include "min.h"
 #include "log.h"
-#include "move.h"
+#include "xfer.h"
 #include "rndv.h"
 #include "rx.h"
 #include "tx.h"
@@ -35,7 +35,7 @@ struct card {
     int host_len;
 };
 
-static int put_rail(const struct mdapl_ia *ia, char *buf, size_t len)
+static int put_rail(const struct mdapl_dapl_ia *ia, char *buf, size_t len)
 {
     char hex[2 * sizeof(ia->addr) + 1] = "";
     int n = ia->addr_len;
@@ -48,7 +48,7 @@ static int put_rail(const struct mdapl_ia *ia, char *buf, size_t len)
                     (unsigned long long)ia->qual);
 }
 
-int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len)
+int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len)
 {
     size_t n = (size_t)snprintf(buf, len, "%s%d:", card_tag, d->streams_per_rail);
 
@@ -58,7 +58,7 @@ int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len)
         return -ENOSPC;
     /* The name is for people's lines only: what does not fit is cut. */
     n += (size_t)snprintf(buf + n, len - n, ":%s", mdapl_ctx_host(d->ctx));
-    return (int)mdapl_least(n, len - 1);
+    return (int)mdapl_min(n, len - 1);
 }
 
 static int hex_digit(char c)
@@ -117,9 +117,9 @@ static bool card_get(const char *text, struct card *c)
 /* -- making and freeing ----------------------------------------------------------------------- */
 
 /* Streams on the rails that both ends have, as many as both want. */
-static int make_streams(struct mdapl_dpeer *peer, const struct card *card)
+static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
 {
-    struct mdapl_dapl *d = peer->d;
+    struct mdapl_dapl_chan *d = peer->d;
     int each = card->streams < d->streams_per_rail ? card->streams : d->streams_per_rail;
 
     peer->n_rails = card->n_rails < d->rails.n ? card->n_rails : d->rails.n;
@@ -128,13 +128,13 @@ static int make_streams(struct mdapl_dpeer *peer, const struct card *card)
         peer->n_streams = MDAPL_MAX_STREAMS;
     peer->stream = calloc((size_t)peer->n_streams, sizeof(*peer->stream));
     for (int i = 0; peer->stream && i < peer->n_streams; i++) {
-        struct mdapl_stream *st = &peer->stream[i];
+        struct mdapl_dapl_stream *st = &peer->stream[i];
         int rail = i % peer->n_rails;
 
         st->peer = peer;
         st->index = i;
         st->ia = d->rails.ia[rail];
-        mdapl_cm_init(st);
+        mdapl_dapl_cm_init(st);
         memcpy(st->cm.addr, card->rail[rail].addr, sizeof(st->cm.addr));
         st->cm.addr_len = card->rail[rail].addr_len;
         st->cm.qual = card->rail[rail].qual;
@@ -144,16 +144,17 @@ static int make_streams(struct mdapl_dpeer *peer, const struct card *card)
 
 static void inbox_ready(struct mdapl_inbox *in)
 {
-    mdapl_dpeer_wake(mdapl_dpeer_of(in->peer));
+    mdapl_dapl_peer_wake(mdapl_dapl_peer_of(in->peer));
 }
 
-int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct mdapl_dpeer **p)
+int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, int rank, const char *text,
+                         struct mdapl_dapl_peer **p)
 {
-    struct mdapl_dpeer *peer = calloc(1, sizeof(*peer));
-    struct mdapl_list *lists[] = {
-        &peer->work, &peer->starved, &peer->ctl, &peer->queue, &peer->retained, &peer->owing,
-        &peer->early, &peer->ring_in.link, &peer->rndv_tx, &peer->rndv_rx, &peer->moving
-    };
+    struct mdapl_dapl_peer *peer = calloc(1, sizeof(*peer));
+    struct mdapl_list *lists[] = { &peer->work,      &peer->vbuf_waiters, &peer->ctl,
+                                   &peer->queue,     &peer->retained,     &peer->ack_pending,
+                                   &peer->reordered, &peer->ring_in.link, &peer->rndv_tx,
+                                   &peer->rndv_rx,   &peer->xfers };
     struct card card;
     int rc;
 
@@ -176,26 +177,26 @@ int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *text, struct md
     return 0;
 }
 
-void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h)
+void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h)
 {
-    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl_peer *peer = st->peer;
 
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
-    mdapl_txwin_hear(&st->conn->txwin, h->sr_window);
-    peer->frame_room = mdapl_least(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
+    mdapl_txwin_update(&st->conn->txwin, h->sr_window);
+    peer->frame_room = mdapl_min(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
 }
 
-void mdapl_dpeer_free(struct mdapl_dpeer *peer)
+void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
 {
-    mdapl_tx_fail(peer, -ECANCELED);
-    mdapl_rndv_fail_tx(peer, -ECANCELED);
-    mdapl_rndv_fail_rx(peer, -ECANCELED);
-    mdapl_rx_fail(peer);
-    mdapl_rndv_free_tx(peer);
-    mdapl_rndv_free_rx(peer);
+    mdapl_dapl_tx_fail(peer, -ECANCELED);
+    mdapl_dapl_rndv_fail_tx(peer, -ECANCELED);
+    mdapl_dapl_rndv_fail_rx(peer, -ECANCELED);
+    mdapl_dapl_rx_fail(peer);
+    mdapl_dapl_rndv_free_tx(peer);
+    mdapl_dapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
-    mdapl_list_remove(&peer->starved);
+    mdapl_list_remove(&peer->vbuf_waiters);
     mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
         mdapl_timer_stop(&peer->stream[i].cm.timer);
@@ -206,56 +207,56 @@ void mdapl_dpeer_free(struct mdapl_dpeer *peer)
 
 /* -- work ------------------------------------------------------------------------------------- */
 
-void mdapl_dpeer_wake(struct mdapl_dpeer *peer)
+void mdapl_dapl_peer_wake(struct mdapl_dapl_peer *peer)
 {
     if (mdapl_list_empty(&peer->work))
         mdapl_list_append(&peer->d->work, &peer->work);
 }
 
-void mdapl_dpeer_stir(struct mdapl_dpeer *peer)
+void mdapl_dapl_peer_wake_if_pending(struct mdapl_dapl_peer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-        || !mdapl_list_empty(&peer->inbox.held) || !mdapl_list_empty(&peer->moving)
-        || mdapl_rx_ack_due(peer))
-        mdapl_dpeer_wake(peer);
+        || !mdapl_list_empty(&peer->inbox.parked) || !mdapl_list_empty(&peer->xfers)
+        || mdapl_dapl_rx_ack_due(peer))
+        mdapl_dapl_peer_wake(peer);
 }
 
-int mdapl_dpeer_work(struct mdapl_dpeer *peer)
+int mdapl_dapl_peer_progress(struct mdapl_dapl_peer *peer)
 {
     int n = mdapl_inbox_announce_held(&peer->inbox);
 
-    n += mdapl_move_flush(peer);
-    n += mdapl_tx_flush(peer);
+    n += mdapl_dapl_xfer_flush(peer);
+    n += mdapl_dapl_tx_flush(peer);
     return n;
 }
 
 /* -- the end ---------------------------------------------------------------------------------- */
 
-void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *line)
+void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *line)
 {
     peer->dead = status;
     if (!peer->d->failed)
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", line);
-    mdapl_tx_fail(peer, status);
-    mdapl_rndv_fail_tx(peer, status);
-    mdapl_rndv_fail_rx(peer, status);
-    mdapl_rx_fail(peer);
+    mdapl_dapl_tx_fail(peer, status);
+    mdapl_dapl_rndv_fail_tx(peer, status);
+    mdapl_dapl_rndv_fail_rx(peer, status);
+    mdapl_dapl_rx_fail(peer);
     mdapl_up_fault(&peer->base, status, line);
 }
 
-size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer)
+size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer)
 {
-    size_t n = (size_t)mdapl_dpeer_unacked(peer) + (size_t)(peer->rx_next - peer->rx_acked);
+    size_t n = (size_t)mdapl_dapl_peer_unacked(peer) + (size_t)(peer->rx_next - peer->rx_acked);
 
     if (peer->dead)
         return 0;
     n += !mdapl_list_empty(&peer->ctl) + !mdapl_list_empty(&peer->queue);
-    n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->inbox.held);
+    n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->inbox.parked);
     /* An acknowledgement that is still with the adapter has not been given. */
     for (int i = 0; i < peer->n_streams; i++) {
         const struct mdapl_dapl_conn *conn = peer->stream[i].conn;
 
-        n += conn ? conn->ep.req_posted - conn->ep.n_silent : 0;
+        n += conn ? conn->ep.req_posted - conn->ep.n_unsignaled : 0;
     }
     return n;
 }

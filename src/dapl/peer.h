@@ -12,7 +12,7 @@
  *      memory -> ring.c, or DAT -> evd.c -> ep.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
- * rndv_tx.c and rndv_rx.c carry long bodies, with move.c for their RDMA; cm.c makes connections,
+ * rndv_tx.c and rndv_rx.c carry long bodies, with xfer.c for their RDMA; cm.c makes connections,
  * wireup.c decides when; recover.c judges what fails. A frame is transmitted when pick_lane() of
  * tx.c finds its stream up, the window of a lane open and a request slot free; until then it is an
  * item on the peer's queue. RDMA that finds no slot waits on peer->moving.
@@ -36,54 +36,54 @@
 #include <stdint.h>
 
 struct mdapl_dapl_conn;
-struct mdapl_ia;
+struct mdapl_dapl_ia;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
 enum { MDAPL_SR_RESERVE = 2 };
 
 /* The whole channel: one per context. */
-struct mdapl_dapl {
+struct mdapl_dapl_chan {
     struct mdapl_ctx *ctx;
-    struct mdapl_dat dat;
-    struct mdapl_rails rails;
+    struct mdapl_dapl_dat dat;
+    struct mdapl_dapl_rails rails;
     int streams_per_rail;        /* to a peer */
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
     size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
 
-    struct mdapl_regcache regs;  /* of the user's memory */
-    struct mdapl_vbufs vbufs[MDAPL_MAX_RAILS];
+    struct mdapl_dapl_regcache regs; /* of the user's memory */
+    struct mdapl_dapl_vbufs vbufs[MDAPL_MAX_RAILS];
     struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
-    struct mdapl_dpeer **peers;  /* by rank; NULL until first asked for */
+    struct mdapl_dapl_peer **peers; /* by rank; NULL until first asked for */
     struct mdapl_list rings;     /* peers that write into slots of ours */
     struct mdapl_list ring_chunks;
     uint32_t ring_slots, ring_slot_bytes;    /* of each */
     int n_rings, rings_left;     /* given; that may still be given (none: no ring lane) */
     struct mdapl_list work;      /* peers that may have something to do */
-    struct mdapl_list owing;     /* peers that wait for an acknowledgement of ours */
-    struct mdapl_list starved;   /* peers that found no frame buffer */
+    struct mdapl_list ack_pending; /* peers that wait for an acknowledgement of ours */
+    struct mdapl_list vbuf_waiters; /* peers that found no frame buffer */
     struct mdapl_list closed;    /* connections that drain (conn.h) */
     struct mdapl_timers timers;
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then every round is a look */
 
-    int n_whole;                 /* peers all of whose connections stand */
+    int n_connected;             /* peers all of whose connections stand */
     int n_connecting;            /* streams */
     int failed;                  /* the first peer's negative errno, for the wiring */
     int wire_step;               /* ring wiring: the last distance that has been called */
     int n_wanted;                /* ring wiring: peers that this channel reaches */
-    uint64_t wire_began;         /* ns; 0: the wiring has not begun */
+    uint64_t wire_start;         /* ns; 0: the wiring has not begun */
     bool wiring;                 /* it has, and is not over */
-    bool late_called;            /* those that have not called in time have been called */
+    bool called_late;            /* those that have not called in time have been called */
     bool draining, closing;
 };
 
 /* Connecting of one stream. Only cm.c changes it, but for the address, which is the card's. */
-struct mdapl_cm {
-    enum mdapl_cm_state state;
+struct mdapl_dapl_cm {
+    enum mdapl_dapl_cm_state state;
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
     bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
@@ -104,33 +104,34 @@ struct mdapl_cm {
  * bodies that travel by RDMA use all (paper mpi-over-udapl, 6: several endpoints between two
  * ranks). Stream i is of rail i modulo the number of rails that both ends have.
  */
-struct mdapl_stream {
-    struct mdapl_dpeer *peer;
+struct mdapl_dapl_stream {
+    struct mdapl_dapl_peer *peer;
     int index;
-    struct mdapl_ia *ia;
+    struct mdapl_dapl_ia *ia;
     struct mdapl_dapl_conn *up;  /* the connection while frames may leave on it, else NULL */
     struct mdapl_dapl_conn *conn;    /* it, an attempt at one, or the last one as it drains */
-    struct mdapl_cm cm;
+    struct mdapl_dapl_cm cm;
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
 };
 
 /* Another rank. */
-struct mdapl_dpeer {
+struct mdapl_dapl_peer {
     struct mdapl_peer base;
-    struct mdapl_dapl *d;
+    struct mdapl_dapl_chan *d;
     char host[64];
-    struct mdapl_stream *stream;
+    struct mdapl_dapl_stream *stream;
     int n_streams, n_rails, n_up;
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
-    struct mdapl_list starved;   /* on d->starved: whoever gives a buffer back is another peer */
+    struct mdapl_list
+        vbuf_waiters;            /* on d->starved: whoever gives a buffer back is another peer */
     size_t frame_room;           /* bytes of envelope and body that a frame to it carries */
     bool retains;                /* it keeps its frames until they are acknowledged */
     int dead;                    /* negative errno once it is lost */
     bool faulty;                 /* a fault of a stream waits to be judged, in the next work */
 
-    struct mdapl_ring_in ring_in;
-    struct mdapl_ring_out ring_out;
+    struct mdapl_dapl_ring_in ring_in;
+    struct mdapl_dapl_ring_out ring_out;
 
     /* out */
     struct mdapl_list ctl;       /* items that go first: those of bodies, and RING */
@@ -144,59 +145,60 @@ struct mdapl_dpeer {
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
     uint64_t rx_acked;           /* what the peer has been told of it */
     uint64_t rx_unacked_bytes;
-    struct mdapl_list early;     /* frames that have overtaken others, by psn */
-    uint64_t n_early;            /* how many */
-    struct mdapl_list owing;     /* on d->owing while rx_next > rx_acked */
-    uint64_t owing_since;
+    struct mdapl_list reordered; /* frames that have overtaken others, by psn */
+    uint64_t n_reordered;        /* how many */
+    struct mdapl_list ack_pending; /* on d->owing while rx_next > rx_acked */
+    uint64_t ack_pending_since;
     struct mdapl_inbox inbox;
 
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;
-    struct mdapl_list moving;    /* RDMA of theirs that is still to be posted */
+    struct mdapl_list xfers;     /* RDMA of theirs that is still to be posted */
 };
 
 /* Frames that the peer has not acknowledged. */
-static inline uint64_t mdapl_dpeer_unacked(const struct mdapl_dpeer *peer)
+static inline uint64_t mdapl_dapl_peer_unacked(const struct mdapl_dapl_peer *peer)
 {
     return peer->tx_next - peer->tx_acked;
 }
 
 /* The one that carries the frames. */
-static inline struct mdapl_stream *mdapl_dpeer_main(const struct mdapl_dpeer *peer)
+static inline struct mdapl_dapl_stream *mdapl_dapl_peer_main(const struct mdapl_dapl_peer *peer)
 {
     return &peer->stream[0];
 }
 
-static inline bool mdapl_stream_up(const struct mdapl_stream *st)
+static inline bool mdapl_dapl_stream_up(const struct mdapl_dapl_stream *st)
 {
     return st->up != NULL;
 }
 
-static inline struct mdapl_dpeer *mdapl_dpeer_of(struct mdapl_peer *peer)
+static inline struct mdapl_dapl_peer *mdapl_dapl_peer_of(struct mdapl_peer *peer)
 {
-    return MDAPL_OF(peer, struct mdapl_dpeer, base);
+    return MDAPL_OF(peer, struct mdapl_dapl_peer, base);
 }
 
 /* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
-int mdapl_dpeer_make(struct mdapl_dapl *d, int rank, const char *card, struct mdapl_dpeer **p);
+int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, int rank, const char *card,
+                         struct mdapl_dapl_peer **p);
 /* Takes over the limits in a peer's hello on a stream: the length of its frames and, for the
  * connection st->conn, how many. */
-void mdapl_dpeer_offered(struct mdapl_stream *st, const struct mdapl_hello *h);
+void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h);
 /* Frees the peer, whose connections are closed; what is queued ends with -ECANCELED. */
-void mdapl_dpeer_free(struct mdapl_dpeer *peer);
-/* Has mdapl_dpeer_work() called in this or the next round of progress. */
-void mdapl_dpeer_wake(struct mdapl_dpeer *peer);
+void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer);
+/* Has mdapl_dapl_peer_progress() called in this or the next round of progress. */
+void mdapl_dapl_peer_wake(struct mdapl_dapl_peer *peer);
 /* The same, but only if something is pending; cheap enough for each frame. */
-void mdapl_dpeer_stir(struct mdapl_dpeer *peer);
+void mdapl_dapl_peer_wake_if_pending(struct mdapl_dapl_peer *peer);
 /* Announces, posts and transmits what is pending and has room. Returns how many things moved. */
-int mdapl_dpeer_work(struct mdapl_dpeer *peer);
+int mdapl_dapl_peer_progress(struct mdapl_dapl_peer *peer);
 /* The peer is lost for good, its connections are closed: everything queued fails with status, and
  * the owner gets the line. Only recover.c calls this. */
-void mdapl_dpeer_fail(struct mdapl_dpeer *peer, int status, const char *line);
+void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *line);
 /* How many frames, items and requests are still to be delivered or acknowledged, either way. */
-size_t mdapl_dpeer_unfinished(const struct mdapl_dpeer *peer);
+size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer);
 /* Writes this channel's part of the business card, at most len bytes with the 0 at its end. Returns
  * its length, or -ENOSPC. */
-int mdapl_card_put(const struct mdapl_dapl *d, char *buf, size_t len);
+int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len);
 
 #endif

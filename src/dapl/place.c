@@ -25,7 +25,7 @@ static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
 
 /* Adapters have the address of their network interface: of IPoIB, of RoCE, of the software
  * provider's port. */
-void mdapl_place_describe(const struct sockaddr *addr, char *buf, size_t len)
+void mdapl_dapl_place_describe(const struct sockaddr *addr, char *buf, size_t len)
 {
     struct ifaddrs *all = NULL, *at;
 
@@ -34,7 +34,7 @@ void mdapl_place_describe(const struct sockaddr *addr, char *buf, size_t len)
     for (at = all; at && !same_address(at->ifa_addr, addr);)
         at = at->ifa_next;
     if (at)
-        mdapl_place_describe_device(at->ifa_name, buf, len);
+        mdapl_dapl_place_describe_device(at->ifa_name, buf, len);
     else
         snprintf(buf, len, "no interface has its address, so its place is not known");
     freeifaddrs(all);

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 
 /* Writes one line about the adapter with this address. */
-void mdapl_place_describe(const struct sockaddr *addr, char *buf, size_t len);
+void mdapl_dapl_place_describe(const struct sockaddr *addr, char *buf, size_t len);
 /* The same by the name of its network interface or other device ("ib0", "mlx5_0"). */
-void mdapl_place_describe_device(const char *device, char *buf, size_t len);
+void mdapl_dapl_place_describe_device(const char *device, char *buf, size_t len);
 
 #endif

@@ -39,17 +39,17 @@ static unsigned long latency(hwloc_topology_t t, hwloc_const_bitmap_t from, hwlo
     hwloc_obj_t a = hwloc_get_obj_covering_cpuset(t, from);
     hwloc_obj_t b = hwloc_get_obj_covering_cpuset(t, to);
     struct hwloc_distances_s *d;
-    hwloc_uint64_t there = 0, back;
+    hwloc_uint64_t remote = 0, back;
     unsigned n = 1;
 
     if (!a || !b || hwloc_distances_get_by_name(t, "NUMALatency", &n, &d, 0) || n == 0)
         return 0;
     a = hwloc_get_next_obj_inside_cpuset_by_type(t, a->cpuset, HWLOC_OBJ_NUMANODE, NULL);
     b = hwloc_get_next_obj_inside_cpuset_by_type(t, b->cpuset, HWLOC_OBJ_NUMANODE, NULL);
-    if (!a || !b || hwloc_distances_obj_pair_values(d, a, b, &there, &back))
-        there = 0;
+    if (!a || !b || hwloc_distances_obj_pair_values(d, a, b, &remote, &back))
+        remote = 0;
     hwloc_distances_release(t, d);
-    return (unsigned long)there;
+    return (unsigned long)remote;
 }
 
 static void verdict(hwloc_topology_t t, hwloc_const_bitmap_t near, hwloc_const_bitmap_t mine,
@@ -70,19 +70,22 @@ static void verdict(hwloc_topology_t t, hwloc_const_bitmap_t near, hwloc_const_b
 static void compare(hwloc_topology_t t, const char *device, hwloc_const_bitmap_t near,
                     hwloc_const_bitmap_t mine, char *buf, size_t len)
 {
-    char *cores = NULL, *here = NULL, what[64];
+    char *cores = NULL, *local = NULL, what[64];
 
     verdict(t, near, mine, what, sizeof(what));
-    if (hwloc_bitmap_list_asprintf(&cores, near) < 0 || hwloc_bitmap_list_asprintf(&here, mine) < 0)
+    if (hwloc_bitmap_list_asprintf(&cores, near) < 0
+        || hwloc_bitmap_list_asprintf(&local, mine) < 0)
         snprintf(buf, len, "out of memory");
     else if (hwloc_bitmap_isincluded(mine, near))
-        snprintf(buf, len, "%s is near cores %s; this rank runs on %s: %s", device, cores, here,
+        snprintf(buf, len, "%s is near cores %s; this rank runs on %s: %s", device, cores, local,
                  what);
     else
-        snprintf(buf, len, "%s is near cores %s; this rank runs on %s: %s. To bind it: mpiexec "
-                 "-bind-to user:%s", device, cores, here, what, cores);
+        snprintf(buf, len,
+                 "%s is near cores %s; this rank runs on %s: %s. To bind it: mpiexec "
+                 "-bind-to user:%s",
+                 device, cores, local, what, cores);
     free(cores);
-    free(here);
+    free(local);
 }
 
 static void describe(hwloc_topology_t t, const char *device, char *buf, size_t len)
@@ -99,7 +102,7 @@ static void describe(hwloc_topology_t t, const char *device, char *buf, size_t l
     hwloc_bitmap_free(mine);
 }
 
-void mdapl_place_describe_device(const char *device, char *buf, size_t len)
+void mdapl_dapl_place_describe_device(const char *device, char *buf, size_t len)
 {
     hwloc_topology_t t = load();
 
@@ -111,7 +114,7 @@ void mdapl_place_describe_device(const char *device, char *buf, size_t len)
     hwloc_topology_destroy(t);
 }
 #else
-void mdapl_place_describe_device(const char *device, char *buf, size_t len)
+void mdapl_dapl_place_describe_device(const char *device, char *buf, size_t len)
 {
     snprintf(buf, len, "%s: built without hwloc, so its place is not known", device);
 }

@@ -2,17 +2,17 @@
 #include "rails.h"
 
 #include "evd.h"
-#include "least.h"
+#include "min.h"
 
 #include <stdio.h>
 
-void mdapl_dapl_rails_init(struct mdapl_rails *rails)
+void mdapl_dapl_rails_init(struct mdapl_dapl_rails *rails)
 {
-    *rails = (struct mdapl_rails){ .n = 0 };
+    *rails = (struct mdapl_dapl_rails){ .n = 0 };
     pthread_mutex_init(&rails->alarm.lock, NULL);
 }
 
-void mdapl_dapl_rails_names(const struct mdapl_rails *rails, char *buf, size_t len)
+void mdapl_dapl_rails_names(const struct mdapl_dapl_rails *rails, char *buf, size_t len)
 {
     size_t n = 0;
 
@@ -22,23 +22,24 @@ void mdapl_dapl_rails_names(const struct mdapl_rails *rails, char *buf, size_t l
 }
 
 /* The smaller of each two. */
-static struct mdapl_ia_limits least_of(struct mdapl_ia_limits a, const struct mdapl_ia_limits *b)
+static struct mdapl_dapl_ia_limits least_of(struct mdapl_dapl_ia_limits a,
+                                            const struct mdapl_dapl_ia_limits *b)
 {
-    return (struct mdapl_ia_limits){
-        .dtos = (uint32_t)mdapl_least(a.dtos, b->dtos),
-        .reads = (uint32_t)mdapl_least(a.reads, b->reads),
-        .reads_in = (uint32_t)mdapl_least(a.reads_in, b->reads_in),
-        .evd_qlen = (uint32_t)mdapl_least(a.evd_qlen, b->evd_qlen),
-        .priv = (uint32_t)mdapl_least(a.priv, b->priv),
-        .message = mdapl_least(a.message, b->message),
-        .rdma = mdapl_least(a.rdma, b->rdma),
-        .lmr = mdapl_least(a.lmr, b->lmr),
-        .lmrs = (uint32_t)mdapl_least(a.lmrs, b->lmrs),
+    return (struct mdapl_dapl_ia_limits){
+        .dtos = (uint32_t)mdapl_min(a.dtos, b->dtos),
+        .reads = (uint32_t)mdapl_min(a.reads, b->reads),
+        .reads_in = (uint32_t)mdapl_min(a.reads_in, b->reads_in),
+        .evd_qlen = (uint32_t)mdapl_min(a.evd_qlen, b->evd_qlen),
+        .priv = (uint32_t)mdapl_min(a.priv, b->priv),
+        .message = mdapl_min(a.message, b->message),
+        .rdma = mdapl_min(a.rdma, b->rdma),
+        .lmr = mdapl_min(a.lmr, b->lmr),
+        .lmrs = (uint32_t)mdapl_min(a.lmrs, b->lmrs),
         .ordered = a.ordered && b->ordered,
     };
 }
 
-int mdapl_dapl_rails_start(struct mdapl_rails *rails)
+int mdapl_dapl_rails_start(struct mdapl_dapl_rails *rails)
 {
     int rc = 0;
 
@@ -46,14 +47,14 @@ int mdapl_dapl_rails_start(struct mdapl_rails *rails)
         rails->max = i ? least_of(rails->max, &rails->ia[i]->max) : rails->ia[i]->max;
     rails->lmr_max = rails->max.lmr;
     for (int i = 0; !rc && rails->n > 1 && i < rails->n; i++)
-        rc = mdapl_ia_make_alarm(rails->ia[i]);
+        rc = mdapl_dapl_ia_make_alarm(rails->ia[i]);
     return rc;
 }
 
-void mdapl_dapl_rails_close(struct mdapl_rails *rails)
+void mdapl_dapl_rails_close(struct mdapl_dapl_rails *rails)
 {
     for (int i = 0; i < rails->n; i++)
-        mdapl_ia_close(rails->ia[i]);
+        mdapl_dapl_ia_close(rails->ia[i]);
     pthread_mutex_destroy(&rails->alarm.lock);
 }
 
@@ -67,18 +68,18 @@ static void wake_sleeper(DAT_PVOID arg, DAT_EVD_HANDLE evd)
     (void)evd;
     pthread_mutex_lock(&alarm->lock);
     if (alarm->asleep_on)
-        mdapl_evd_alarm(alarm->asleep_on);
+        mdapl_dapl_evd_alarm(alarm->asleep_on);
     pthread_mutex_unlock(&alarm->lock);
 }
 
-static void sleep_on(struct mdapl_dapl_alarm *alarm, const struct mdapl_ia *ia)
+static void sleep_on(struct mdapl_dapl_alarm *alarm, const struct mdapl_dapl_ia *ia)
 {
     pthread_mutex_lock(&alarm->lock);
     alarm->asleep_on = ia;
     pthread_mutex_unlock(&alarm->lock);
 }
 
-static struct mdapl_ia *any_usable(const struct mdapl_rails *rails)
+static struct mdapl_dapl_ia *any_usable(const struct mdapl_dapl_rails *rails)
 {
     for (int i = 0; i < rails->n; i++)
         if (mdapl_dapl_rail_usable(rails->ia[i]))
@@ -86,20 +87,21 @@ static struct mdapl_ia *any_usable(const struct mdapl_rails *rails)
     return NULL;
 }
 
-void mdapl_dapl_rails_wait(struct mdapl_rails *rails, uint64_t ns)
+void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
 {
     const DAT_OS_WAIT_PROXY_AGENT agent = { &rails->alarm, wake_sleeper };
-    struct mdapl_ia *sleeper = any_usable(rails);
-    bool quiet = sleeper != NULL;
+    struct mdapl_dapl_ia *sleeper = any_usable(rails);
+    bool idle_polls = sleeper != NULL;
 
     sleep_on(&rails->alarm, sleeper);
     for (int i = 0; i < rails->n; i++)
         if (mdapl_dapl_rail_usable(rails->ia[i]))
-            quiet = mdapl_evd_arm(rails->ia[i], rails->ia[i] == sleeper ? NULL : &agent) && quiet;
-    if (quiet)
-        mdapl_evd_sleep(sleeper, ns);
+            idle_polls = mdapl_dapl_evd_arm(rails->ia[i], rails->ia[i] == sleeper ? NULL : &agent)
+                      && idle_polls;
+    if (idle_polls)
+        mdapl_dapl_evd_sleep(sleeper, ns);
     sleep_on(&rails->alarm, NULL);
     for (int i = 0; i < rails->n; i++)
         if (mdapl_dapl_rail_usable(rails->ia[i]))
-            mdapl_evd_disarm(rails->ia[i]);
+            mdapl_dapl_evd_disarm(rails->ia[i]);
 }

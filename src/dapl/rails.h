@@ -21,28 +21,28 @@
  */
 struct mdapl_dapl_alarm {
     pthread_mutex_t lock;
-    const struct mdapl_ia *asleep_on;    /* NULL: nobody sleeps */
+    const struct mdapl_dapl_ia *asleep_on; /* NULL: nobody sleeps */
 };
 
-struct mdapl_rails {
-    struct mdapl_ia *ia[MDAPL_MAX_RAILS];
+struct mdapl_dapl_rails {
+    struct mdapl_dapl_ia *ia[MDAPL_MAX_RAILS];
     int n;
-    struct mdapl_ia_limits max;          /* the least of all */
+    struct mdapl_dapl_ia_limits max;     /* the least of all */
     uint64_t lmr_max;        /* bytes of one registration: of them */
     struct mdapl_dapl_alarm alarm;
 };
 
 /* No rail, before anything else. */
-void mdapl_dapl_rails_init(struct mdapl_rails *rails);
+void mdapl_dapl_rails_init(struct mdapl_dapl_rails *rails);
 /* Their names, with commas between them. */
-void mdapl_dapl_rails_names(const struct mdapl_rails *rails, char *buf, size_t len);
+void mdapl_dapl_rails_names(const struct mdapl_dapl_rails *rails, char *buf, size_t len);
 /* Sets max of the opened rails, and prepares sleeps on all of them. 0, or -errno with the one clear
  * line in mdapl_ctx_err(). */
-int mdapl_dapl_rails_start(struct mdapl_rails *rails);
+int mdapl_dapl_rails_start(struct mdapl_dapl_rails *rails);
 /* Closes every rail that is open, with everything left on it. */
-void mdapl_dapl_rails_close(struct mdapl_rails *rails);
+void mdapl_dapl_rails_close(struct mdapl_dapl_rails *rails);
 /* Sleeps until any rail has an event of transfers or of connections, at most ns nanoseconds. The
- * next mdapl_evd_poll() handles it. Must not be called by two threads at a time. */
-void mdapl_dapl_rails_wait(struct mdapl_rails *rails, uint64_t ns);
+ * next mdapl_dapl_evd_poll() handles it. Must not be called by two threads at a time. */
+void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns);
 
 #endif

@@ -9,8 +9,8 @@
 #include "fault.h"
 
 struct mdapl_cfg;
-struct mdapl_dapl;
-struct mdapl_dpeer;
+struct mdapl_dapl_chan;
+struct mdapl_dapl_peer;
 
 enum mdapl_dapl_verdict {
     MDAPL_DAPL_RETRY,            /* connect again after the backoff that cm.c has begun */
@@ -22,8 +22,8 @@ enum mdapl_dapl_verdict mdapl_dapl_judge(const struct mdapl_dapl_fault *f,
                                          const struct mdapl_cfg *cfg);
 /* Judges what has been raised on the streams of a peer and carries it out: operations end with an
  * error and the owner gets the line. Only inside progress. Returns how many faults there were. */
-int mdapl_dapl_recover(struct mdapl_dpeer *peer);
+int mdapl_dapl_recover(struct mdapl_dapl_peer *peer);
 /* The same for all peers; for a thread that connects without progress (wire_thread.c). */
-void mdapl_dapl_recover_all(struct mdapl_dapl *d);
+void mdapl_dapl_recover_all(struct mdapl_dapl_chan *d);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "regcache.h"
 
-#include "least.h"
+#include "min.h"
 #include "stats.h"
 #include "channel.h"
 
@@ -11,30 +11,31 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static struct mdapl_reg *reg_of(struct mdapl_tree_node *node)
+static struct mdapl_dapl_reg *reg_of(struct mdapl_tree_node *node)
 {
-    return node ? MDAPL_OF(node, struct mdapl_reg, node) : NULL;
+    return node ? MDAPL_OF(node, struct mdapl_dapl_reg, node) : NULL;
 }
 
-static uint64_t length(struct mdapl_range r)
+static uint64_t length(struct mdapl_dapl_memwatch_range r)
 {
     return r.end - r.start;
 }
 
 /* -- making and ending registrations ---------------------------------------------------------- */
 
-static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r, unsigned use,
-                                  unsigned rails)
+static struct mdapl_dapl_reg *reg_make(struct mdapl_dapl_regcache *c,
+                                       struct mdapl_dapl_memwatch_range r, unsigned use,
+                                       unsigned rails)
 {
-    struct mdapl_reg *reg = mdapl_pool_take(&c->regs);
+    struct mdapl_dapl_reg *reg = mdapl_pool_take(&c->regs);
 
     if (!reg)
         return NULL;
-    *reg = (struct mdapl_reg){ .range = r, .use = use };
+    *reg = (struct mdapl_dapl_reg){ .range = r, .use = use };
     mdapl_list_init(&reg->link);
-    mdapl_lmr_init(&reg->lmr, c->rails, (void *)r.start, length(r), use);
-    if (mdapl_lmr_need(&reg->lmr, rails)) {
-        mdapl_lmr_release(&reg->lmr);
+    mdapl_dapl_lmr_init(&reg->lmr, c->rails, (void *)r.start, length(r), use);
+    if (mdapl_dapl_lmr_need(&reg->lmr, rails)) {
+        mdapl_dapl_lmr_release(&reg->lmr);
         mdapl_pool_give(&c->regs, reg);
         return NULL;
     }
@@ -43,17 +44,17 @@ static struct mdapl_reg *reg_make(struct mdapl_regcache *c, struct mdapl_range r
     return reg;
 }
 
-static void reg_release(struct mdapl_regcache *c, struct mdapl_reg *reg)
+static void reg_release(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 {
     assert(reg->users == 0);
     mdapl_list_remove(&reg->link);
-    mdapl_lmr_release(&reg->lmr);
+    mdapl_dapl_lmr_release(&reg->lmr);
     c->bytes -= length(reg->range);
     mdapl_pool_give(&c->regs, reg);
 }
 
 /* Nobody finds it any more; its last user releases it. */
-static void reg_leave(struct mdapl_regcache *c, struct mdapl_reg *reg)
+static void reg_leave(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 {
     mdapl_tree_remove(&c->kept, &reg->node);
     reg->kept = false;
@@ -64,34 +65,37 @@ static void reg_leave(struct mdapl_regcache *c, struct mdapl_reg *reg)
 /* -- the kept ones ---------------------------------------------------------------------------- */
 
 /* The first kept one that overlaps the range, by address. */
-static struct mdapl_reg *first_in(const struct mdapl_regcache *c, struct mdapl_range r)
+static struct mdapl_dapl_reg *first_in(const struct mdapl_dapl_regcache *c,
+                                       struct mdapl_dapl_memwatch_range r)
 {
-    struct mdapl_reg *reg = reg_of(mdapl_tree_upto(&c->kept, r.start));
+    struct mdapl_dapl_reg *reg = reg_of(mdapl_tree_upto(&c->kept, r.start));
 
     if (!reg || reg->range.end <= r.start)
         reg = reg_of(mdapl_tree_above(&c->kept, r.start));
     return reg && reg->range.start < r.end ? reg : NULL;
 }
 
-static struct mdapl_reg *next_in(const struct mdapl_regcache *c, struct mdapl_range r,
-                                 const struct mdapl_reg *reg)
+static struct mdapl_dapl_reg *next_in(const struct mdapl_dapl_regcache *c,
+                                      struct mdapl_dapl_memwatch_range r,
+                                      const struct mdapl_dapl_reg *reg)
 {
-    struct mdapl_reg *next = reg_of(mdapl_tree_above(&c->kept, reg->range.start));
+    struct mdapl_dapl_reg *next = reg_of(mdapl_tree_above(&c->kept, reg->range.start));
 
     return next && next->range.start < r.end ? next : NULL;
 }
 
-static struct mdapl_reg *find(const struct mdapl_regcache *c, struct mdapl_range r, unsigned use)
+static struct mdapl_dapl_reg *find(const struct mdapl_dapl_regcache *c,
+                                   struct mdapl_dapl_memwatch_range r, unsigned use)
 {
-    struct mdapl_reg *reg = reg_of(mdapl_tree_upto(&c->kept, r.start));
+    struct mdapl_dapl_reg *reg = reg_of(mdapl_tree_upto(&c->kept, r.start));
 
     return reg && reg->range.end >= r.end && (reg->use & use) == use ? reg : NULL;
 }
 
 /* All that overlap the range leave. Returns how many. */
-static unsigned forget(struct mdapl_regcache *c, struct mdapl_range r)
+static unsigned forget(struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range r)
 {
-    struct mdapl_reg *reg;
+    struct mdapl_dapl_reg *reg;
     unsigned n = 0;
 
     while ((reg = first_in(c, r))) {
@@ -102,9 +106,9 @@ static unsigned forget(struct mdapl_regcache *c, struct mdapl_range r)
 }
 
 /* Takes one in, in place of those that it covers. */
-static void keep(struct mdapl_regcache *c, struct mdapl_reg *reg)
+static void keep(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 {
-    struct mdapl_reg *old;
+    struct mdapl_dapl_reg *old;
 
     while ((old = first_in(c, reg->range)))
         reg_leave(c, old);
@@ -114,10 +118,10 @@ static void keep(struct mdapl_regcache *c, struct mdapl_reg *reg)
 }
 
 /* Evicts until at most `most` bytes are registered, or all that is left is in use. */
-static void evict(struct mdapl_regcache *c, uint64_t most)
+static void evict(struct mdapl_dapl_regcache *c, uint64_t max_bytes)
 {
-    while (c->bytes > most && !mdapl_list_empty(&c->unused)) {
-        struct mdapl_reg *reg = MDAPL_OF(c->unused.next, struct mdapl_reg, link);
+    while (c->bytes > max_bytes && !mdapl_list_empty(&c->unused)) {
+        struct mdapl_dapl_reg *reg = MDAPL_OF(c->unused.next, struct mdapl_dapl_reg, link);
 
         c->stats->reg_evictions++;
         reg_leave(c, reg);
@@ -125,37 +129,40 @@ static void evict(struct mdapl_regcache *c, uint64_t most)
 }
 
 /* What has changed since the last lookup leaves. False: what is kept cannot be trusted now. */
-static bool hear(struct mdapl_regcache *c)
+static bool handle_frame(struct mdapl_dapl_regcache *c)
 {
-    struct mdapl_range r;
+    struct mdapl_dapl_memwatch_range r;
 
-    if (!c->watch || !mdapl_memwatch_sync(c->watch))
+    if (!c->watch || !mdapl_dapl_memwatch_sync(c->watch))
         return false;
-    while (mdapl_memwatch_next(c->watch, &r))
+    while (mdapl_dapl_memwatch_next(c->watch, &r))
         c->stats->reg_invalidated += forget(c, r);
     return true;
 }
 
 /* -- a lookup that finds nothing -------------------------------------------------------------- */
 
-static bool fits(const struct mdapl_regcache *c, struct mdapl_range r)
+static bool fits(const struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range r)
 {
     return length(r) <= c->rails->lmr_max && length(r) <= c->limit;
 }
 
-static struct mdapl_range whole_pages(const struct mdapl_regcache *c, struct mdapl_range r)
+static struct mdapl_dapl_memwatch_range whole_pages(const struct mdapl_dapl_regcache *c,
+                                                    struct mdapl_dapl_memwatch_range r)
 {
-    return (struct mdapl_range){ r.start & ~(c->page - 1),
+    return (struct mdapl_dapl_memwatch_range){ r.start & ~(c->page - 1),
                                  (r.end + c->page - 1) & ~(c->page - 1) };
 }
 
 /* The range with all kept ones that it touches, for all that they are used for, if that fits. */
-static void join(struct mdapl_regcache *c, struct mdapl_range *range_p, unsigned *use_p)
+static void join(struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range *range_p,
+                 unsigned *use_p)
 {
-    struct mdapl_range all = *range_p;
+    struct mdapl_dapl_memwatch_range all = *range_p;
     unsigned use = *use_p;
 
-    for (struct mdapl_reg *reg = first_in(c, *range_p); reg; reg = next_in(c, *range_p, reg)) {
+    for (struct mdapl_dapl_reg *reg = first_in(c, *range_p); reg;
+         reg = next_in(c, *range_p, reg)) {
         if (reg->range.start < all.start)
             all.start = reg->range.start;
         if (reg->range.end > all.end)
@@ -174,16 +181,17 @@ static void join(struct mdapl_regcache *c, struct mdapl_range *range_p, unsigned
  * Watched first and registered then: of a change in between the next lookup hears. NULL: it cannot
  * be watched, or the provider refuses.
  */
-static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range r, unsigned use,
-                                   unsigned rails)
+static struct mdapl_dapl_reg *make_kept(struct mdapl_dapl_regcache *c,
+                                        struct mdapl_dapl_memwatch_range r, unsigned use,
+                                        unsigned rails)
 {
-    struct mdapl_reg *reg;
+    struct mdapl_dapl_reg *reg;
 
     join(c, &r, &use);
-    if (mdapl_memwatch_add(c->watch, r))
+    if (mdapl_dapl_memwatch_add(c->watch, r))
         return NULL;
     reg = reg_make(c, r, use, rails);
-    if (reg && !mdapl_memwatch_shared(c->watch, r)) {
+    if (reg && !mdapl_dapl_memwatch_shared(c->watch, r)) {
         keep(c, reg);
         return reg;
     }
@@ -191,11 +199,12 @@ static struct mdapl_reg *make_kept(struct mdapl_regcache *c, struct mdapl_range 
     return reg;
 }
 
-static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked, unsigned use,
-                              unsigned rails, bool may_keep)
+static struct mdapl_dapl_reg *make(struct mdapl_dapl_regcache *c,
+                                   struct mdapl_dapl_memwatch_range asked, unsigned use,
+                                   unsigned rails, bool may_keep)
 {
-    struct mdapl_range pages = whole_pages(c, asked);
-    struct mdapl_reg *reg = NULL;
+    struct mdapl_dapl_memwatch_range pages = whole_pages(c, asked);
+    struct mdapl_dapl_reg *reg = NULL;
 
     evict(c, c->limit > length(pages) ? c->limit - length(pages) : 0);
     if (may_keep && fits(c, pages))
@@ -213,25 +222,26 @@ static struct mdapl_reg *make(struct mdapl_regcache *c, struct mdapl_range asked
 
 enum { PROBE_BYTES = 1 << 16, PROBES = 8, PAYS = 2 };
 
-bool mdapl_regcache_pays(const struct mdapl_ctx *ctx, const struct mdapl_rails *rails,
-                         struct mdapl_memwatch *watch)
+bool mdapl_dapl_regcache_pays_off(const struct mdapl_ctx *ctx,
+                                  const struct mdapl_dapl_rails *rails,
+                                  struct mdapl_dapl_memwatch *watch)
 {
     uint64_t registering = UINT64_MAX, asking = UINT64_MAX;
     void *probe = calloc(1, PROBE_BYTES);
-    struct mdapl_lmr lmr;
+    struct mdapl_dapl_lmr lmr;
     int done = 0;
 
     for (; probe && done < PROBES; done++) {
         uint64_t start = mdapl_ctx_now(ctx), between;
 
-        mdapl_lmr_init(&lmr, rails, probe, PROBE_BYTES, MDAPL_LMR_REMOTE_WRITE);
-        if (mdapl_lmr_need(&lmr, mdapl_dapl_first_rails(rails->n)))
+        mdapl_dapl_lmr_init(&lmr, rails, probe, PROBE_BYTES, MDAPL_LMR_REMOTE_WRITE);
+        if (mdapl_dapl_lmr_need(&lmr, mdapl_dapl_first_rails(rails->n)))
             break;
-        mdapl_lmr_release(&lmr);
+        mdapl_dapl_lmr_release(&lmr);
         between = mdapl_ctx_now(ctx);
-        mdapl_memwatch_sync(watch);
-        registering = mdapl_least(registering, between - start);
-        asking = mdapl_least(asking, mdapl_ctx_now(ctx) - between);
+        mdapl_dapl_memwatch_sync(watch);
+        registering = mdapl_min(registering, between - start);
+        asking = mdapl_min(asking, mdapl_ctx_now(ctx) - between);
     }
     free(probe);
     return done == PROBES && registering > PAYS * asking;
@@ -239,46 +249,51 @@ bool mdapl_regcache_pays(const struct mdapl_ctx *ctx, const struct mdapl_rails *
 
 /* -- for the rest of the channel -------------------------------------------------------------- */
 
-void mdapl_regcache_init(struct mdapl_regcache *c, const struct mdapl_rails *rails,
-                         struct mdapl_stats *stats, struct mdapl_memwatch *watch, uint64_t limit)
+void mdapl_dapl_regcache_init(struct mdapl_dapl_regcache *c, const struct mdapl_dapl_rails *rails,
+                              struct mdapl_stats *stats, struct mdapl_dapl_memwatch *watch,
+                              uint64_t limit)
 {
-    *c = (struct mdapl_regcache){ .rails = rails, .stats = stats, .watch = watch, .limit = limit,
-                                  .page = (uintptr_t)getpagesize() };
+    *c = (struct mdapl_dapl_regcache){ .rails = rails,
+                                       .stats = stats,
+                                       .watch = watch,
+                                       .limit = limit,
+                                       .page = (uintptr_t)getpagesize() };
     mdapl_list_init(&c->unused);
-    mdapl_pool_init(&c->regs, sizeof(struct mdapl_reg), sizeof(void *), 64, 0);
+    mdapl_pool_init(&c->regs, sizeof(struct mdapl_dapl_reg), sizeof(void *), 64, 0);
 }
 
-void mdapl_regcache_fini(struct mdapl_regcache *c)
+void mdapl_dapl_regcache_fini(struct mdapl_dapl_regcache *c)
 {
-    forget(c, (struct mdapl_range){ 0, UINTPTR_MAX });
+    forget(c, (struct mdapl_dapl_memwatch_range){ 0, UINTPTR_MAX });
     if (c->watch)
-        mdapl_memwatch_close(c->watch);
+        mdapl_dapl_memwatch_close(c->watch);
     mdapl_pool_fini(&c->regs);
 }
 
 /* Registers a kept one on the rails that it lacks. NULL: one of them refuses. */
-static struct mdapl_reg *complete(struct mdapl_regcache *c, struct mdapl_reg *reg, unsigned rails)
+static struct mdapl_dapl_reg *complete(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg,
+                                       unsigned rails)
 {
     int rc;
 
     reg->users++;                /* not to be evicted */
     mdapl_list_remove(&reg->link);
-    rc = mdapl_lmr_need(&reg->lmr, rails);
+    rc = mdapl_dapl_lmr_need(&reg->lmr, rails);
     if (rc && !mdapl_list_empty(&c->unused)) {
         evict(c, 0);
-        rc = mdapl_lmr_need(&reg->lmr, rails);
+        rc = mdapl_dapl_lmr_need(&reg->lmr, rails);
     }
     if (rc)
-        mdapl_reg_put(c, reg);
+        mdapl_dapl_reg_put(c, reg);
     return rc ? NULL : reg;
 }
 
-int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use, unsigned rails,
-                  struct mdapl_reg **reg_p)
+int mdapl_dapl_reg_get(struct mdapl_dapl_regcache *c, void *addr, size_t len, unsigned use,
+                       unsigned rails, struct mdapl_dapl_reg **reg_p)
 {
-    struct mdapl_range asked = { (uintptr_t)addr, (uintptr_t)addr + len };
-    bool trusted = hear(c);
-    struct mdapl_reg *reg = trusted ? find(c, asked, use) : NULL;
+    struct mdapl_dapl_memwatch_range asked = { (uintptr_t)addr, (uintptr_t)addr + len };
+    bool trusted = handle_frame(c);
+    struct mdapl_dapl_reg *reg = trusted ? find(c, asked, use) : NULL;
 
     if (reg) {
         c->stats->reg_hits++;
@@ -290,7 +305,7 @@ int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use
     return *reg_p ? 0 : -ENOMEM;
 }
 
-void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg)
+void mdapl_dapl_reg_put(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 {
     assert(reg->users > 0);
     if (--reg->users > 0)
@@ -305,33 +320,34 @@ void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg)
 
 /* -- memory of the channel's own --------------------------------------------------------------- */
 
-bool mdapl_block_need(struct mdapl_regcache *c, struct mdapl_block *block, unsigned rails)
+bool mdapl_dapl_block_need(struct mdapl_dapl_regcache *c, struct mdapl_dapl_block *block,
+                           unsigned rails)
 {
-    int rc = mdapl_lmr_need(&block->lmr, rails);
+    int rc = mdapl_dapl_lmr_need(&block->lmr, rails);
 
     if (rc && !mdapl_list_empty(&c->unused)) {
         evict(c, 0);
-        rc = mdapl_lmr_need(&block->lmr, rails);
+        rc = mdapl_dapl_lmr_need(&block->lmr, rails);
     }
     return rc == 0;
 }
 
-bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use, unsigned rails,
-                      struct mdapl_block *block)
+bool mdapl_dapl_block_make(struct mdapl_dapl_regcache *c, size_t bytes, unsigned use,
+                           unsigned rails, struct mdapl_dapl_block *block)
 {
     block->bytes = bytes;
     block->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block->data == MAP_FAILED)
         return false;
-    mdapl_lmr_init(&block->lmr, c->rails, block->data, bytes, use);
-    if (mdapl_block_need(c, block, rails))
+    mdapl_dapl_lmr_init(&block->lmr, c->rails, block->data, bytes, use);
+    if (mdapl_dapl_block_need(c, block, rails))
         return true;
-    mdapl_block_free(block);
+    mdapl_dapl_block_free(block);
     return false;
 }
 
-void mdapl_block_free(struct mdapl_block *block)
+void mdapl_dapl_block_free(struct mdapl_dapl_block *block)
 {
-    mdapl_lmr_release(&block->lmr);
+    mdapl_dapl_lmr_release(&block->lmr);
     munmap(block->data, block->bytes);
 }

@@ -29,10 +29,10 @@
 
 struct mdapl_stats;
 
-struct mdapl_regcache {
-    const struct mdapl_rails *rails;
+struct mdapl_dapl_regcache {
+    const struct mdapl_dapl_rails *rails;
     struct mdapl_stats *stats;
-    struct mdapl_memwatch *watch;    /* NULL: nothing is kept */
+    struct mdapl_dapl_memwatch *watch; /* NULL: nothing is kept */
     struct mdapl_tree kept;
     struct mdapl_list unused;        /* those of them without users, the longest unused first */
     struct mdapl_pool regs;
@@ -42,52 +42,55 @@ struct mdapl_regcache {
 };
 
 /* One registration. The user reads lmr; all else is the cache's. */
-struct mdapl_reg {
-    struct mdapl_lmr lmr;
+struct mdapl_dapl_reg {
+    struct mdapl_dapl_lmr lmr;
     struct mdapl_tree_node node;     /* key: the range's first address */
     struct mdapl_list link;          /* on unused */
-    struct mdapl_range range;
-    unsigned use;                    /* enum mdapl_lmr_use */
+    struct mdapl_dapl_memwatch_range range;
+    unsigned use;                    /* enum mdapl_dapl_lmr_use */
     int users;
     bool kept;                       /* in the tree */
 };
 
 /* Does a registration on all rails take longer than asking memwatch whether a kept one is still
  * valid? It is measured, with some ten registrations. */
-bool mdapl_regcache_pays(const struct mdapl_ctx *ctx, const struct mdapl_rails *rails,
-                         struct mdapl_memwatch *watch);
+bool mdapl_dapl_regcache_pays_off(const struct mdapl_ctx *ctx,
+                                  const struct mdapl_dapl_rails *rails,
+                                  struct mdapl_dapl_memwatch *watch);
 /* The cache of these rails. watch: owned by the cache from now on; NULL: nothing is kept. limit:
  * bytes registered beyond what is in use; 0: nothing is kept. */
-void mdapl_regcache_init(struct mdapl_regcache *c, const struct mdapl_rails *rails,
-                         struct mdapl_stats *stats, struct mdapl_memwatch *watch, uint64_t limit);
+void mdapl_dapl_regcache_init(struct mdapl_dapl_regcache *c, const struct mdapl_dapl_rails *rails,
+                              struct mdapl_stats *stats, struct mdapl_dapl_memwatch *watch,
+                              uint64_t limit);
 /* Releases all registrations. None may have users. */
-void mdapl_regcache_fini(struct mdapl_regcache *c);
+void mdapl_dapl_regcache_fini(struct mdapl_dapl_regcache *c);
 
 /*
  * A registration that covers len bytes at addr on these rails (a set) and is good for at least this
  * use; one that is kept gets the rails that it lacks. The memory must stay mapped until
- * mdapl_reg_put(). 0, or -ENOMEM: a provider refuses, even after everything unused has been
+ * mdapl_dapl_reg_put(). 0, or -ENOMEM: a provider refuses, even after everything unused has been
  * evicted, or a rail is DOWN.
  */
-int mdapl_reg_get(struct mdapl_regcache *c, void *addr, size_t len, unsigned use, unsigned rails,
-                  struct mdapl_reg **reg_p);
-void mdapl_reg_put(struct mdapl_regcache *c, struct mdapl_reg *reg);
+int mdapl_dapl_reg_get(struct mdapl_dapl_regcache *c, void *addr, size_t len, unsigned use,
+                       unsigned rails, struct mdapl_dapl_reg **reg_p);
+void mdapl_dapl_reg_put(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg);
 
 /* Memory of the channel itself, registered as long as it exists. It is mapped on its own, so that
  * no other object shares a registered page. */
-struct mdapl_block {
+struct mdapl_dapl_block {
     struct mdapl_list link;          /* its maker's */
-    struct mdapl_lmr lmr;
+    struct mdapl_dapl_lmr lmr;
     uint8_t *data;                   /* zeros at first */
     size_t bytes;
 };
 
 /* Maps bytes for it and registers them on these rails (a set); what the cache keeps unused gives
  * way. False: no memory, or no registration. */
-bool mdapl_block_make(struct mdapl_regcache *c, size_t bytes, unsigned use, unsigned rails,
-                      struct mdapl_block *block);
+bool mdapl_dapl_block_make(struct mdapl_dapl_regcache *c, size_t bytes, unsigned use,
+                           unsigned rails, struct mdapl_dapl_block *block);
 /* Registers it on these rails too. False: one of them refuses. */
-bool mdapl_block_need(struct mdapl_regcache *c, struct mdapl_block *block, unsigned rails);
-void mdapl_block_free(struct mdapl_block *block);
+bool mdapl_dapl_block_need(struct mdapl_dapl_regcache *c, struct mdapl_dapl_block *block,
+                           unsigned rails);
+void mdapl_dapl_block_free(struct mdapl_dapl_block *block);
 
 #endif

@@ -25,18 +25,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mdapl_dapl;
-struct mdapl_dpeer;
-struct mdapl_stream;
-struct mdapl_vbuf;
+struct mdapl_dapl_chan;
+struct mdapl_dapl_peer;
+struct mdapl_dapl_stream;
+struct mdapl_dapl_vbuf;
 
 enum {
     MDAPL_RING_TRAILER = 8,
-    MDAPL_RING_TALKING_US = 100, /* a peer to which nothing was transmitted for so long may sleep */
+    MDAPL_RING_ACTIVE_US = 100, /* a peer to which nothing was transmitted for so long may sleep */
 };
 
 /* The slots that the peer writes. */
-struct mdapl_ring_in {
+struct mdapl_dapl_ring_in {
     struct mdapl_list link;      /* on d->rings */
     uint8_t *slots;              /* NULL: the peer has none */
     uint64_t taken;              /* frames taken out, ever: says which slot is next */
@@ -45,43 +45,45 @@ struct mdapl_ring_in {
 };
 
 /* The slots at the peer that we write. */
-struct mdapl_ring_out {
-    struct mdapl_ring_given at;  /* slots 0: none */
+struct mdapl_dapl_ring_out {
+    struct mdapl_dapl_ring_given at; /* slots 0: none */
     struct mdapl_txwin win;
-    uint64_t talked;             /* when a frame was transmitted to the peer last, ns */
+    uint64_t last_tx;            /* when a frame was transmitted to the peer last, ns */
 };
 
 /* The bytes that a frame of len bytes takes in front of the last word. */
-static inline size_t mdapl_ring_padded(size_t len)
+static inline size_t mdapl_dapl_ring_padded(size_t len)
 {
     return (len + 7) & ~(size_t)7;
 }
 
 /* The limit to advertise, 0 while the peer has no slots; slots: of each ring. */
-static inline uint32_t mdapl_ring_limit(const struct mdapl_ring_in *in, uint32_t slots)
+static inline uint32_t mdapl_dapl_ring_limit(const struct mdapl_dapl_ring_in *in, uint32_t slots)
 {
     return in->slots ? (uint32_t)(in->freed + slots) : 0;
 }
 
 /* Is there a slot for a frame of len bytes, and does the peer poll it? now: ns. */
-static inline bool mdapl_ring_takes(const struct mdapl_ring_out *out, size_t len, uint64_t now)
+static inline bool mdapl_dapl_ring_has_room(const struct mdapl_dapl_ring_out *out, size_t len,
+                                            uint64_t now)
 {
-    return out->at.slots > 0 && mdapl_ring_padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
-           && mdapl_txwin_open(&out->win, 0) && now - out->talked < MDAPL_US(MDAPL_RING_TALKING_US);
+    return out->at.slots > 0
+        && mdapl_dapl_ring_padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
+        && mdapl_txwin_open(&out->win, 0) && now - out->last_tx < MDAPL_US(MDAPL_RING_ACTIVE_US);
 }
 
 /* Sets the sizes of the rings by the knobs and the limits of the adapter; allocates nothing. */
-void mdapl_ring_init(struct mdapl_dapl *d);
+void mdapl_dapl_ring_init(struct mdapl_dapl_chan *d);
 /* Frees the memory of all rings; their peers do not write any more. */
-void mdapl_ring_fini(struct mdapl_dapl *d);
+void mdapl_dapl_ring_fini(struct mdapl_dapl_chan *d);
 /* A frame has arrived from the peer: allocates slots for it and queues a RING frame, when it has
  * sent enough and there is memory. */
-void mdapl_ring_consider(struct mdapl_dpeer *peer);
-/* Posts an RDMA write of the frame in b by b->dto, after mdapl_ring_takes(). 0, or -EIO: the EP
- * refuses it. */
-int mdapl_ring_post(struct mdapl_stream *st, struct mdapl_vbuf *b);
+void mdapl_dapl_ring_maybe_offer(struct mdapl_dapl_peer *peer);
+/* Posts an RDMA write of the frame in b by b->dto, after mdapl_dapl_ring_has_room(). 0, or -EIO:
+ * the EP refuses it. */
+int mdapl_dapl_ring_post(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
 /* Takes out the frames that have been written, by all peers or by one. Returns how many. */
-int mdapl_ring_poll(struct mdapl_dapl *d);
-int mdapl_ring_poll_peer(struct mdapl_dpeer *peer);
+int mdapl_dapl_ring_poll(struct mdapl_dapl_chan *d);
+int mdapl_dapl_ring_poll_peer(struct mdapl_dapl_peer *peer);
 
 #endif

@@ -21,10 +21,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct mdapl_dapl;
-struct mdapl_dpeer;
-struct mdapl_item;
-struct mdapl_rndv_tx;
+struct mdapl_dapl_chan;
+struct mdapl_dapl_peer;
+struct mdapl_dapl_item;
+struct mdapl_dapl_rndv_tx;
 
 /* -- the sending end -------------------------------------------------------------------------- */
 
@@ -33,27 +33,28 @@ struct mdapl_rndv_tx;
  * until op->done(): when the receiver has read the body (0), has dropped it (-ECANCELED) or the
  * peer is lost. 0 or -ENOMEM; then op->done() is not called.
  */
-int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
-                    struct mdapl_op *op);
+int mdapl_dapl_rndv_send(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
+                         struct mdapl_op *op);
 /* Turns an item, which has its envelope, into the RTS of a rendezvous of the first len bytes of the
  * n pieces at v; v may be memory of the item. op as above. False: out of memory, and the item is as
  * it was. */
-bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
-                         int n, size_t len, struct mdapl_op *op);
+bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it,
+                              const struct iovec *v, int n, size_t len, struct mdapl_op *op);
 /* Writes the fields and the bytes of the next DATA frame, at most room bytes, to out. Returns the
  * bytes written; *last_p: they were the last ones that the receiver has asked for. */
-size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p);
+size_t mdapl_dapl_rndv_put_data(struct mdapl_dapl_rndv_tx *tx, uint8_t *out, size_t room,
+                                bool *last_p);
 /* The peer is lost: each send fails with status once its RDMA writes have completed. */
-void mdapl_rndv_fail_tx(struct mdapl_dpeer *peer, int status);
+void mdapl_dapl_rndv_fail_tx(struct mdapl_dapl_peer *peer, int status);
 /* Ends the sends whose RDMA writes never complete; only when the channel closes. */
-void mdapl_rndv_free_tx(struct mdapl_dpeer *peer);
+void mdapl_dapl_rndv_free_tx(struct mdapl_dapl_peer *peer);
 
 /* -- the receiving end ------------------------------------------------------------------------ */
 
 /* The peer is lost: each read in progress fails with status once its RDMA reads have completed;
  * announced bodies stay until their owner drops them. */
-void mdapl_rndv_fail_rx(struct mdapl_dpeer *peer, int status);
+void mdapl_dapl_rndv_fail_rx(struct mdapl_dapl_peer *peer, int status);
 /* Frees announced bodies that the owner has not dropped; only when the channel closes. */
-void mdapl_rndv_free_rx(struct mdapl_dpeer *peer);
+void mdapl_dapl_rndv_free_rx(struct mdapl_dapl_peer *peer);
 
 #endif

@@ -46,12 +46,12 @@ static const unsigned char rrx[MDAPL_RRX_STATES][MDAPL_RRX_EVENTS] = {
     },
 };
 
-int mdapl_rtx_step(enum mdapl_rtx_state state, enum mdapl_rtx_event event)
+int mdapl_dapl_rtx_step(enum mdapl_dapl_rtx_state state, enum mdapl_dapl_rtx_event event)
 {
     return rtx[state][event] - 1;
 }
 
-int mdapl_rrx_step(enum mdapl_rrx_state state, enum mdapl_rrx_event event)
+int mdapl_dapl_rrx_step(enum mdapl_dapl_rrx_state state, enum mdapl_dapl_rrx_event event)
 {
     return rrx[state][event] - 1;
 }

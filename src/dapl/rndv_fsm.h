@@ -12,7 +12,7 @@
  *                  IDLE --ASK---> ASKED   --MORE, LAST--> IDLE, OVER     (RDMA write, DATA frames)
  *                  IDLE --DROP--> OVER
  */
-enum mdapl_rtx_state {
+enum mdapl_dapl_rtx_state {
     MDAPL_RTX_ANNOUNCED,     /* waits for a CTS or a FIN of the receiver */
     MDAPL_RTX_SENDING,       /* what a CTS asked for is being posted: RDMA writes or DATA frames */
     MDAPL_RTX_ENDING,        /* over, but for RDMA writes that are still to complete */
@@ -20,7 +20,7 @@ enum mdapl_rtx_state {
     MDAPL_RTX_STATES
 };
 
-enum mdapl_rtx_event {
+enum mdapl_dapl_rtx_event {
     MDAPL_RTX_CTS,           /* wire: write or send me these bytes */
     MDAPL_RTX_SENT,          /* the last of them has been posted */
     MDAPL_RTX_FIN,           /* wire: read or dropped */
@@ -31,7 +31,7 @@ enum mdapl_rtx_event {
     MDAPL_RTX_EVENTS
 };
 
-enum mdapl_rrx_state {
+enum mdapl_dapl_rrx_state {
     MDAPL_RRX_IDLE,          /* waits for the owner to read or drop */
     MDAPL_RRX_READING,       /* RDMA reads are posted or wait for a request slot */
     MDAPL_RRX_ASKED,         /* a CTS is queued or transmitted; RDMA writes or DATA frames follow */
@@ -40,7 +40,7 @@ enum mdapl_rrx_state {
     MDAPL_RRX_STATES
 };
 
-enum mdapl_rrx_event {
+enum mdapl_dapl_rrx_event {
     MDAPL_RRX_READ,          /* the owner reads, by RDMA */
     MDAPL_RRX_ASK,           /* the owner reads, the sender is to move */
     MDAPL_RRX_DATA,          /* wire: a DATA or a WRITTEN frame */
@@ -54,7 +54,7 @@ enum mdapl_rrx_event {
 };
 
 /* The next state, or -1: this event cannot happen in this state. */
-int mdapl_rtx_step(enum mdapl_rtx_state state, enum mdapl_rtx_event event);
-int mdapl_rrx_step(enum mdapl_rrx_state state, enum mdapl_rrx_event event);
+int mdapl_dapl_rtx_step(enum mdapl_dapl_rtx_state state, enum mdapl_dapl_rtx_event event);
+int mdapl_dapl_rrx_step(enum mdapl_dapl_rrx_state state, enum mdapl_dapl_rrx_event event);
 
 #endif

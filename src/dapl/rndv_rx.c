@@ -6,7 +6,7 @@
 #include "conn.h"
 #include "iov.h"
 #include "ledger.h"
-#include "move.h"
+#include "xfer.h"
 #include "peer.h"
 #include "rndv_fsm.h"
 #include "rx.h"
@@ -20,23 +20,23 @@
 struct rndv_rx {
     struct mdapl_rx rx;              /* what the owner holds */
     struct mdapl_list link;          /* on peer->rndv_rx */
-    struct mdapl_dpeer *peer;
-    enum mdapl_rrx_state state;
+    struct mdapl_dapl_peer *peer;
+    enum mdapl_dapl_rrx_state state;
     int status;                      /* the first failure */
-    struct mdapl_rts rts;
+    struct mdapl_dapl_rts rts;
     uint64_t at;                     /* body bytes read */
     struct mdapl_dapl_ledger done;   /* body bytes that are here, those read among them */
     /* the owner's read in progress */
     struct mdapl_op *op;
-    struct mdapl_body dst;
-    struct mdapl_move move;          /* READING */
+    struct mdapl_dapl_body dst;
+    struct mdapl_dapl_xfer move;     /* READING */
     uint32_t id;                     /* ASKED: my name for it */
     bool offered;                    /* ASKED: the sender may write */
 };
 
 static void rx_free(struct rndv_rx *r)
 {
-    mdapl_body_free(&r->dst);
+    mdapl_dapl_body_free(&r->dst);
     mdapl_dapl_ledger_free(&r->done);
     mdapl_inbox_over(&r->peer->inbox, &r->rx);
     mdapl_list_remove(&r->link);
@@ -45,29 +45,29 @@ static void rx_free(struct rndv_rx *r)
 
 /* An event of ours or of the owner, or one of the wire that has been found possible before. False:
  * it is none of these, the state stays and the peer is lost. */
-static bool rx_step(struct rndv_rx *r, enum mdapl_rrx_event event)
+static bool rx_step(struct rndv_rx *r, enum mdapl_dapl_rrx_event event)
 {
-    int next = mdapl_rrx_step(r->state, event);
+    int next = mdapl_dapl_rrx_step(r->state, event);
 
     if (next < 0) {
         mdapl_dapl_impossible(r->peer, "a rendezvous of ours made an impossible step");
         return false;
     }
-    r->state = (enum mdapl_rrx_state)next;
+    r->state = (enum mdapl_dapl_rrx_state)next;
     return true;
 }
 
-static void send_fin(struct rndv_rx *r, enum mdapl_fin_status status)
+static void send_fin(struct rndv_rx *r, enum mdapl_dapl_fin_status status)
 {
-    struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_FIN);
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(r->peer, MDAPL_FRAME_FIN);
 
     if (!it) {
         mdapl_dapl_out_of_memory(r->peer, "the end of a body");
         return;
     }
-    it->len = (uint32_t)mdapl_fin_put(&(struct mdapl_fin){ r->rts.tx_id, (uint32_t)status },
-                                      it->u.bytes);
-    mdapl_item_queue(r->peer, it);
+    it->len = (uint32_t)mdapl_dapl_fin_put(
+        &(struct mdapl_dapl_fin){ r->rts.tx_id, (uint32_t)status }, it->u.bytes);
+    mdapl_dapl_item_queue(r->peer, it);
 }
 
 /* -- the end of a read ------------------------------------------------------------------------ */
@@ -78,7 +78,7 @@ static void read_over(struct rndv_rx *r, int status)
     struct mdapl_op *op = r->op;
 
     r->op = NULL;
-    mdapl_body_free(&r->dst);
+    mdapl_dapl_body_free(&r->dst);
     if (r->id)
         mdapl_idmap_remove(&r->peer->d->rx_ids, r->id);
     r->id = 0;
@@ -106,7 +106,7 @@ static void read_done(struct rndv_rx *r, struct way way)
 }
 
 /* move->over of RDMA reads. */
-static void fetched(struct mdapl_move *m)
+static void fetched(struct mdapl_dapl_xfer *m)
 {
     struct rndv_rx *r = MDAPL_OF(m, struct rndv_rx, move);
     struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->d->ctx);
@@ -129,13 +129,13 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
 /* Asks the sender for the bytes of the read by a CTS, with their memory if it is registered. */
 static int ask(struct rndv_rx *r)
 {
-    struct mdapl_item *it = mdapl_item_get(r->peer, MDAPL_FRAME_CTS);
-    struct mdapl_cts cts;
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(r->peer, MDAPL_FRAME_CTS);
+    struct mdapl_dapl_cts cts;
 
     if (!it || mdapl_idmap_add(&r->peer->d->rx_ids, r, &r->id)) {
         if (it)
             mdapl_pool_give(&r->peer->d->items, it);
-        mdapl_body_free(&r->dst);
+        mdapl_dapl_body_free(&r->dst);
         return -ENOMEM;
     }
     cts.tx_id = r->rts.tx_id;
@@ -143,27 +143,27 @@ static int ask(struct rndv_rx *r)
     cts.off = r->at;
     cts.len = r->dst.len;
     cts.to.n = cts.to.n_rails = 0;
-    r->offered = mdapl_body_tell(&r->dst, r->peer->n_rails, &cts.to);
-    it->len = (uint32_t)mdapl_cts_put(&cts, it->u.bytes);
+    r->offered = mdapl_dapl_body_describe(&r->dst, r->peer->n_rails, &cts.to);
+    it->len = (uint32_t)mdapl_dapl_cts_put(&cts, it->u.bytes);
     rx_step(r, MDAPL_RRX_ASK);
-    mdapl_item_queue(r->peer, it);
+    mdapl_dapl_item_queue(r->peer, it);
     return 0;
 }
 
 static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
     struct rndv_rx *r = rndv_rx_of(rx);
-    struct mdapl_dapl *d = r->peer->d;
+    struct mdapl_dapl_chan *d = r->peer->d;
     bool reads = d->can_read && r->rts.at.n > 0, registered = false;
 
     if (r->peer->dead)
         return r->peer->dead;
     if (r->state != MDAPL_RRX_IDLE)
         return -EBUSY;
-    if (mdapl_body_take(&r->dst, d->rails.lmr_max, iov, n, rx->left))
+    if (mdapl_dapl_body_init(&r->dst, d->rails.lmr_max, iov, n, rx->left))
         return -ENOMEM;
     if (r->dst.len == 0) {
-        mdapl_body_free(&r->dst);
+        mdapl_dapl_body_free(&r->dst);
         return MDAPL_DONE;
     }
     r->op = op;
@@ -171,16 +171,23 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
      * not say which adapters do (providers do not set rdma_write_for_rdma_read_req). The peer does
      * not get the key. */
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
-        registered = mdapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE,
-                                         r->peer->n_rails);
+        registered = mdapl_dapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE,
+                                              r->peer->n_rails);
     if (!registered || !reads)
         return ask(r);
-    r->move = (struct mdapl_move){
-        .peer = r->peer, .kind = MDAPL_DTO_READ, .here = &r->dst, .there = &r->rts.at,
-        .there_at = r->at, .body_at = r->at, .len = r->dst.len, .done = &r->done, .over = fetched,
+    r->move = (struct mdapl_dapl_xfer){
+        .peer = r->peer,
+        .kind = MDAPL_DTO_READ,
+        .local = &r->dst,
+        .remote = &r->rts.at,
+        .remote_off = r->at,
+        .body_at = r->at,
+        .len = r->dst.len,
+        .done = &r->done,
+        .over = fetched,
     };
     rx_step(r, MDAPL_RRX_READ);
-    mdapl_move_start(&r->move);
+    mdapl_dapl_xfer_start(&r->move);
     return 0;
 }
 
@@ -201,8 +208,8 @@ static const struct mdapl_rx_ops rndv_ops = {
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
-                       const struct mdapl_frame *f, const uint8_t *p)
+bool mdapl_dapl_on_rts(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_rts *rts,
+                       const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
     struct rndv_rx *r;
 
@@ -224,12 +231,12 @@ bool mdapl_dapl_on_rts(struct mdapl_dpeer *peer, const struct mdapl_rts *rts,
 }
 
 /* The read that has asked for bytes under this id; NULL: none has. */
-static struct rndv_rx *asked(const struct mdapl_dpeer *peer, uint32_t rx_id, uint32_t tx_id)
+static struct rndv_rx *asked(const struct mdapl_dapl_peer *peer, uint32_t rx_id, uint32_t tx_id)
 {
     struct rndv_rx *r = mdapl_idmap_find(&peer->d->rx_ids, rx_id);
 
     return r && r->peer == peer && r->rts.tx_id == tx_id
-           && mdapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0 ? r : NULL;
+           && mdapl_dapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0 ? r : NULL;
 }
 
 /* Are these among the bytes that it has asked for? */
@@ -239,14 +246,14 @@ static bool in_read(const struct rndv_rx *r, uint64_t off, uint64_t len)
 }
 
 /* Ends the read when all that it has asked for is here. */
-static void came(struct rndv_rx *r, struct way way)
+static void arrived(struct rndv_rx *r, struct way way)
 {
     if (mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len))
         read_done(r, way);
 }
 
-bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
-                        const struct mdapl_frame *f, const uint8_t *p)
+bool mdapl_dapl_on_data(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_data *data,
+                        const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
     size_t len = f->len - MDAPL_DATA_BYTES;
     struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id);
@@ -264,12 +271,12 @@ bool mdapl_dapl_on_data(struct mdapl_dpeer *peer, const struct mdapl_data *data,
     cur = mdapl_iov_start(r->dst.v, r->dst.n);
     mdapl_iov_skip(&cur, data->off - r->at);
     mdapl_iov_scatter(&cur, p + MDAPL_DATA_BYTES, len);
-    came(r, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
+    arrived(r, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
     return true;
 }
 
-bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written *written,
-                           const struct mdapl_frame *f, const uint8_t *p)
+bool mdapl_dapl_on_written(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_written *written,
+                           const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
     struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
@@ -287,14 +294,14 @@ bool mdapl_dapl_on_written(struct mdapl_dpeer *peer, const struct mdapl_written 
             return true;
         }
     }
-    came(r, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
+    arrived(r, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
     return true;
 }
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
 /* The first body that has not been failed; looked up anew each time, as op->done() may drop any. */
-static struct rndv_rx *unfailed(struct mdapl_dpeer *peer)
+static struct rndv_rx *unfailed(struct mdapl_dapl_peer *peer)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_rx) {
         struct rndv_rx *r = MDAPL_OF(pos, struct rndv_rx, link);
@@ -307,17 +314,17 @@ static struct rndv_rx *unfailed(struct mdapl_dpeer *peer)
 
 static void fail(struct rndv_rx *r, int status)
 {
-    bool busy = r->state == MDAPL_RRX_READING && mdapl_move_stop(&r->move);
-    enum mdapl_rrx_event event = busy ? MDAPL_RRX_LOST_BUSY : MDAPL_RRX_LOST;
+    bool busy = r->state == MDAPL_RRX_READING && mdapl_dapl_xfer_stop(&r->move);
+    enum mdapl_dapl_rrx_event event = busy ? MDAPL_RRX_LOST_BUSY : MDAPL_RRX_LOST;
 
     r->status = status;
-    if (mdapl_rrx_step(r->state, event) >= 0)
+    if (mdapl_dapl_rrx_step(r->state, event) >= 0)
         rx_step(r, event);
     if (r->op && r->state == MDAPL_RRX_IDLE)
         read_over(r, status);
 }
 
-void mdapl_rndv_fail_rx(struct mdapl_dpeer *peer, int status)
+void mdapl_dapl_rndv_fail_rx(struct mdapl_dapl_peer *peer, int status)
 {
     struct rndv_rx *r;
 
@@ -325,7 +332,7 @@ void mdapl_rndv_fail_rx(struct mdapl_dpeer *peer, int status)
         fail(r, status);
 }
 
-void mdapl_rndv_free_rx(struct mdapl_dpeer *peer)
+void mdapl_dapl_rndv_free_rx(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l;
 

@@ -6,7 +6,7 @@
 #include "conn.h"
 #include "iov.h"
 #include "ledger.h"
-#include "move.h"
+#include "xfer.h"
 #include "peer.h"
 #include "rndv_fsm.h"
 #include "rx.h"
@@ -17,14 +17,14 @@
 #include <string.h>
 
 /* From mdapl_send() to the FIN. */
-struct mdapl_rndv_tx {
+struct mdapl_dapl_rndv_tx {
     struct mdapl_list link;          /* on peer->rndv_tx */
-    struct mdapl_dpeer *peer;
-    enum mdapl_rtx_state state;
+    struct mdapl_dapl_peer *peer;
+    enum mdapl_dapl_rtx_state state;
     struct mdapl_op *op;
     int status;                      /* ENDING: for op->done() */
     uint32_t id;
-    struct mdapl_body body;
+    struct mdapl_dapl_body body;
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
     struct mdapl_dapl_ledger written;    /* bytes whose RDMA writes are complete */
     /* SENDING in DATA frames: what the receiver asked for */
@@ -35,36 +35,36 @@ struct mdapl_rndv_tx {
 
 /* The answer to one CTS by RDMA. */
 struct write {
-    struct mdapl_move move;
+    struct mdapl_dapl_xfer move;
     struct mdapl_list link;          /* on tx->writes */
-    struct mdapl_rndv_tx *tx;
-    struct mdapl_segs to;            /* what the CTS names */
-    struct mdapl_written posted[];   /* by stream: its next WRITTEN */
+    struct mdapl_dapl_rndv_tx *tx;
+    struct mdapl_dapl_segs to;       /* what the CTS names */
+    struct mdapl_dapl_written posted[]; /* by stream: its next WRITTEN */
 };
 
 /* -- from the announcement to the end --------------------------------------------------------- */
 
 /* An event of ours, or one of the wire that has been found possible before. False: it is neither,
  * the state stays and the peer is lost. */
-static bool tx_step(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event)
+static bool tx_step(struct mdapl_dapl_rndv_tx *tx, enum mdapl_dapl_rtx_event event)
 {
-    int next = mdapl_rtx_step(tx->state, event);
+    int next = mdapl_dapl_rtx_step(tx->state, event);
 
     if (next < 0) {
         mdapl_dapl_impossible(tx->peer, "a rendezvous of ours made an impossible step");
         return false;
     }
-    tx->state = (enum mdapl_rtx_state)next;
+    tx->state = (enum mdapl_dapl_rtx_state)next;
     return true;
 }
 
 /* Frees it and completes its send. */
-static void tx_end(struct mdapl_rndv_tx *tx)
+static void tx_end(struct mdapl_dapl_rndv_tx *tx)
 {
     struct mdapl_op *op = tx->op;
     int status = tx->status;
 
-    mdapl_body_free(&tx->body);
+    mdapl_dapl_body_free(&tx->body);
     mdapl_dapl_ledger_free(&tx->written);
     mdapl_idmap_remove(&tx->peer->d->tx_ids, tx->id);
     mdapl_list_remove(&tx->link);
@@ -72,18 +72,18 @@ static void tx_end(struct mdapl_rndv_tx *tx)
     op->done(op, status);
 }
 
-bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const struct iovec *v,
-                         int n, size_t len, struct mdapl_op *op)
+bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it,
+                              const struct iovec *v, int n, size_t len, struct mdapl_op *op)
 {
-    struct mdapl_dapl *d = peer->d;
-    struct mdapl_rndv_tx *tx = calloc(1, sizeof(*tx));
+    struct mdapl_dapl_chan *d = peer->d;
+    struct mdapl_dapl_rndv_tx *tx = calloc(1, sizeof(*tx));
     int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
-    struct mdapl_rts rts;
+    struct mdapl_dapl_rts rts;
 
-    if (!tx || mdapl_body_take(&tx->body, d->rails.lmr_max, v, n, len)
+    if (!tx || mdapl_dapl_body_init(&tx->body, d->rails.lmr_max, v, n, len)
         || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
         if (tx)
-            mdapl_body_free(&tx->body);
+            mdapl_dapl_body_free(&tx->body);
         free(tx);
         return false;
     }
@@ -93,49 +93,49 @@ bool mdapl_rndv_announce(struct mdapl_dpeer *peer, struct mdapl_item *it, const 
     mdapl_dapl_ledger_init(&tx->written);
     mdapl_list_append(&peer->rndv_tx, &tx->link);
     if (how != MDAPL_RNDV_COPY)  /* before the RTS: a CTS of rput needs it soon after */
-        mdapl_body_register(&tx->body, &d->regs, MDAPL_LMR_REMOTE_READ, peer->n_rails);
+        mdapl_dapl_body_register(&tx->body, &d->regs, MDAPL_LMR_REMOTE_READ, peer->n_rails);
     rts.body_len = tx->body.len;
     rts.tx_id = tx->id;
     rts.at.n = rts.at.n_rails = 0;
     if (how == MDAPL_RNDV_RGET)
-        mdapl_body_tell(&tx->body, peer->n_rails, &rts.at);
+        mdapl_dapl_body_describe(&tx->body, peer->n_rails, &rts.at);
     it->type = MDAPL_FRAME_RTS;
-    it->len = (uint32_t)mdapl_rts_put(&rts, it->u.bytes);
+    it->len = (uint32_t)mdapl_dapl_rts_put(&rts, it->u.bytes);
     return true;
 }
 
-int mdapl_rndv_send(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
-                    struct mdapl_op *op)
+int mdapl_dapl_rndv_send(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
+                         struct mdapl_op *op)
 {
-    struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_RTS);
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_RTS);
 
-    if (!it || !mdapl_rndv_announce(peer, it, msg->body, msg->n_body, len, op)) {
+    if (!it || !mdapl_dapl_rndv_announce(peer, it, msg->body, msg->n_body, len, op)) {
         if (it)
             mdapl_pool_give(&peer->d->items, it);
         return -ENOMEM;
     }
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
-    mdapl_item_queue(peer, it);
+    mdapl_dapl_item_queue(peer, it);
     return 0;
 }
 
 /* The rendezvous of an id that this peer has sent us. */
-static struct mdapl_rndv_tx *tx_find(const struct mdapl_dpeer *peer, uint32_t id)
+static struct mdapl_dapl_rndv_tx *tx_find(const struct mdapl_dapl_peer *peer, uint32_t id)
 {
-    struct mdapl_rndv_tx *tx = mdapl_idmap_find(&peer->d->tx_ids, id);
+    struct mdapl_dapl_rndv_tx *tx = mdapl_idmap_find(&peer->d->tx_ids, id);
 
     return tx && tx->peer == peer ? tx : NULL;
 }
 
 /* Ends it now, or when its last RDMA write has completed, since that still reads its memory. False:
  * it cannot end in its state. */
-static bool tx_ends(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event,
-                    enum mdapl_rtx_event busy, int status)
+static bool tx_ends(struct mdapl_dapl_rndv_tx *tx, enum mdapl_dapl_rtx_event event,
+                    enum mdapl_dapl_rtx_event busy, int status)
 {
     if (!mdapl_list_empty(&tx->writes))
         event = busy;
-    if (mdapl_rtx_step(tx->state, event) < 0 || !tx_step(tx, event))
+    if (mdapl_dapl_rtx_step(tx->state, event) < 0 || !tx_step(tx, event))
         return false;
     tx->status = status;
     if (tx->state == MDAPL_RTX_OVER)
@@ -143,10 +143,10 @@ static bool tx_ends(struct mdapl_rndv_tx *tx, enum mdapl_rtx_event event,
     return true;
 }
 
-bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
-                       const struct mdapl_frame *f, const uint8_t *p)
+bool mdapl_dapl_on_fin(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_fin *fin,
+                       const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_rndv_tx *tx = tx_find(peer, fin->tx_id);
+    struct mdapl_dapl_rndv_tx *tx = tx_find(peer, fin->tx_id);
 
     (void)f, (void)p;
     return tx && tx_ends(tx, MDAPL_RTX_FIN, MDAPL_RTX_FIN_BUSY,
@@ -159,13 +159,13 @@ bool mdapl_dapl_on_fin(struct mdapl_dpeer *peer, const struct mdapl_fin *fin,
  * after the writes have landed. */
 static void send_written(struct write *w, int stream)
 {
-    struct mdapl_dpeer *peer = w->tx->peer;
-    struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_WRITTEN);
+    struct mdapl_dapl_peer *peer = w->tx->peer;
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_WRITTEN);
 
     if (it) {
         it->stream = stream;
-        it->len = (uint32_t)mdapl_written_put(&w->posted[stream], it->u.bytes);
-        mdapl_item_queue(peer, it);
+        it->len = (uint32_t)mdapl_dapl_written_put(&w->posted[stream], it->u.bytes);
+        mdapl_dapl_item_queue(peer, it);
     } else {
         mdapl_dapl_out_of_memory(peer, "a frame behind RDMA writes");
     }
@@ -173,7 +173,7 @@ static void send_written(struct write *w, int stream)
 }
 
 /* move->posted: pieces that follow each other are one range. */
-static void piece_posted(struct mdapl_move *m, int stream, uint64_t off, uint64_t len)
+static void piece_posted(struct mdapl_dapl_xfer *m, int stream, uint64_t off, uint64_t len)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
     struct mdapl_dapl_ranges *p = &w->posted[stream].done;
@@ -188,7 +188,7 @@ static void piece_posted(struct mdapl_move *m, int stream, uint64_t off, uint64_
     p->range[p->n++] = (struct mdapl_dapl_range){ off, len };
 }
 
-static void all_posted(struct mdapl_move *m)
+static void all_posted(struct mdapl_dapl_xfer *m)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
 
@@ -198,10 +198,10 @@ static void all_posted(struct mdapl_move *m)
     tx_step(w->tx, MDAPL_RTX_SENT);
 }
 
-static void write_over(struct mdapl_move *m)
+static void write_over(struct mdapl_dapl_xfer *m)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
-    struct mdapl_rndv_tx *tx = w->tx;
+    struct mdapl_dapl_rndv_tx *tx = w->tx;
 
     mdapl_list_remove(&w->link);
     free(w);
@@ -211,14 +211,14 @@ static void write_over(struct mdapl_move *m)
         tx_end(tx);
 }
 
-static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *cts)
+static bool answer_by_writes(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_dapl_cts *cts)
 {
-    struct mdapl_dpeer *peer = tx->peer;
+    struct mdapl_dapl_peer *peer = tx->peer;
     struct write *w;
 
     if (cts->to.n == 0 || mdapl_ctx_cfg(peer->d->ctx)->rndv == MDAPL_RNDV_COPY
-        || !mdapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ,
-                                peer->n_rails))
+        || !mdapl_dapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ,
+                                     peer->n_rails))
         return false;
     w = malloc(sizeof(*w) + sizeof(w->posted[0]) * (size_t)peer->n_streams);
     if (!w)
@@ -230,21 +230,21 @@ static bool answer_by_writes(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     }
     w->tx = tx;
     w->to = cts->to;
-    w->move = (struct mdapl_move){
-        .peer = peer, .kind = MDAPL_DTO_WRITE, .here = &tx->body, .here_at = cts->off,
-        .there = &w->to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
+    w->move = (struct mdapl_dapl_xfer){
+        .peer = peer, .kind = MDAPL_DTO_WRITE, .local = &tx->body, .local_off = cts->off,
+        .remote = &w->to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
         .posted = piece_posted, .all_posted = all_posted, .over = write_over,
     };
     mdapl_list_append(&tx->writes, &w->link);
-    mdapl_move_start(&w->move);
+    mdapl_dapl_xfer_start(&w->move);
     return true;
 }
 
 /* -- answering a CTS in DATA frames ----------------------------------------------------------- */
 
-static bool answer_by_frames(struct mdapl_rndv_tx *tx, const struct mdapl_cts *cts)
+static bool answer_by_frames(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_dapl_cts *cts)
 {
-    struct mdapl_item *it = mdapl_item_get(tx->peer, MDAPL_FRAME_DATA);
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(tx->peer, MDAPL_FRAME_DATA);
 
     if (!it)
         return false;
@@ -255,16 +255,17 @@ static bool answer_by_frames(struct mdapl_rndv_tx *tx, const struct mdapl_cts *c
     mdapl_iov_skip(&tx->cursor, cts->off);
     it->u.rndv = tx;
     it->len = (uint32_t)tx->peer->frame_room;
-    mdapl_item_queue(tx->peer, it);
+    mdapl_dapl_item_queue(tx->peer, it);
     return true;
 }
 
-size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, bool *last_p)
+size_t mdapl_dapl_rndv_put_data(struct mdapl_dapl_rndv_tx *tx, uint8_t *out, size_t room,
+                                bool *last_p)
 {
-    struct mdapl_data data = { tx->rx_id, tx->id, tx->off };
+    struct mdapl_dapl_data data = { tx->rx_id, tx->id, tx->off };
     size_t n = tx->left < room - MDAPL_DATA_BYTES ? tx->left : room - MDAPL_DATA_BYTES;
 
-    mdapl_iov_gather(&tx->cursor, out + mdapl_data_put(&data, out), n);
+    mdapl_iov_gather(&tx->cursor, out + mdapl_dapl_data_put(&data, out), n);
     tx->off += n;
     tx->left -= n;
     *last_p = tx->left == 0;
@@ -273,13 +274,13 @@ size_t mdapl_rndv_put_data(struct mdapl_rndv_tx *tx, uint8_t *out, size_t room, 
     return MDAPL_DATA_BYTES + n;
 }
 
-bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
-                       const struct mdapl_frame *f, const uint8_t *p)
+bool mdapl_dapl_on_cts(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_cts *cts,
+                       const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_rndv_tx *tx = tx_find(peer, cts->tx_id);
+    struct mdapl_dapl_rndv_tx *tx = tx_find(peer, cts->tx_id);
 
     (void)f, (void)p;
-    if (!tx || mdapl_rtx_step(tx->state, MDAPL_RTX_CTS) < 0 || cts->off > tx->body.len
+    if (!tx || mdapl_dapl_rtx_step(tx->state, MDAPL_RTX_CTS) < 0 || cts->off > tx->body.len
         || cts->len > tx->body.len - cts->off
         || (cts->to.n > 0 && cts->to.n_rails != peer->n_rails))
         return false;
@@ -292,10 +293,10 @@ bool mdapl_dapl_on_cts(struct mdapl_dpeer *peer, const struct mdapl_cts *cts,
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
 /* The first one that has not been ended; looked for anew each time, as op->done() may end any. */
-static struct mdapl_rndv_tx *unended(struct mdapl_dpeer *peer)
+static struct mdapl_dapl_rndv_tx *unended(struct mdapl_dapl_peer *peer)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_tx) {
-        struct mdapl_rndv_tx *tx = MDAPL_OF(pos, struct mdapl_rndv_tx, link);
+        struct mdapl_dapl_rndv_tx *tx = MDAPL_OF(pos, struct mdapl_dapl_rndv_tx, link);
 
         if (tx->state != MDAPL_RTX_ENDING)
             return tx;
@@ -304,21 +305,21 @@ static struct mdapl_rndv_tx *unended(struct mdapl_dpeer *peer)
 }
 
 /* Posts no more writes of it, and frees the answers of which none is out. */
-static void stop_writes(struct mdapl_rndv_tx *tx)
+static void stop_writes(struct mdapl_dapl_rndv_tx *tx)
 {
     MDAPL_LIST_EACH_SAFE(pos, &tx->writes) {
         struct write *w = MDAPL_OF(pos, struct write, link);
 
-        if (mdapl_move_stop(&w->move))
+        if (mdapl_dapl_xfer_stop(&w->move))
             continue;
         mdapl_list_remove(&w->link);
         free(w);
     }
 }
 
-void mdapl_rndv_fail_tx(struct mdapl_dpeer *peer, int status)
+void mdapl_dapl_rndv_fail_tx(struct mdapl_dapl_peer *peer, int status)
 {
-    struct mdapl_rndv_tx *tx;
+    struct mdapl_dapl_rndv_tx *tx;
 
     while ((tx = unended(peer))) {
         stop_writes(tx);
@@ -326,12 +327,12 @@ void mdapl_rndv_fail_tx(struct mdapl_dpeer *peer, int status)
     }
 }
 
-void mdapl_rndv_free_tx(struct mdapl_dpeer *peer)
+void mdapl_dapl_rndv_free_tx(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l, *k;
 
     while ((l = mdapl_list_first(&peer->rndv_tx))) {
-        struct mdapl_rndv_tx *tx = MDAPL_OF(l, struct mdapl_rndv_tx, link);
+        struct mdapl_dapl_rndv_tx *tx = MDAPL_OF(l, struct mdapl_dapl_rndv_tx, link);
 
         while ((k = mdapl_list_take(&tx->writes)))
             free(MDAPL_OF(k, struct write, link));

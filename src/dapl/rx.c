@@ -19,7 +19,7 @@
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
-bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
+bool mdapl_dapl_rx_psn_ack_due(const struct mdapl_dapl_peer *peer)
 {
     uint64_t frames = peer->rx_next - peer->rx_acked;
     const struct mdapl_cfg *cfg;
@@ -27,31 +27,32 @@ bool mdapl_rx_psn_ack_due(const struct mdapl_dpeer *peer)
     if (frames == 0)
         return false;
     cfg = mdapl_ctx_cfg(peer->d->ctx);
-    if (peer->d->draining || peer->d->now >= peer->owing_since + MDAPL_US(cfg->ack_idle_us))
+    if (peer->d->draining || peer->d->now >= peer->ack_pending_since + MDAPL_US(cfg->ack_idle_us))
         return true;
     return peer->retains
            && (frames >= (uint64_t)cfg->ack_frames
                || peer->rx_unacked_bytes >= (uint64_t)cfg->ack_bytes);
 }
 
-bool mdapl_rx_ack_due(const struct mdapl_dpeer *peer)
+bool mdapl_dapl_rx_ack_due(const struct mdapl_dapl_peer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
-        if (peer->stream[i].up && mdapl_rxwin_owes(&peer->stream[i].up->rxwin))
+        if (peer->stream[i].up && mdapl_rxwin_update_due(&peer->stream[i].up->rxwin))
             return true;
-    return mdapl_rx_psn_ack_due(peer);
+    return mdapl_dapl_rx_psn_ack_due(peer);
 }
 
 /* -- frames: one function per type; false: the content is impossible -------------------------- */
 
 /* A message is lost for lack of memory: nothing that follows it may be delivered. */
-static void no_memory(struct mdapl_dpeer *peer)
+static void no_memory(struct mdapl_dapl_peer *peer)
 {
     mdapl_dapl_out_of_memory(peer, "a message that waits");
     mdapl_dapl_recover(peer);
 }
 
-static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+static bool on_msg(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,
+                   const uint8_t *p)
 {
     if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len))
         no_memory(peer);
@@ -59,7 +60,8 @@ static bool on_msg(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const 
 }
 
 /* All that it says is in its header. */
-static bool on_ack(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p)
+static bool on_ack(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,
+                   const uint8_t *p)
 {
     (void)peer, (void)f, (void)p;
     return true;
@@ -67,17 +69,19 @@ static bool on_ack(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const 
 
 /* on_rts() and so on: the fields are read and handed to the one that they concern. */
 #define BARE(...)
-#define FRAME(number, NAME, name, ...)                                                             \
-    static bool on_##name(struct mdapl_dpeer *peer, const struct mdapl_frame *f, const uint8_t *p) \
-    {                                                                                              \
-        struct mdapl_##name fields;                                                                \
-                                                                                                   \
-        return mdapl_##name##_get(&fields, p + f->hdr_len, f->len)                                 \
-               && mdapl_dapl_on_##name(peer, &fields, f, p);                                       \
+#define FRAME(number, NAME, name, ...)                                                            \
+    static bool on_##name(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,         \
+                          const uint8_t *p)                                                       \
+    {                                                                                             \
+        struct mdapl_dapl_##name fields;                                                          \
+                                                                                                  \
+        return mdapl_dapl_##name##_get(&fields, p + f->hdr_len, f->len)                           \
+            && mdapl_dapl_on_##name(peer, &fields, f, p);                                         \
     }
 #include "frames.def"
 
-static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const struct mdapl_frame *,
+static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dapl_peer *,
+                                                 const struct mdapl_dapl_frame *,
                                                  const uint8_t *) = {
 #define FRAME(number, NAME, name, ...) [number] = on_##name,
 #include "frames.def"
@@ -85,12 +89,14 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dpeer *, const str
 
 /* Raises the fault, to be judged at once: nothing that follows the frame may be delivered. type: of
  * the frame, or 0; len: its bytes. */
-static void bad_frame(struct mdapl_stream *st, uint8_t type, const char *what, size_t len)
+static void bad_frame(struct mdapl_dapl_stream *st, uint8_t type, const char *what, size_t len)
 {
     mdapl_ctx_stats(st->peer->d->ctx)->bad_frames++;
-    mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
-        .kind = MDAPL_DAPL_FAULT_FRAME, .stream = st->index, .text = what,
-        .frame = mdapl_frame_name(type), .len = len });
+    mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){ .kind = MDAPL_DAPL_FAULT_FRAME,
+                                                     .stream = st->index,
+                                                     .text = what,
+                                                     .frame = mdapl_dapl_frame_name(type),
+                                                     .len = len });
     mdapl_dapl_recover(st->peer);
 }
 
@@ -100,38 +106,38 @@ static void bad_frame(struct mdapl_stream *st, uint8_t type, const char *what, s
  * A frame that has arrived before one with a lower psn, since frames take several connections. It
  * keeps its credit until its turn, so the queue is never longer than the credits of the peer.
  */
-struct early {
+struct reordered {
     struct mdapl_list link;
     uint64_t psn;
-    struct mdapl_stream *st;     /* on which it arrived */
+    struct mdapl_dapl_stream *st; /* on which it arrived */
     uint64_t *credit;            /* NULL: that connection is closed */
     size_t len;
     uint8_t frame[];
 };
 
-static struct early *early_of(struct mdapl_list *l)
+static struct reordered *reordered_of(struct mdapl_list *l)
 {
-    return MDAPL_OF(l, struct early, link);
+    return MDAPL_OF(l, struct reordered, link);
 }
 
 /* How many frames the peer can have in flight: each one not yet delivered holds a credit. */
-static uint64_t max_in_flight(const struct mdapl_dpeer *peer)
+static uint64_t max_in_flight(const struct mdapl_dapl_peer *peer)
 {
     return (uint64_t)peer->n_streams * peer->d->sr_window
            + (peer->ring_in.slots ? peer->d->ring_slots : 0);
 }
 
 /* Queues a copy in the order of psns. False: that psn is in the queue already. */
-static bool keep_early(struct mdapl_stream *st, uint64_t psn, uint64_t *credit, const void *frame,
-                       size_t len)
+static bool reorder_insert(struct mdapl_dapl_stream *st, uint64_t psn, uint64_t *credit,
+                           const void *frame, size_t len)
 {
-    struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_list *at = peer->early.prev;
-    struct early *e;
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_list *at = peer->reordered.prev;
+    struct reordered *e;
 
-    while (at != &peer->early && early_of(at)->psn > psn)
+    while (at != &peer->reordered && reordered_of(at)->psn > psn)
         at = at->prev;
-    if (at != &peer->early && early_of(at)->psn == psn)
+    if (at != &peer->reordered && reordered_of(at)->psn == psn)
         return false;
     e = malloc(sizeof(*e) + len);
     if (!e) {
@@ -144,56 +150,56 @@ static bool keep_early(struct mdapl_stream *st, uint64_t psn, uint64_t *credit, 
     e->len = len;
     memcpy(e->frame, frame, len);
     mdapl_list_before(at->next, &e->link);
-    mdapl_ctx_stats(peer->d->ctx)->early++;
-    mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->early_max, ++peer->n_early);
+    mdapl_ctx_stats(peer->d->ctx)->reordered++;
+    mdapl_stats_max(&mdapl_ctx_stats(peer->d->ctx)->reordered_max, ++peer->n_reordered);
     return true;
 }
 
-void mdapl_rx_forget_credits(struct mdapl_dpeer *peer, const uint64_t *credit)
+void mdapl_dapl_rx_forget_credits(struct mdapl_dapl_peer *peer, const uint64_t *credit)
 {
-    MDAPL_LIST_EACH(pos, &peer->early)
-        if (early_of(pos)->credit == credit)
-            early_of(pos)->credit = NULL;
+    MDAPL_LIST_EACH(pos, &peer->reordered)
+        if (reordered_of(pos)->credit == credit)
+            reordered_of(pos)->credit = NULL;
 }
 
-static void forget_early(struct mdapl_dpeer *peer)
+static void reorder_clear(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l;
 
-    while ((l = mdapl_list_take(&peer->early)))
-        free(early_of(l));
+    while ((l = mdapl_list_take(&peer->reordered)))
+        free(reordered_of(l));
 }
 
 /* -- every frame ------------------------------------------------------------------------------ */
 
 /* Delivers the frame whose turn it is. p: the bytes behind its header; len: of the whole frame. */
-static void take(struct mdapl_stream *st, const struct mdapl_frame *f, const uint8_t *p,
+static void take(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *f, const uint8_t *p,
                  size_t len)
 {
-    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl_peer *peer = st->peer;
 
     peer->rx_next++;
     peer->rx_unacked_bytes += len;
-    if (mdapl_list_empty(&peer->owing)) {
-        peer->owing_since = peer->d->now;
-        mdapl_list_append(&peer->d->owing, &peer->owing);
+    if (mdapl_list_empty(&peer->ack_pending)) {
+        peer->ack_pending_since = peer->d->now;
+        mdapl_list_append(&peer->d->ack_pending, &peer->ack_pending);
     }
     if (!on_frame[f->type](peer, f, p))
         bad_frame(st, f->type, "its content is wrong", len);
 }
 
-static void take_early(struct mdapl_dpeer *peer)
+static void deliver_reordered(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l;
-    struct mdapl_frame f;
+    struct mdapl_dapl_frame f;
 
-    while (!peer->dead && (l = mdapl_list_first(&peer->early))
-           && early_of(l)->psn == peer->rx_next) {
-        struct early *e = early_of(l);
+    while (!peer->dead && (l = mdapl_list_first(&peer->reordered))
+           && reordered_of(l)->psn == peer->rx_next) {
+        struct reordered *e = reordered_of(l);
 
         mdapl_list_remove(l);
-        peer->n_early--;
-        mdapl_frame_get(&f, e->frame, e->len);   /* checked when it arrived */
+        peer->n_reordered--;
+        mdapl_dapl_frame_get(&f, e->frame, e->len); /* checked when it arrived */
         take(e->st, &f, e->frame + MDAPL_FRAME_HDR_BYTES, e->len);
         if (e->credit)
             ++*e->credit;
@@ -202,43 +208,44 @@ static void take_early(struct mdapl_dpeer *peer)
 }
 
 /* A frame that is not the next one: a later one goes to the reorder queue, an older one has been
- * delivered before and is dropped. Returns as mdapl_rx_frame(). */
-static bool out_of_turn(struct mdapl_stream *st, uint8_t type, uint64_t psn, uint64_t *credit,
-                        const void *frame, size_t len)
+ * delivered before and is dropped. Returns as mdapl_dapl_rx_frame(). */
+static bool out_of_order(struct mdapl_dapl_stream *st, uint8_t type, uint64_t psn,
+                         uint64_t *credit, const void *frame, size_t len)
 {
-    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl_peer *peer = st->peer;
 
     if (psn >= peer->rx_next + max_in_flight(peer))
         bad_frame(st, type, "more frames before it are missing than can be under way", len);
-    else if (psn > peer->rx_next && keep_early(st, psn, credit, frame, len))
+    else if (psn > peer->rx_next && reorder_insert(st, psn, credit, frame, len))
         return false;
     else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
     return true;
 }
 
-bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame, size_t len)
+bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const void *frame,
+                         size_t len)
 {
-    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl_peer *peer = st->peer;
     const uint8_t *p = frame;
-    struct mdapl_frame f;
+    struct mdapl_dapl_frame f;
     uint64_t psn;
 
     mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
-    if (!mdapl_frame_get(&f, p, len)) {
+    if (!mdapl_dapl_frame_get(&f, p, len)) {
         bad_frame(st, 0, "its header is wrong", len);
         return true;
     }
     if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "<-", frame, len);
-    if (!mdapl_tx_acked(peer, f.ack)) {
+    if (!mdapl_dapl_tx_acked(peer, f.ack)) {
         bad_frame(st, f.type, "it acknowledges what was never sent", len);
         return true;
     }
-    mdapl_txwin_hear(&st->conn->txwin, f.sr_limit);
+    mdapl_txwin_update(&st->conn->txwin, f.sr_limit);
     if (peer->ring_out.at.slots)
-        mdapl_txwin_hear(&peer->ring_out.win, f.ring_limit);
-    if (!mdapl_frame_sequenced(f.type)) {
+        mdapl_txwin_update(&peer->ring_out.win, f.ring_limit);
+    if (!mdapl_dapl_frame_sequenced(f.type)) {
         if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(st, f.type, "its content is wrong", len);
         return true;
@@ -246,42 +253,42 @@ bool mdapl_rx_frame(struct mdapl_stream *st, uint64_t *credit, const void *frame
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
     /* Frames that were written into the ring before this one was sent have landed before it. */
     if (psn > peer->rx_next)
-        mdapl_ring_poll_peer(peer);
+        mdapl_dapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
-        return out_of_turn(st, f.type, psn, credit, frame, len);
+        return out_of_order(st, f.type, psn, credit, frame, len);
     take(st, &f, p + MDAPL_FRAME_HDR_BYTES, len);
-    if (!mdapl_list_empty(&peer->early))
-        take_early(peer);
-    mdapl_ring_consider(peer);
+    if (!mdapl_list_empty(&peer->reordered))
+        deliver_reordered(peer);
+    mdapl_dapl_ring_maybe_offer(peer);
     return true;
 }
 
 /* -- the sr lane ------------------------------------------------------------------------------ */
 
-static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
 
 /* Posts a buffer as a receive. 0 or -EIO. */
-static int post_recv(struct mdapl_ep *ep, struct mdapl_vbuf *b)
+static int post_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, ep->ia->vbufs->size);
+    DAT_LMR_TRIPLET seg = mdapl_dapl_vbuf_seg(b, ep->ia->vbufs->size);
 
     b->dto.done = received;
-    return mdapl_ep_post_recv(ep, &seg, &b->dto);
+    return mdapl_dapl_ep_post_recv(ep, &seg, &b->dto);
 }
 
 /* A receive has completed. It is posted again in the same round, whatever the owner of the context
  * does with what was in it: the peer counts on it. */
-static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    struct mdapl_vbuf *b = MDAPL_OF(dto, struct mdapl_vbuf, dto);
-    struct mdapl_ep *ep = dto->ep;
+    struct mdapl_dapl_vbuf *b = MDAPL_OF(dto, struct mdapl_dapl_vbuf, dto);
+    struct mdapl_dapl_ep *ep = dto->ep;
     struct mdapl_dapl_conn *conn = mdapl_dapl_conn_of(ep);
-    struct mdapl_stream *st = conn->st;
+    struct mdapl_dapl_stream *st = conn->st;
 
     if (st && status == DAT_DTO_SUCCESS) {
-        if (mdapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
+        if (mdapl_dapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
             conn->rxwin.freed++;
-        mdapl_dpeer_stir(st->peer);
+        mdapl_dapl_peer_wake_if_pending(st->peer);
         /* The frame may have been its last one: the connection is closed then. */
         if (conn->st && post_recv(ep, b) == 0)
             return;
@@ -291,30 +298,30 @@ static void received(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
         mdapl_dapl_dto_failed(dto, MDAPL_DAPL_OP_RECV, status);
     }
     /* The EP of a closed connection still gives its buffers back. */
-    mdapl_vbuf_put(ep->ia->vbufs, b);
+    mdapl_dapl_vbuf_put(ep->ia->vbufs, b);
 }
 
-int mdapl_rx_arm(struct mdapl_stream *st, struct mdapl_ep *ep)
+int mdapl_dapl_rx_arm(struct mdapl_dapl_stream *st, struct mdapl_dapl_ep *ep)
 {
-    struct mdapl_dapl *d = st->peer->d;
+    struct mdapl_dapl_chan *d = st->peer->d;
 
     for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
-        struct mdapl_vbuf *b = mdapl_vbuf_get(ep->ia->vbufs);
+        struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(ep->ia->vbufs);
 
         if (!b)
             return -ENOMEM;
         if (post_recv(ep, b)) {
-            mdapl_vbuf_put(ep->ia->vbufs, b);
+            mdapl_dapl_vbuf_put(ep->ia->vbufs, b);
             return -EIO;
         }
     }
     return 0;
 }
 
-void mdapl_rx_fail(struct mdapl_dpeer *peer)
+void mdapl_dapl_rx_fail(struct mdapl_dapl_peer *peer)
 {
     mdapl_inbox_fail(&peer->inbox);
-    mdapl_list_remove(&peer->owing);
-    forget_early(peer);
-    peer->n_early = 0;
+    mdapl_list_remove(&peer->ack_pending);
+    reorder_clear(peer);
+    peer->n_reordered = 0;
 }

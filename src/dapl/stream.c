@@ -4,7 +4,7 @@
 #include "cfg.h"
 #include "conn.h"
 
-int mdapl_stream_for(struct mdapl_dpeer *peer, uint64_t len)
+int mdapl_dapl_stream_for(struct mdapl_dapl_peer *peer, uint64_t len)
 {
     if (peer->n_streams == 1)
         return 0;
@@ -13,38 +13,38 @@ int mdapl_stream_for(struct mdapl_dpeer *peer, uint64_t len)
     return (int)(peer->next_stream++ % (unsigned)peer->n_streams);
 }
 
-static bool usable(const struct mdapl_stream *st, bool (*can)(const struct mdapl_ep *ep))
+static bool usable(const struct mdapl_dapl_stream *st, bool (*can)(const struct mdapl_dapl_ep *ep))
 {
-    return mdapl_stream_up(st) && can(&st->up->ep);
+    return mdapl_dapl_stream_up(st) && can(&st->up->ep);
 }
 
-static bool is_suspect(const struct mdapl_stream *st)
+static bool is_suspect(const struct mdapl_dapl_stream *st)
 {
     return st->ia->state != MDAPL_DAPL_RAIL_OPEN;
 }
 
 /* A stream that has not come up yet or has gone, or whose rail is suspect, leaves its turn to
  * stream 0. */
-static struct mdapl_stream *one(struct mdapl_dpeer *peer, int stream)
+static struct mdapl_dapl_stream *one(struct mdapl_dapl_peer *peer, int stream)
 {
-    struct mdapl_stream *st = &peer->stream[stream];
+    struct mdapl_dapl_stream *st = &peer->stream[stream];
 
-    return mdapl_stream_up(st) && !is_suspect(st) ? st : mdapl_dpeer_main(peer);
+    return mdapl_dapl_stream_up(st) && !is_suspect(st) ? st : mdapl_dapl_peer_main(peer);
 }
 
 /* Is there a stream that is up, on a rail that is not suspect? */
-static bool has_trusted(const struct mdapl_dpeer *peer)
+static bool has_trusted(const struct mdapl_dapl_peer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_stream_up(&peer->stream[i]) && !is_suspect(&peer->stream[i]))
+        if (mdapl_dapl_stream_up(&peer->stream[i]) && !is_suspect(&peer->stream[i]))
             return true;
     return false;
 }
 
-struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
-                                       bool (*can)(const struct mdapl_ep *ep))
+struct mdapl_dapl_stream *mdapl_dapl_stream_pick(struct mdapl_dapl_peer *peer, int stream,
+                                                 bool (*can)(const struct mdapl_dapl_ep *ep))
 {
-    struct mdapl_stream *best = NULL;
+    struct mdapl_dapl_stream *best = NULL;
     bool trusted;
 
     if (stream >= 0) {
@@ -53,7 +53,7 @@ struct mdapl_stream *mdapl_stream_pick(struct mdapl_dpeer *peer, int stream,
     }
     trusted = has_trusted(peer);
     for (int i = 0; i < peer->n_streams; i++) {
-        struct mdapl_stream *st = &peer->stream[i];
+        struct mdapl_dapl_stream *st = &peer->stream[i];
 
         if (usable(st, can) && !(trusted && is_suspect(st))
             && (!best || st->up->ep.bytes < best->up->ep.bytes))

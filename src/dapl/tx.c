@@ -25,25 +25,25 @@
 enum lane { LANE_NONE, LANE_SR, LANE_RING };
 
 /* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
-static bool sr_open(const struct mdapl_stream *st, uint32_t reserve)
+static bool sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve)
 {
-    return mdapl_stream_up(st) && mdapl_ep_has_slot(&st->up->ep)
+    return mdapl_dapl_stream_up(st) && mdapl_dapl_ep_has_slot(&st->up->ep)
            && mdapl_txwin_open(&st->up->txwin, reserve);
 }
 
 /* How a frame of at most len bytes may be transmitted on this stream now. */
-static enum lane pick_lane(const struct mdapl_stream *st, size_t len)
+static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
 {
-    struct mdapl_dpeer *peer = st->peer;
+    struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
-    if (!mdapl_stream_up(st))
+    if (!mdapl_dapl_stream_up(st))
         return LANE_NONE;
-    if (!mdapl_ep_has_slot(&st->up->ep)) {
+    if (!mdapl_dapl_ep_has_slot(&st->up->ep)) {
         stats->dto_stalls++;
         return LANE_NONE;
     }
-    if (st->index == 0 && mdapl_ring_takes(&peer->ring_out, len, peer->d->now))
+    if (st->index == 0 && mdapl_dapl_ring_has_room(&peer->ring_out, len, peer->d->now))
         return LANE_RING;
     if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
@@ -52,112 +52,115 @@ static enum lane pick_lane(const struct mdapl_stream *st, size_t len)
 }
 
 /* A post of the frame in b has completed: the adapter gives the buffer back. */
-static inline void completed(struct mdapl_dto *dto, struct mdapl_vbuf *b,
+static inline void completed(struct mdapl_dapl_dto *dto, struct mdapl_dapl_vbuf *b,
                              DAT_DTO_COMPLETION_STATUS status)
 {
-    struct mdapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
+    struct mdapl_dapl_stream *st = mdapl_dapl_conn_of(dto->ep)->st;
 
     if (status != DAT_DTO_SUCCESS)
         mdapl_dapl_dto_failed(dto, dto->kind == MDAPL_DTO_SEND ? MDAPL_DAPL_OP_SEND
                                                                : MDAPL_DAPL_OP_RING_WRITE,
                               status);
     /* The EP of a closed connection still gives its buffers back. */
-    mdapl_vbuf_put(dto->ep->ia->vbufs, b);
+    mdapl_dapl_vbuf_put(dto->ep->ia->vbufs, b);
     if (st)
-        mdapl_dpeer_stir(st->peer);
+        mdapl_dapl_peer_wake_if_pending(st->peer);
 }
 
-static void posted_once(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void posted_once(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     (void)len;
-    completed(dto, MDAPL_OF(dto, struct mdapl_vbuf, dto), status);
+    completed(dto, MDAPL_OF(dto, struct mdapl_dapl_vbuf, dto), status);
 }
 
-static int post_send(struct mdapl_stream *st, struct mdapl_vbuf *b, struct mdapl_dto *dto)
+static int post_send(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b,
+                     struct mdapl_dapl_dto *dto)
 {
-    DAT_LMR_TRIPLET seg = mdapl_vbuf_seg(b, b->len);
+    DAT_LMR_TRIPLET seg = mdapl_dapl_vbuf_seg(b, b->len);
 
     assert(mdapl_txwin_open(&st->up->txwin, MDAPL_SR_RESERVE));
     st->up->txwin.sent++;
-    return mdapl_ep_post_send(&st->up->ep, &seg, dto);
+    return mdapl_dapl_ep_post_send(&st->up->ep, &seg, dto);
 }
 
 /* A frame that is transmitted acknowledges all that has been received. */
-static void ack_transmitted(struct mdapl_dpeer *peer)
+static void ack_transmitted(struct mdapl_dapl_peer *peer)
 {
     peer->rx_acked = peer->rx_next;
     peer->rx_unacked_bytes = 0;
-    mdapl_list_remove(&peer->owing);
+    mdapl_list_remove(&peer->ack_pending);
 }
 
 /* Writes the header in front of a filled frame, retains it and posts it. f: all but psn, ack and
  * limits. */
-static void transmit(struct mdapl_stream *st, enum lane lane, struct mdapl_vbuf *b,
-                     struct mdapl_frame *f)
+static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_dapl_vbuf *b,
+                     struct mdapl_dapl_frame *f)
 {
-    struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_dapl *d = peer->d;
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_chan *d = peer->d;
     struct mdapl_stats *stats = mdapl_ctx_stats(d->ctx);
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
-    f->sr_limit = mdapl_rxwin_tell(&st->up->rxwin);
-    f->ring_limit = mdapl_ring_limit(&peer->ring_in, d->ring_slots);
-    mdapl_frame_put(f, b->data);
+    f->sr_limit = mdapl_rxwin_advertise(&st->up->rxwin);
+    f->ring_limit = mdapl_dapl_ring_limit(&peer->ring_in, d->ring_slots);
+    mdapl_dapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
     b->dto.done = posted_once;
     ack_transmitted(peer);
-    if (mdapl_frame_sequenced(f->type)) {
+    if (mdapl_dapl_frame_sequenced(f->type)) {
         peer->tx_next++;
         if (mdapl_ctx_cfg(d->ctx)->retain == MDAPL_RETAIN_ON) {
             b->holds++;
             mdapl_list_append(&peer->retained, &b->link);
             peer->retained_bytes += b->len;
-            mdapl_stats_max(&stats->retained_max, mdapl_dpeer_unacked(peer));
+            mdapl_stats_max(&stats->retained_max, mdapl_dapl_peer_unacked(peer));
             mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
         }
     }
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "->", b->data, b->len);
-    peer->ring_out.talked = d->now;
+    peer->ring_out.last_tx = d->now;
     stats->tx_frames++;
     if (lane == LANE_RING) {
         stats->tx_ring++;
         stats->tx_ring_bytes += b->len;
-        if (mdapl_ring_post(st, b) == 0)
+        if (mdapl_dapl_ring_post(st, b) == 0)
             return;
     } else {
         stats->tx_sr_bytes += b->len;
         if (post_send(st, b, &b->dto) == 0)
             return;
     }
-    mdapl_vbuf_put(b->pool, b);
+    mdapl_dapl_vbuf_put(b->pool, b);
     mdapl_dapl_post_refused(st->up, lane == LANE_RING ? MDAPL_DAPL_OP_RING_WRITE
                                                       : MDAPL_DAPL_OP_SEND);
 }
 
 /* A buffer for a frame on this stream; NULL: there is none now. */
-static struct mdapl_vbuf *frame_buffer(struct mdapl_stream *st, enum mdapl_frame_type type)
+static struct mdapl_dapl_vbuf *frame_buffer(struct mdapl_dapl_stream *st,
+                                            enum mdapl_dapl_frame_type type)
 {
-    struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_vbufs *v = st->ia->vbufs;
-    struct mdapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_vbuf_get_for_ack(v)
-                                                   : mdapl_vbuf_get(v);
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_vbufs *v = st->ia->vbufs;
+    struct mdapl_dapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_dapl_vbuf_get_for_ack(v)
+                                                   : mdapl_dapl_vbuf_get(v);
 
     if (b)
         return b;
     mdapl_ctx_stats(peer->d->ctx)->vbuf_stalls++;
-    if (mdapl_list_empty(&peer->starved))
-        mdapl_list_append(&peer->d->starved, &peer->starved);
+    if (mdapl_list_empty(&peer->vbuf_waiters))
+        mdapl_list_append(&peer->d->vbuf_waiters, &peer->vbuf_waiters);
     return NULL;
 }
 
 /* -- items ------------------------------------------------------------------------------------ */
 
-struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_type type)
+struct mdapl_dapl_item *mdapl_dapl_item_get(struct mdapl_dapl_peer *peer,
+                                            enum mdapl_dapl_frame_type type)
 {
-    struct mdapl_item *it = mdapl_pool_take(&peer->d->items);
+    struct mdapl_dapl_item *it = mdapl_pool_take(&peer->d->items);
 
     if (!it)
         return NULL;
@@ -170,7 +173,7 @@ struct mdapl_item *mdapl_item_get(struct mdapl_dpeer *peer, enum mdapl_frame_typ
     return it;
 }
 
-static void item_put(struct mdapl_dpeer *peer, struct mdapl_item *it)
+static void item_put(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
 {
     mdapl_list_remove(&it->link);
     if (it->type == MDAPL_FRAME_MSG && it->u.msg.v != it->u.msg.own)
@@ -178,29 +181,29 @@ static void item_put(struct mdapl_dpeer *peer, struct mdapl_item *it)
     mdapl_pool_give(&peer->d->items, it);
 }
 
-void mdapl_item_queue(struct mdapl_dpeer *peer, struct mdapl_item *it)
+void mdapl_dapl_item_queue(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
 {
     bool message = it->type == MDAPL_FRAME_MSG || it->type == MDAPL_FRAME_RTS;
 
     mdapl_list_append(message ? &peer->queue : &peer->ctl, &it->link);
-    mdapl_dpeer_wake(peer);
+    mdapl_dapl_peer_wake(peer);
 }
 
-static struct mdapl_item *first_item(struct mdapl_dpeer *peer)
+static struct mdapl_dapl_item *first_item(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l = mdapl_list_first(&peer->ctl);
 
     if (!l)
         l = mdapl_list_first(&peer->queue);
-    return l ? MDAPL_OF(l, struct mdapl_item, link) : NULL;
+    return l ? MDAPL_OF(l, struct mdapl_dapl_item, link) : NULL;
 }
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len,
+static int queue_msg(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
                      struct mdapl_op *op)
 {
-    struct mdapl_item *it = mdapl_item_get(peer, MDAPL_FRAME_MSG);
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_MSG);
 
     if (!it)
         return -ENOMEM;
@@ -219,19 +222,19 @@ static int queue_msg(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     }
     if (msg->n_body > 0)
         memcpy(it->u.msg.v, msg->body, sizeof(struct iovec) * (size_t)msg->n_body);
-    mdapl_item_queue(peer, it);
+    mdapl_dapl_item_queue(peer, it);
     return 0;
 }
 
 /* Nothing waits and a lane is open: the body is copied straight into a frame. */
-static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size_t len)
+static bool send_now(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
-    struct mdapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
+    struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
                              .len = (uint32_t)len };
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
-    struct mdapl_stream *st = mdapl_dpeer_main(peer);
+    struct mdapl_dapl_stream *st = mdapl_dapl_peer_main(peer);
     enum lane lane;
-    struct mdapl_vbuf *b;
+    struct mdapl_dapl_vbuf *b;
 
     if (first_item(peer))
         return false;
@@ -247,7 +250,7 @@ static bool send_now(struct mdapl_dpeer *peer, const struct mdapl_msg *msg, size
     return true;
 }
 
-static void count_msg(struct mdapl_dpeer *peer, size_t len, bool eager)
+static void count_msg(struct mdapl_dapl_peer *peer, size_t len, bool eager)
 {
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
@@ -257,9 +260,9 @@ static void count_msg(struct mdapl_dpeer *peer, size_t len, bool eager)
     *(eager ? &stats->tx_eager_bytes : &stats->tx_rndv_bytes) += len;
 }
 
-int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
+int mdapl_dapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
 {
-    struct mdapl_dpeer *peer = mdapl_dpeer_of(base);
+    struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
     bool eager = msg->hdr_len + len <= peer->frame_room && !(msg->synchronous && len > 0);
     int rc;
@@ -272,10 +275,10 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
         count_msg(peer, len, eager);
         return MDAPL_DONE;
     }
-    mdapl_cm_want(peer);
+    mdapl_dapl_cm_connect(peer);
     if (!op)
         return -EAGAIN;
-    rc = eager ? queue_msg(peer, msg, len, op) : mdapl_rndv_send(peer, msg, len, op);
+    rc = eager ? queue_msg(peer, msg, len, op) : mdapl_dapl_rndv_send(peer, msg, len, op);
     if (rc == 0)
         count_msg(peer, len, eager);
     return rc;
@@ -285,13 +288,13 @@ int mdapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct m
  * A message that was queued before the hello of the peer, and is longer than the frames that the
  * peer takes, becomes a rendezvous in its place in the queue. False: out of memory.
  */
-static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
+static bool rendezvous_instead(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
 {
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct iovec *v = it->u.msg.v == it->u.msg.own ? NULL : it->u.msg.v;
     size_t len = it->len;
 
-    if (!mdapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
+    if (!mdapl_dapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
         mdapl_dapl_out_of_memory(peer, "a message to be sent");
         return false;
     }
@@ -306,7 +309,7 @@ static bool rendezvous_instead(struct mdapl_dpeer *peer, struct mdapl_item *it)
 
 /* Copies an item's next frame, from the envelope on, to p; *len_p: bytes behind the envelope. True:
  * it was the last one of the item. */
-static bool put_item(struct mdapl_item *it, uint8_t *p, uint32_t *len_p)
+static bool put_item(struct mdapl_dapl_item *it, uint8_t *p, uint32_t *len_p)
 {
     struct mdapl_iov cur;
     bool last = true;
@@ -318,7 +321,7 @@ static bool put_item(struct mdapl_item *it, uint8_t *p, uint32_t *len_p)
         cur = mdapl_iov_start(it->u.msg.v, it->u.msg.n);
         mdapl_iov_gather(&cur, p, it->len);
     } else if (it->type == MDAPL_FRAME_DATA) {
-        *len_p = (uint32_t)mdapl_rndv_put_data(it->u.rndv, p, it->len, &last);
+        *len_p = (uint32_t)mdapl_dapl_rndv_put_data(it->u.rndv, p, it->len, &last);
     } else {
         memcpy(p, it->u.bytes, it->len);
     }
@@ -326,14 +329,14 @@ static bool put_item(struct mdapl_item *it, uint8_t *p, uint32_t *len_p)
 }
 
 /* Transmits one frame of the first item, if there is one and a lane is open. */
-static bool send_next(struct mdapl_dpeer *peer)
+static bool send_next(struct mdapl_dapl_peer *peer)
 {
-    struct mdapl_item *it = first_item(peer);
-    struct mdapl_stream *st = it ? &peer->stream[it->stream] : NULL;
+    struct mdapl_dapl_item *it = first_item(peer);
+    struct mdapl_dapl_stream *st = it ? &peer->stream[it->stream] : NULL;
     enum lane lane = it ? pick_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len) : LANE_NONE;
     struct mdapl_op *op = NULL;
-    struct mdapl_frame f;
-    struct mdapl_vbuf *b;
+    struct mdapl_dapl_frame f;
+    struct mdapl_dapl_vbuf *b;
 
     if (lane == LANE_NONE)
         return false;
@@ -342,7 +345,7 @@ static bool send_next(struct mdapl_dpeer *peer)
     b = frame_buffer(st, it->type);
     if (!b)
         return false;
-    f = (struct mdapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
+    f = (struct mdapl_dapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
     if (put_item(it, b->data + MDAPL_FRAME_HDR_BYTES, &f.len)) {
         op = it->op;
         item_put(peer, it);
@@ -357,10 +360,10 @@ static bool send_next(struct mdapl_dpeer *peer)
  * An acknowledgement in a frame of its own; it may use `reserve` slots beyond the stream's window.
  * False: it cannot be transmitted now.
  */
-static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
+static bool send_ack(struct mdapl_dapl_stream *st, uint32_t reserve)
 {
-    struct mdapl_frame f = { .type = MDAPL_FRAME_ACK };
-    struct mdapl_vbuf *b;
+    struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_ACK };
+    struct mdapl_dapl_vbuf *b;
 
     if (!sr_open(st, reserve))
         return false;
@@ -378,19 +381,19 @@ static bool send_ack(struct mdapl_stream *st, uint32_t reserve)
  * a frame of the peer raises its limit, or when a frame buffer is free: each of them wakes the
  * peer.
  */
-static int send_acks(struct mdapl_dpeer *peer)
+static int send_acks(struct mdapl_dapl_peer *peer)
 {
     int n = 0;
 
     for (int i = 0; i < peer->n_streams; i++)
-        if (peer->stream[i].up && mdapl_rxwin_owes(&peer->stream[i].up->rxwin))
+        if (peer->stream[i].up && mdapl_rxwin_update_due(&peer->stream[i].up->rxwin))
             n += send_ack(&peer->stream[i], MDAPL_SR_RESERVE);
-    if (mdapl_rx_psn_ack_due(peer))
-        n += send_ack(mdapl_dpeer_main(peer), 0);
+    if (mdapl_dapl_rx_psn_ack_due(peer))
+        n += send_ack(mdapl_dapl_peer_main(peer), 0);
     return n;
 }
 
-int mdapl_tx_flush(struct mdapl_dpeer *peer)
+int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer)
 {
     int n = 0;
 
@@ -401,7 +404,7 @@ int mdapl_tx_flush(struct mdapl_dpeer *peer)
 
 /* -- once more -------------------------------------------------------------------------------- */
 
-static void reposted(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void reposted(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct mdapl_dapl_repost *r = MDAPL_OF(dto, struct mdapl_dapl_repost, dto);
 
@@ -410,10 +413,10 @@ static void reposted(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, si
     mdapl_pool_give(r->pool, r);
 }
 
-int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
+int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
 {
-    struct mdapl_dpeer *peer = st->peer;
-    struct mdapl_dapl *d = peer->d;
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_chan *d = peer->d;
     struct mdapl_dapl_repost *r;
 
     if (!sr_open(st, 0))
@@ -425,14 +428,14 @@ int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
     r->b = b;
     r->dto.done = reposted;
     b->holds++;
-    mdapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_tell(&st->up->rxwin),
-                      mdapl_ring_limit(&peer->ring_in, d->ring_slots));
+    mdapl_dapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_advertise(&st->up->rxwin),
+                           mdapl_dapl_ring_limit(&peer->ring_in, d->ring_slots));
     ack_transmitted(peer);
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
     if (post_send(st, b, &r->dto) == 0)
         return 0;
-    mdapl_vbuf_put(b->pool, b);
+    mdapl_dapl_vbuf_put(b->pool, b);
     mdapl_pool_give(&d->reposts, r);
     mdapl_dapl_post_refused(st->up, MDAPL_DAPL_OP_SEND);
     return -EIO;
@@ -440,7 +443,7 @@ int mdapl_dapl_tx_repost(struct mdapl_stream *st, struct mdapl_vbuf *b)
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
-bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
+bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack)
 {
     uint64_t all = mdapl_seq_widen(peer->tx_acked, ack);
     struct mdapl_list *l;
@@ -450,23 +453,23 @@ bool mdapl_tx_acked(struct mdapl_dpeer *peer, uint32_t ack)
     if (all > peer->tx_acked)
         peer->tx_acked = all;
     while ((l = mdapl_list_first(&peer->retained))) {
-        struct mdapl_vbuf *b = MDAPL_OF(l, struct mdapl_vbuf, link);
+        struct mdapl_dapl_vbuf *b = MDAPL_OF(l, struct mdapl_dapl_vbuf, link);
 
         if (!mdapl_seq_before(b->psn, ack))
             break;
         mdapl_list_remove(&b->link);
         peer->retained_bytes -= b->len;
-        mdapl_vbuf_put(b->pool, b);
+        mdapl_dapl_vbuf_put(b->pool, b);
     }
     return true;
 }
 
-static void fail_items(struct mdapl_dpeer *peer, struct mdapl_list *list, int status)
+static void fail_items(struct mdapl_dapl_peer *peer, struct mdapl_list *list, int status)
 {
     struct mdapl_list *l;
 
     while ((l = mdapl_list_first(list))) {
-        struct mdapl_item *it = MDAPL_OF(l, struct mdapl_item, link);
+        struct mdapl_dapl_item *it = MDAPL_OF(l, struct mdapl_dapl_item, link);
         struct mdapl_op *op = it->op;
 
         item_put(peer, it);
@@ -475,9 +478,9 @@ static void fail_items(struct mdapl_dpeer *peer, struct mdapl_list *list, int st
     }
 }
 
-void mdapl_tx_fail(struct mdapl_dpeer *peer, int status)
+void mdapl_dapl_tx_fail(struct mdapl_dapl_peer *peer, int status)
 {
     fail_items(peer, &peer->ctl, status);
     fail_items(peer, &peer->queue, status);
-    mdapl_tx_acked(peer, (uint32_t)peer->tx_next);
+    mdapl_dapl_tx_acked(peer, (uint32_t)peer->tx_next);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vbuf.h"
 
-#include "least.h"
+#include "min.h"
 #include "regcache.h"
 
 #include <assert.h>
@@ -17,13 +17,13 @@ enum {
 };
 
 struct chunk {
-    struct mdapl_block block;
+    struct mdapl_dapl_block block;
     size_t n;
-    struct mdapl_vbuf buf[];
+    struct mdapl_dapl_vbuf buf[];
 };
 
-void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, struct mdapl_regcache *regs,
-                      uint32_t size)
+void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
+                           struct mdapl_dapl_regcache *regs, uint32_t size)
 {
     v->ia = ia;
     ia->vbufs = v;
@@ -31,30 +31,31 @@ void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, struct mdapl_r
     v->size = size;
     v->n_chunks = 0;
     v->n_free = 0;
-    v->n_silent = 0;
+    v->n_unsignaled = 0;
     mdapl_list_init(&v->free);
     mdapl_list_init(&v->chunks);
 }
 
-void mdapl_vbufs_fini(struct mdapl_vbufs *v)
+void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v)
 {
     struct mdapl_list *item;
 
     while ((item = mdapl_list_take(&v->chunks))) {
         struct chunk *c = MDAPL_OF(item, struct chunk, block.link);
 
-        mdapl_block_free(&c->block);
+        mdapl_dapl_block_free(&c->block);
         free(c);
     }
     mdapl_list_init(&v->free);
 }
 
-static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
+static struct chunk *chunk_make(struct mdapl_dapl_vbufs *v, size_t stride, size_t n)
 {
     struct chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->buf[0]));
 
-    if (c && !mdapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, 1u << v->ia->rail,
-                               &c->block)) {
+    if (c
+        && !mdapl_dapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, 1u << v->ia->rail,
+                                  &c->block)) {
         free(c);
         c = NULL;
     }
@@ -64,18 +65,18 @@ static struct chunk *chunk_make(struct mdapl_vbufs *v, size_t stride, size_t n)
 }
 
 /* Its buffers get the key of its registration. */
-static void take_key(const struct mdapl_vbufs *v, struct chunk *c)
+static void take_key(const struct mdapl_dapl_vbufs *v, struct chunk *c)
 {
     for (size_t i = 0; i < c->n; i++)
         c->buf[i].key = c->block.lmr.on[v->ia->rail].local;
 }
 
-bool mdapl_vbufs_renew(struct mdapl_vbufs *v)
+bool mdapl_dapl_vbufs_register_again(struct mdapl_dapl_vbufs *v)
 {
     MDAPL_LIST_EACH(pos, &v->chunks) {
         struct chunk *c = MDAPL_OF(pos, struct chunk, block.link);
 
-        if (!mdapl_block_need(v->regs, &c->block, 1u << v->ia->rail))
+        if (!mdapl_dapl_block_need(v->regs, &c->block, 1u << v->ia->rail))
             return false;
         take_key(v, c);
     }
@@ -84,17 +85,17 @@ bool mdapl_vbufs_renew(struct mdapl_vbufs *v)
 
 /* Buffers of the next chunk: few registrations for much memory, as far as the adapter takes it in
  * one piece. */
-static size_t chunk_bufs(const struct mdapl_vbufs *v, size_t stride)
+static size_t chunk_bufs(const struct mdapl_dapl_vbufs *v, size_t stride)
 {
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
     uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
 
     if (bytes < stride * FOR_ACKS * 2)
         bytes = stride * FOR_ACKS * 2;
-    return (size_t)(mdapl_least(bytes, v->ia->max.lmr) / stride);
+    return (size_t)(mdapl_min(bytes, v->ia->max.lmr) / stride);
 }
 
-static bool grow(struct mdapl_vbufs *v)
+static bool grow(struct mdapl_dapl_vbufs *v)
 {
     size_t stride = ((size_t)v->size + BEHIND + LINE - 1) / LINE * LINE;
     size_t n = chunk_bufs(v, stride);
@@ -114,37 +115,37 @@ static bool grow(struct mdapl_vbufs *v)
     return true;
 }
 
-static struct mdapl_vbuf *get(struct mdapl_vbufs *v, uint32_t leave)
+static struct mdapl_dapl_vbuf *get(struct mdapl_dapl_vbufs *v, uint32_t transmit)
 {
     struct mdapl_list *item;
 
     /* An adapter with small registrations takes several chunks. */
-    while (v->n_free <= leave && grow(v))
+    while (v->n_free <= transmit && grow(v))
         ;
-    item = v->n_free > leave ? mdapl_list_take(&v->free) : NULL;
+    item = v->n_free > transmit ? mdapl_list_take(&v->free) : NULL;
     if (!item)
         return NULL;
     v->n_free--;
-    MDAPL_OF(item, struct mdapl_vbuf, link)->holds = 1;
-    return MDAPL_OF(item, struct mdapl_vbuf, link);
+    MDAPL_OF(item, struct mdapl_dapl_vbuf, link)->holds = 1;
+    return MDAPL_OF(item, struct mdapl_dapl_vbuf, link);
 }
 
-struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v)
+struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v)
 {
     return get(v, FOR_ACKS);
 }
 
-struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v)
+struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v)
 {
     return get(v, 0);
 }
 
-bool mdapl_vbuf_there(const struct mdapl_vbufs *v)
+bool mdapl_dapl_vbuf_available(const struct mdapl_dapl_vbufs *v)
 {
     return v->n_free > FOR_ACKS;
 }
 
-void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b)
+void mdapl_dapl_vbuf_put(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_vbuf *b)
 {
     assert(b->holds > 0);
     if (--b->holds > 0)

@@ -11,7 +11,7 @@
  *      free list -> posted for receiving -> being read -> posted again
  *
  * `posted` and `retained` are independent: the adapter may take longer than the peer's
- * acknowledgement and the other way round. mdapl_vbuf_put() drops one of the two holds.
+ * acknowledgement and the other way round. mdapl_dapl_vbuf_put() drops one of the two holds.
  */
 #include "ia.h"
 #include "list.h"
@@ -19,47 +19,47 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_regcache;
+struct mdapl_dapl_regcache;
 
-struct mdapl_vbuf {
-    struct mdapl_dto dto;    /* when posted */
+struct mdapl_dapl_vbuf {
+    struct mdapl_dapl_dto dto; /* when posted */
     struct mdapl_list link;  /* free, or retained by a peer */
     uint8_t *data;
-    struct mdapl_vbufs *pool;      /* its rail's */
+    struct mdapl_dapl_vbufs *pool; /* its rail's */
     DAT_LMR_CONTEXT key;     /* of its chunk, on that rail */
     uint32_t psn;            /* of the frame in it (low 32 bits), while retained */
     uint32_t len;            /* bytes of the frame in it */
     int holds;
 };
 
-struct mdapl_vbufs {
-    struct mdapl_ia *ia;
-    struct mdapl_regcache *regs;   /* unused registrations in it are evicted for chunks */
+struct mdapl_dapl_vbufs {
+    struct mdapl_dapl_ia *ia;
+    struct mdapl_dapl_regcache *regs; /* unused registrations in it are evicted for chunks */
     uint32_t size;           /* bytes of one frame */
     int n_chunks;
     uint32_t n_free;
-    uint32_t n_silent;       /* posted, and their completion makes no event of its own (ep.c) */
+    uint32_t n_unsignaled;   /* posted, and their completion makes no event of its own (ep.c) */
     struct mdapl_list free;
     struct mdapl_list chunks;
 };
 
 /* The pool of a rail. size: bytes of one frame. */
-void mdapl_vbufs_init(struct mdapl_vbufs *v, struct mdapl_ia *ia, struct mdapl_regcache *regs,
-                      uint32_t size);
+void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
+                           struct mdapl_dapl_regcache *regs, uint32_t size);
 /* The rail has been opened again: registers the pool's chunks there. False: it refuses. */
-bool mdapl_vbufs_renew(struct mdapl_vbufs *v);
-void mdapl_vbufs_fini(struct mdapl_vbufs *v);
+bool mdapl_dapl_vbufs_register_again(struct mdapl_dapl_vbufs *v);
+void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v);
 /* A buffer with one hold, or NULL if memory or registrations are exhausted. The last few buffers
  * are reserved for acknowledgements, since these make peers release buffers. */
-struct mdapl_vbuf *mdapl_vbuf_get(struct mdapl_vbufs *v);
-struct mdapl_vbuf *mdapl_vbuf_get_for_ack(struct mdapl_vbufs *v);
-/* Would mdapl_vbuf_get() find a buffer without registering more memory? */
-bool mdapl_vbuf_there(const struct mdapl_vbufs *v);
+struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v);
+struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v);
+/* Would mdapl_dapl_vbuf_get() find a buffer without registering more memory? */
+bool mdapl_dapl_vbuf_available(const struct mdapl_dapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
-void mdapl_vbuf_put(struct mdapl_vbufs *v, struct mdapl_vbuf *b);
+void mdapl_dapl_vbuf_put(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_vbuf *b);
 
 /* The DAT description of its first len bytes, for its rail. */
-static inline DAT_LMR_TRIPLET mdapl_vbuf_seg(const struct mdapl_vbuf *b, uint32_t len)
+static inline DAT_LMR_TRIPLET mdapl_dapl_vbuf_seg(const struct mdapl_dapl_vbuf *b, uint32_t len)
 {
     return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)b->data,
                               .segment_length = len,

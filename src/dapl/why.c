@@ -27,12 +27,12 @@ static bool system_refused(DAT_RETURN ret)
            || DAT_GET_TYPE(ret) == DAT_GET_TYPE(DAT_INTERNAL_ERROR);
 }
 
-const char *mdapl_why(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[MDAPL_WHY])
+const char *mdapl_dapl_why(const struct mdapl_dapl_ia *ia, DAT_RETURN ret, char buf[MDAPL_WHY])
 {
     int cause = errno;
     char status[96];
 
-    mdapl_dat_text(ia, ret, status);
+    mdapl_dapl_dat_text(ia, ret, status);
     if (DAT_GET_TYPE(ret) == DAT_GET_TYPE(DAT_PROVIDER_NOT_FOUND))
         snprintf(buf, MDAPL_WHY, "its provider library cannot be loaded");
     else if (cause && system_refused(ret))
@@ -43,7 +43,7 @@ const char *mdapl_why(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[MDAPL_
     return buf;
 }
 
-const char *mdapl_why_remedy(int cause)
+const char *mdapl_dapl_why_remedy(int cause)
 {
     for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
         if (remedies[i].cause == cause)

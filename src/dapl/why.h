@@ -12,8 +12,8 @@ enum { MDAPL_WHY = 256 };
 
 /* The name of the DAT status ret, with the text of errno when the system refused something:
  * "DAT_... (Too many open files)". The caller sets errno to 0 before the DAT call. Returns buf. */
-const char *mdapl_why(const struct mdapl_ia *ia, DAT_RETURN ret, char buf[MDAPL_WHY]);
+const char *mdapl_dapl_why(const struct mdapl_dapl_ia *ia, DAT_RETURN ret, char buf[MDAPL_WHY]);
 /* What the user can do about the errno value cause: a sentence without its full stop. Static. */
-const char *mdapl_why_remedy(int cause);
+const char *mdapl_dapl_why_remedy(int cause);
 
 #endif

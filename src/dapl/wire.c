@@ -48,8 +48,8 @@ static uint64_t get64(const uint8_t *p)
 
 enum { HELLO_MAC_AT = 40, HELLO_STREAM_SHIFT = 4 };
 
-void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
-                     uint8_t out[MDAPL_HELLO_BYTES])
+void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16],
+                          uint8_t out[MDAPL_HELLO_BYTES])
 {
     put16(out, MDAPL_HELLO_MAGIC);
     out[2] = MDAPL_HELLO_VERSION;
@@ -66,9 +66,9 @@ void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
     mdapl_siphash(key, out, HELLO_MAC_AT, out + HELLO_MAC_AT);
 }
 
-enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, size_t len,
-                                         const uint8_t key[16], uint32_t job, uint32_t me,
-                                         uint32_t size)
+enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
+                                                   size_t len, const uint8_t key[16], uint32_t job,
+                                                   uint32_t me, uint32_t size)
 {
     const uint8_t *p = in;
     uint8_t mac[16];
@@ -85,7 +85,7 @@ enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, 
     mdapl_siphash(key, p, HELLO_MAC_AT, mac);
     if (!mdapl_mac_equal(mac, p + HELLO_MAC_AT))
         return MDAPL_HELLO_BAD_MAC;
-    *h = (struct mdapl_hello){
+    *h = (struct mdapl_dapl_hello){
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
         .job = get32(p + 4), .src = get32(p + 8), .dst = get32(p + 12),
         .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
@@ -97,7 +97,7 @@ enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, 
                ? MDAPL_HELLO_OK : MDAPL_HELLO_BAD_SIZE;
 }
 
-const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
+const char *mdapl_dapl_hello_verdict_text(enum mdapl_dapl_hello_verdict v)
 {
     static const char *const text[] = {
         [MDAPL_HELLO_OK] = "is one of ours",
@@ -115,7 +115,7 @@ const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v)
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-enum { NOTHING = 0, LIST = MDAPL_SEGS_MOST };
+enum { NOTHING = 0, LIST = MDAPL_SEGS_MAX };
 
 _Static_assert(MDAPL_MAX_RANGES * MDAPL_RANGE_BYTES <= LIST, "either list");
 
@@ -132,7 +132,7 @@ static const struct {
 };
 #undef BYTES
 
-const char *mdapl_frame_name(uint8_t type)
+const char *mdapl_dapl_frame_name(uint8_t type)
 {
     static const char *const names[MDAPL_FRAME_TYPES] = {
 #define FRAME(number, NAME, ...) [number] = #NAME,
@@ -142,7 +142,7 @@ const char *mdapl_frame_name(uint8_t type)
     return type < MDAPL_FRAME_TYPES && names[type] ? names[type] : "?";
 }
 
-void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES])
+void mdapl_dapl_frame_put(const struct mdapl_dapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES])
 {
     out[0] = f->type;
     out[1] = f->flags;
@@ -154,20 +154,20 @@ void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BY
     put32(out + 20, f->len);
 }
 
-void mdapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit)
+void mdapl_dapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit)
 {
     put32(frame + 8, ack);
     put32(frame + 12, sr_limit);
     put32(frame + 16, ring_limit);
 }
 
-bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
+bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len)
 {
     const uint8_t *p = in;
 
     if (len < MDAPL_FRAME_HDR_BYTES)
         return false;
-    *f = (struct mdapl_frame){
+    *f = (struct mdapl_dapl_frame){
         .type = p[0], .flags = p[1], .hdr_len = get16(p + 2), .psn = get32(p + 4),
         .ack = get32(p + 8), .sr_limit = get32(p + 12), .ring_limit = get32(p + 16),
         .len = get32(p + 20),
@@ -181,7 +181,7 @@ bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len)
 
 /* -- fields ----------------------------------------------------------------------------------- */
 
-static uint8_t *put_segs(const struct mdapl_segs *segs, uint8_t *p)
+static uint8_t *put_segs(const struct mdapl_dapl_segs *segs, uint8_t *p)
 {
     put16(p, segs->n);
     put16(p + 2, segs->n_rails);
@@ -197,7 +197,7 @@ static uint8_t *put_segs(const struct mdapl_segs *segs, uint8_t *p)
 }
 
 /* Reads the numbers and the pieces, which end the frame; NULL: they do not end where it does. */
-static const uint8_t *get_segs(struct mdapl_segs *segs, const uint8_t *p, const uint8_t *end)
+static const uint8_t *get_segs(struct mdapl_dapl_segs *segs, const uint8_t *p, const uint8_t *end)
 {
     segs->n = get16(p);
     segs->n_rails = get16(p + 2);
@@ -207,7 +207,7 @@ static const uint8_t *get_segs(struct mdapl_segs *segs, const uint8_t *p, const 
         || (size_t)(end - p) != (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
         return NULL;
     for (uint32_t i = 0; i < segs->n; i++) {
-        segs->seg[i] = (struct mdapl_seg){ .addr = get64(p), .len = get64(p + 8) };
+        segs->seg[i] = (struct mdapl_shm_seg){ .addr = get64(p), .len = get64(p + 8) };
         p += MDAPL_SEG_BYTES;
         for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
             segs->seg[i].key[k] = get32(p);
@@ -241,7 +241,7 @@ static const uint8_t *get_ranges(struct mdapl_dapl_ranges *ranges, const uint8_t
 }
 
 /* No pieces, or pieces of len bytes together, none of them empty. */
-static bool segs_valid(const struct mdapl_segs *segs, uint64_t len)
+static bool segs_valid(const struct mdapl_dapl_segs *segs, uint64_t len)
 {
     for (uint32_t i = 0; i < segs->n; i++) {
         if (segs->seg[i].len == 0 || segs->seg[i].len > len)
@@ -258,34 +258,34 @@ static bool segs_valid(const struct mdapl_segs *segs, uint64_t len)
 
 /* Are the values of the fields possible? rest: bytes behind them. */
 
-static bool rts_valid(const struct mdapl_rts *r, size_t rest)
+static bool rts_valid(const struct mdapl_dapl_rts *r, size_t rest)
 {
     return rest == 0 && r->body_len > 0 && segs_valid(&r->at, r->body_len);
 }
 
-static bool cts_valid(const struct mdapl_cts *c, size_t rest)
+static bool cts_valid(const struct mdapl_dapl_cts *c, size_t rest)
 {
     return rest == 0 && c->len > 0 && c->off + c->len > c->off && segs_valid(&c->to, c->len);
 }
 
-static bool data_valid(const struct mdapl_data *d, size_t rest)
+static bool data_valid(const struct mdapl_dapl_data *d, size_t rest)
 {
     (void)d;
     return rest > 0;
 }
 
-static bool fin_valid(const struct mdapl_fin *f, size_t rest)
+static bool fin_valid(const struct mdapl_dapl_fin *f, size_t rest)
 {
     return rest == 0 && f->status <= MDAPL_FIN_DROPPED;
 }
 
-static bool ring_given_valid(const struct mdapl_ring_given *r, size_t rest)
+static bool ring_given_valid(const struct mdapl_dapl_ring_given *r, size_t rest)
 {
     return rest == 0 && r->addr % 8 == 0 && r->slots > 0 && r->slot_bytes % 8 == 0
            && r->slot_bytes >= 64;
 }
 
-static bool written_valid(const struct mdapl_written *w, size_t rest)
+static bool written_valid(const struct mdapl_dapl_written *w, size_t rest)
 {
     for (uint32_t i = 0; i < w->done.n; i++)
         if (w->done.range[i].off + w->done.range[i].len <= w->done.range[i].off)
@@ -295,7 +295,7 @@ static bool written_valid(const struct mdapl_written *w, size_t rest)
 
 #define BARE(...)
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)             \
-    size_t mdapl_##name##_put(const struct mdapl_##name *b, uint8_t *out)  \
+    size_t mdapl_dapl_##name##_put(const struct mdapl_dapl_##name *b, uint8_t *out)  \
     {                                                                      \
         uint8_t *p = out;                                                  \
                                                                            \
@@ -312,7 +312,7 @@ static bool written_valid(const struct mdapl_written *w, size_t rest)
 
 #define BARE(...)
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)                  \
-    bool mdapl_##name##_get(struct mdapl_##name *b, const void *in, size_t len) \
+    bool mdapl_dapl_##name##_get(struct mdapl_dapl_##name *b, const void *in, size_t len) \
     {                                                                           \
         const uint8_t *p = in, *end = p + len;                                  \
                                                                                 \

@@ -16,7 +16,7 @@
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
     MDAPL_HELLO_VERSION = 4,
-    MDAPL_HELLO_ANSWER = 0x01,     /* flag: the acceptance of a request, not a request */
+    MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_BYTES = 56,        /* the smallest private data that providers have */
     MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
@@ -26,7 +26,7 @@ enum {
 
 enum { MDAPL_MAX_RAILS = 4, MDAPL_MAX_STREAMS = 16 };
 
-struct mdapl_hello {
+struct mdapl_dapl_hello {
     uint8_t flags;
     uint8_t stream;                /* which of the connections between the two, from 0 */
     uint32_t job;
@@ -39,8 +39,8 @@ struct mdapl_hello {
     uint16_t offers;               /* MDAPL_HELLO_RETAINS */
 };
 
-/* Why a hello is not taken: an index into mdapl_hello_verdict_text(). */
-enum mdapl_hello_verdict {
+/* Why a hello is not taken: an index into mdapl_dapl_hello_verdict_text(). */
+enum mdapl_dapl_hello_verdict {
     MDAPL_HELLO_OK,
     MDAPL_HELLO_SHORT,
     MDAPL_HELLO_NOT_OURS,
@@ -52,19 +52,19 @@ enum mdapl_hello_verdict {
 };
 
 /* Writes the MDAPL_HELLO_BYTES of h with its MAC under the job's key. */
-void mdapl_hello_put(const struct mdapl_hello *h, const uint8_t key[16],
-                     uint8_t out[MDAPL_HELLO_BYTES]);
+void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16],
+                          uint8_t out[MDAPL_HELLO_BYTES]);
 /* Reads and verifies a hello of len bytes: version, job and MAC; ranks below size, dst is me; the
  * sizes that it offers are possible. */
-enum mdapl_hello_verdict mdapl_hello_get(struct mdapl_hello *h, const void *in, size_t len,
-                                         const uint8_t key[16], uint32_t job, uint32_t me,
-                                         uint32_t size);
-const char *mdapl_hello_verdict_text(enum mdapl_hello_verdict v);
+enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
+                                                   size_t len, const uint8_t key[16], uint32_t job,
+                                                   uint32_t me, uint32_t size);
+const char *mdapl_dapl_hello_verdict_text(enum mdapl_dapl_hello_verdict v);
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
 /* MDAPL_FRAME_MSG and so on, from 1. */
-enum mdapl_frame_type {
+enum mdapl_dapl_frame_type {
 #define FRAME(number, NAME, ...) MDAPL_FRAME_##NAME = number,
 #include "frames.def"
     MDAPL_FRAME_TYPES
@@ -73,7 +73,7 @@ enum mdapl_frame_type {
 enum { MDAPL_FRAME_HDR_BYTES = 24 };
 
 /* The header of every frame. */
-struct mdapl_frame {
+struct mdapl_dapl_frame {
     uint8_t type;
     uint8_t flags;                 /* none yet: 0 */
     uint16_t hdr_len;              /* bytes of envelope behind the header (MSG and RTS) */
@@ -85,7 +85,7 @@ struct mdapl_frame {
 };
 
 /* Does a frame of this type have a psn of its own? The others need no acknowledgement. */
-static inline bool mdapl_frame_sequenced(uint8_t type)
+static inline bool mdapl_dapl_frame_sequenced(uint8_t type)
 {
     enum {
         SEQUENCED = 0
@@ -97,23 +97,23 @@ static inline bool mdapl_frame_sequenced(uint8_t type)
 }
 
 /* "MSG" and so on; "?" for a type that is none. */
-const char *mdapl_frame_name(uint8_t type);
-void mdapl_frame_put(const struct mdapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
+const char *mdapl_dapl_frame_name(uint8_t type);
+void mdapl_dapl_frame_put(const struct mdapl_dapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
 /* Writes what a transmission says of its receiver's side, into a frame that has its header: the
  * rest of the frame is the same each time that it is transmitted. */
-void mdapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit);
+void mdapl_dapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit);
 /*
  * Reads the header of a frame of which len bytes have arrived. False: it is not one: too short,
  * unknown type or flags, lengths that its row does not allow or that do not add up to len.
  */
-bool mdapl_frame_get(struct mdapl_frame *f, const void *in, size_t len);
+bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len);
 
 /* -- what is behind the header ---------------------------------------------------------------- */
 
 enum {
     MDAPL_MAX_SEGS = 8,            /* pieces that an RTS or a CTS names */
     MDAPL_SEG_BYTES = 16,          /* one of them, and 4 for each rail */
-    MDAPL_SEGS_MOST = MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
+    MDAPL_SEGS_MAX = MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
 };
 
 /* Bytes of a body that are done: a WRITTEN names some. */
@@ -129,31 +129,31 @@ struct mdapl_dapl_ranges {
 };
 
 /* One registered piece of a body. */
-struct mdapl_seg {
+struct mdapl_shm_seg {
     uint64_t addr;
     uint64_t len;
     uint32_t key[MDAPL_MAX_RAILS]; /* the rmr_context on each rail */
 };
 
 /* Where a body, or a part of one, is to be read or written. */
-struct mdapl_segs {
+struct mdapl_dapl_segs {
     uint16_t n;                    /* 0: by no RDMA */
     uint16_t n_rails;
-    struct mdapl_seg seg[MDAPL_MAX_SEGS];
+    struct mdapl_shm_seg seg[MDAPL_MAX_SEGS];
 };
 
 enum {
-    MDAPL_FIELDS_MAX = 28 + MDAPL_SEGS_MOST,   /* bytes of the longest fields, those of a CTS */
+    MDAPL_FIELDS_MAX = 28 + MDAPL_SEGS_MAX,    /* bytes of the longest fields, those of a CTS */
 };
 
-/* struct mdapl_rts and so on: the fields of each row. */
+/* struct mdapl_dapl_rts and so on: the fields of each row. */
 #define BARE(...)
-#define FRAME(number, NAME, name, psn, envelope, fields, tail) struct mdapl_##name { fields };
+#define FRAME(number, NAME, name, psn, envelope, fields, tail) struct mdapl_dapl_##name { fields };
 #define U32(member) uint32_t member;
 #define U64(member) uint64_t member;
 #define ID(member) uint32_t member;
 #define ADDR(member) uint64_t member;
-#define SEGS(member) struct mdapl_segs member;
+#define SEGS(member) struct mdapl_dapl_segs member;
 #define RANGES(member) struct mdapl_dapl_ranges member;
 #include "frames.def"
 
@@ -169,17 +169,17 @@ enum {
 #include "frames.def"
 };
 
-enum mdapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
+enum mdapl_dapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
 
 /*
- * mdapl_rts_put() and so on: writes the fields, with the list that they count, to out; returns the
- * bytes written. mdapl_rts_get(): reads them from the len bytes at in; false when len or a
+ * mdapl_dapl_rts_put() and so on: writes the fields, with the list that they count, to out; returns
+ * the bytes written. mdapl_dapl_rts_get(): reads them from the len bytes at in; false when len or a
  * value is impossible.
  */
 #define BARE(...)
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)                   \
-    size_t mdapl_##name##_put(const struct mdapl_##name *b, uint8_t *out);       \
-    bool mdapl_##name##_get(struct mdapl_##name *b, const void *in, size_t len);
+    size_t mdapl_dapl_##name##_put(const struct mdapl_dapl_##name *b, uint8_t *out);       \
+    bool mdapl_dapl_##name##_get(struct mdapl_dapl_##name *b, const void *in, size_t len);
 #include "frames.def"
 
 #endif

@@ -16,12 +16,12 @@ enum { LOOK_US = 1000 };         /* longest sleep of the client between two look
 
 struct server {
     struct wiring *w;
-    struct mdapl_ia *ia;
+    struct mdapl_dapl_ia *ia;
     pthread_t thread;
 };
 
 struct wiring {
-    struct mdapl_dapl *d;
+    struct mdapl_dapl_chan *d;
     pthread_mutex_t lock;        /* around the channel's state, and `over` */
     bool over;
     int n_servers;
@@ -35,7 +35,7 @@ static void *serve(void *arg)
     struct server *s = arg;
     struct wiring *w = s->w;
 
-    while (mdapl_evd_serve(s->ia, MDAPL_EVD_CR, UINT64_MAX, &w->lock) >= 0)
+    while (mdapl_dapl_evd_serve(s->ia, MDAPL_EVD_CR, UINT64_MAX, &w->lock) >= 0)
         ;
     pthread_mutex_lock(&w->lock);
     if (!w->over && !w->d->failed)
@@ -70,7 +70,7 @@ static void stop_servers(struct wiring *w)
     w->over = true;
     pthread_mutex_unlock(&w->lock);
     for (int i = 0; i < w->n_servers; i++) {
-        mdapl_evd_shut(w->server[i].ia);
+        mdapl_dapl_evd_stop_serving(w->server[i].ia);
         pthread_join(w->server[i].thread, NULL);
     }
 }
@@ -83,7 +83,7 @@ static int call_all(struct wiring *w)
 
     for (int rank = 0; rank < me && !rc; rank++) {
         pthread_mutex_lock(&w->lock);
-        rc = mdapl_wireup_call(w->d, rank);
+        rc = mdapl_dapl_wireup_call(w->d, rank);
         pthread_mutex_unlock(&w->lock);
     }
     return rc;
@@ -92,7 +92,7 @@ static int call_all(struct wiring *w)
 /* Timers that are due; then: MDAPL_DONE, 0 and *ns_p how long to sleep at most, or -errno. */
 static int look(struct wiring *w, uint64_t *ns_p)
 {
-    struct mdapl_dapl *d = w->d;
+    struct mdapl_dapl_chan *d = w->d;
     uint64_t now = mdapl_ctx_now(d->ctx), next;
     int rc;
 
@@ -100,7 +100,7 @@ static int look(struct wiring *w, uint64_t *ns_p)
     mdapl_timers_run(&d->timers, now);
     mdapl_dapl_recover_all(d);
     next = mdapl_timers_next(&d->timers);
-    rc = d->failed ? d->failed : mdapl_wireup_missing(d);
+    rc = d->failed ? d->failed : mdapl_dapl_wireup_missing(d);
     pthread_mutex_unlock(&w->lock);
     *ns_p = next <= now ? 0 : next - now;
     if (*ns_p > MDAPL_US(LOOK_US))
@@ -108,28 +108,28 @@ static int look(struct wiring *w, uint64_t *ns_p)
     return rc;
 }
 
-static int until_all_stand(struct wiring *w)
+static int wait_connected(struct wiring *w)
 {
     uint64_t ns;
     int rc;
 
     while ((rc = look(w, &ns)) == 0)
         for (int i = 0; i < w->d->rails.n; i++)
-            mdapl_evd_serve(w->d->rails.ia[i], MDAPL_EVD_CONN, i == 0 ? ns : 0, &w->lock);
+            mdapl_dapl_evd_serve(w->d->rails.ia[i], MDAPL_EVD_CONN, i == 0 ? ns : 0, &w->lock);
     return rc;
 }
 
-int mdapl_wire_thread_run(struct mdapl_dapl *d)
+int mdapl_dapl_wire_thread_run(struct mdapl_dapl_chan *d)
 {
     struct wiring w = { .d = d, .lock = PTHREAD_MUTEX_INITIALIZER };
-    int rc = mdapl_wireup_count(d);
+    int rc = mdapl_dapl_wireup_count(d);
 
     if (!rc)
         rc = start_servers(&w);
     if (!rc)
         rc = call_all(&w);
     if (!rc)
-        rc = until_all_stand(&w);
+        rc = wait_connected(&w);
     stop_servers(&w);
     pthread_mutex_destroy(&w.lock);
     return rc;

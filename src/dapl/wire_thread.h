@@ -16,9 +16,9 @@
  * wait on an event dispatcher while others use the adapter, and that
  * dat_evd_set_unwaitable() ends such a wait.
  */
-struct mdapl_dapl;
+struct mdapl_dapl_chan;
 
 /* MDAPL_DONE: all connections stand. -errno: they will not; mdapl_ctx_err() has the line. */
-int mdapl_wire_thread_run(struct mdapl_dapl *d);
+int mdapl_dapl_wire_thread_run(struct mdapl_dapl_chan *d);
 
 #endif

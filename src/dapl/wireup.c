@@ -17,7 +17,7 @@
 
 enum { IAS_MAX = 256 };          /* bytes of the names of all rails in a line */
 
-static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
+static int get_peer(struct mdapl_dapl_chan *d, int rank, struct mdapl_peer **base_p)
 {
     int rc = mdapl_peer_get(d->ctx, rank, base_p);
     char ias[IAS_MAX];
@@ -30,7 +30,7 @@ static int get_peer(struct mdapl_dapl *d, int rank, struct mdapl_peer **base_p)
                          "the same installation and kind of adapter everywhere", ias, rank);
 }
 
-int mdapl_wireup_count(struct mdapl_dapl *d)
+int mdapl_dapl_wireup_count(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
     struct mdapl_peer *base;
@@ -46,42 +46,42 @@ int mdapl_wireup_count(struct mdapl_dapl *d)
     return rc;
 }
 
-int mdapl_wireup_call(struct mdapl_dapl *d, int rank)
+int mdapl_dapl_wireup_call(struct mdapl_dapl_chan *d, int rank)
 {
     struct mdapl_peer *base;
     int rc = get_peer(d, rank, &base);
 
     if (!rc && base->channel == &mdapl_dapl_channel)
-        mdapl_cm_want(mdapl_dpeer_of(base));
+        mdapl_dapl_cm_connect(mdapl_dapl_peer_of(base));
     return rc;
 }
 
 /* Calls a rank that should have called. Returns 1 if it has not. */
-static int call_late(struct mdapl_dapl *d, int rank, char *names, size_t len)
+static int call_late(struct mdapl_dapl_chan *d, int rank, char *names, size_t len)
 {
-    struct mdapl_dpeer *peer = d->peers[rank];
+    struct mdapl_dapl_peer *peer = d->peers[rank];
     size_t at = strlen(names);
 
     if (!peer || peer->n_up == peer->n_streams)
         return 0;
     if (at + sizeof(peer->host) + 32 < len)
         snprintf(names + at, len - at, "%srank %d on %s", at ? ", " : "", rank, peer->host);
-    mdapl_cm_want(peer);
+    mdapl_dapl_cm_connect(peer);
     return 1;
 }
 
 /* Once ranks are late, all that are not connected are called, as the loss of a request or another
  * view of who reaches whom may be the reason. They answer, or cm.c says what they do. */
-static void call_all_late(struct mdapl_dapl *d)
+static void call_all_late(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
-    uint64_t waited = mdapl_ctx_now(d->ctx) - d->wire_began;
+    uint64_t waited = mdapl_ctx_now(d->ctx) - d->wire_start;
     char names[256] = "", ias[IAS_MAX];
     int n = 0;
 
-    if (d->late_called || waited < MDAPL_MS(cfg->connect_timeout_ms))
+    if (d->called_late || waited < MDAPL_MS(cfg->connect_timeout_ms))
         return;
-    d->late_called = true;
+    d->called_late = true;
     for (int rank = 0; rank < mdapl_ctx_job(d->ctx)->size; rank++)
         n += call_late(d, rank, names, sizeof(names));
     mdapl_dapl_rails_names(&d->rails, ias, sizeof(ias));
@@ -93,9 +93,9 @@ static void call_all_late(struct mdapl_dapl *d)
                   names);
 }
 
-int mdapl_wireup_missing(struct mdapl_dapl *d)
+int mdapl_dapl_wireup_missing(struct mdapl_dapl_chan *d)
 {
-    if (d->n_whole == d->n_wanted)
+    if (d->n_connected == d->n_wanted)
         return MDAPL_DONE;
     call_all_late(d);
     return d->failed;
@@ -110,45 +110,45 @@ static int last_step(int rank, int size)
     return size % 2 || rank >= size / 2 ? size / 2 : size / 2 - 1;
 }
 
-static int by_ring(struct mdapl_dapl *d)
+static int by_ring(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
     int last = last_step(job->rank, job->size);
     int rc = d->failed;
 
     if (!rc && d->wire_step == 0)
-        rc = mdapl_wireup_count(d);
+        rc = mdapl_dapl_wireup_count(d);
     while (!rc && d->wire_step < last
            && d->n_connecting < (int)mdapl_ctx_cfg(d->ctx)->wiring_inflight) {
         d->wire_step++;
-        rc = mdapl_wireup_call(d, (job->rank - d->wire_step + job->size) % job->size);
+        rc = mdapl_dapl_wireup_call(d, (job->rank - d->wire_step + job->size) % job->size);
     }
     if (rc)
         return rc;
-    return d->wire_step >= last ? mdapl_wireup_missing(d) : 0;
+    return d->wire_step >= last ? mdapl_dapl_wireup_missing(d) : 0;
 }
 
-static int on_demand(struct mdapl_dapl *d)
+static int on_demand(struct mdapl_dapl_chan *d)
 {
     (void)d;
     return MDAPL_DONE;
 }
 
-static int (*const way[])(struct mdapl_dapl *) = {
+static int (*const way[])(struct mdapl_dapl_chan *) = {
     [MDAPL_WIRING_RING] = by_ring,
     [MDAPL_WIRING_ONDEMAND] = on_demand,
-    [MDAPL_WIRING_THREAD] = mdapl_wire_thread_run,
+    [MDAPL_WIRING_THREAD] = mdapl_dapl_wire_thread_run,
 };
 
-int mdapl_wireup_run(struct mdapl_dapl *d)
+int mdapl_dapl_wireup_run(struct mdapl_dapl_chan *d)
 {
     int rc;
 
-    if (d->wire_began == 0)
-        d->wire_began = mdapl_ctx_now(d->ctx);
+    if (d->wire_start == 0)
+        d->wire_start = mdapl_ctx_now(d->ctx);
     rc = way[mdapl_cfg_wiring(mdapl_ctx_cfg(d->ctx), mdapl_ctx_job(d->ctx)->size)](d);
     d->wiring = rc == 0;
     if (rc == MDAPL_DONE)
-        mdapl_ctx_stats(d->ctx)->wire_us = (mdapl_ctx_now(d->ctx) - d->wire_began) / 1000;
+        mdapl_ctx_stats(d->ctx)->wire_us = (mdapl_ctx_now(d->ctx) - d->wire_start) / 1000;
     return rc;
 }

@@ -9,10 +9,10 @@ errnames_txt_files += src/mpid/ch3/channels/dapl/src/errnames.txt
 
 if BUILD_CH3_DAPL
 
-mdapl_dir = $(top_srcdir)/src/mpid/ch3/channels/dapl
+mdapl_ch3_dir = $(top_srcdir)/src/mpid/ch3/channels/dapl
 
 ## all of CH3 includes mpidi_ch3_pre.h, and that includes the contract
-AM_CPPFLAGS += -I$(mdapl_dir)/src -I$(mdapl_dir)/util
+AM_CPPFLAGS += -I$(mdapl_ch3_dir)/src -I$(mdapl_ch3_dir)/util
 
 noinst_HEADERS += $(mdapl_headers)
 
@@ -24,20 +24,20 @@ noinst_LTLIBRARIES += \
 
 src_mpid_ch3_channels_dapl_libmdapl_util_la_SOURCES = $(mdapl_util_sources)
 src_mpid_ch3_channels_dapl_libmdapl_util_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
-src_mpid_ch3_channels_dapl_libmdapl_util_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/util
+src_mpid_ch3_channels_dapl_libmdapl_util_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_ch3_dir)/util
 
 src_mpid_ch3_channels_dapl_libmdapl_dapl_la_SOURCES = $(mdapl_dapl_sources)
 src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
-src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/dapl -I$(mdapl_dir)/util \
+src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_ch3_dir)/dapl -I$(mdapl_ch3_dir)/util \
     $(mdapl_hwloc_cppflags)
 
 src_mpid_ch3_channels_dapl_libmdapl_shm_la_SOURCES = $(mdapl_shm_sources)
 src_mpid_ch3_channels_dapl_libmdapl_shm_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
-src_mpid_ch3_channels_dapl_libmdapl_shm_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_dir)/shm -I$(mdapl_dir)/util
+src_mpid_ch3_channels_dapl_libmdapl_shm_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_ch3_dir)/shm -I$(mdapl_ch3_dir)/util
 
 src_mpid_ch3_channels_dapl_libmdapl_glue_la_SOURCES = $(mdapl_glue_sources)
 src_mpid_ch3_channels_dapl_libmdapl_glue_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
-src_mpid_ch3_channels_dapl_libmdapl_glue_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(mdapl_dir)/dapl -I$(mdapl_dir)/shm \
+src_mpid_ch3_channels_dapl_libmdapl_glue_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(mdapl_ch3_dir)/dapl -I$(mdapl_ch3_dir)/shm \
     -DMDAPL_DAT_CONF=\"$(sysconfdir)/dat.conf\"
 
 pmpi_convenience_libs += \

@@ -56,7 +56,7 @@ static bool is_complete(sem_t *complete)
 }
 
 /* False: a rank has ended, so the barrier cannot be complete. */
-static bool wait_for_all(struct mdapl_glue *g, sem_t *complete)
+static bool wait_for_all(struct mdapl_ch3_glue *g, sem_t *complete)
 {
     uint64_t limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(g->cfg.connect_timeout_ms);
 
@@ -64,20 +64,21 @@ static bool wait_for_all(struct mdapl_glue *g, sem_t *complete)
         if (g->signalled)
             return false;
         if (g->n_lost > 0 && mdapl_ctx_now(g->ctx) > limit)
-            mdapl_end_job("the job ends: a rank that was lost has not called MPI_Finalize within "
-                          "MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS=%lld after this one",
-                          (long long)g->cfg.connect_timeout_ms);
+            mdapl_ch3_end_job(
+                "the job ends: a rank that was lost has not called MPI_Finalize within "
+                "MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS=%lld after this one",
+                (long long)g->cfg.connect_timeout_ms);
     }
     return true;
 }
 
-int mdapl_barrier(struct mdapl_glue *g)
+int mdapl_ch3_barrier(struct mdapl_ch3_glue *g)
 {
     struct barrier b = { .rc = PMI_SUCCESS };
     bool complete = true;
     pthread_t thread;
 
-    if ((g->n_lost > 0 || g->signalled) && mdapl_lost_any_dead(g))
+    if ((g->n_lost > 0 || g->signalled) && mdapl_ch3_lost_any_dead(g))
         return -ECONNRESET;
     sem_init(&b.complete, 0, 0);
     if (start(&thread, &b) == 0) {

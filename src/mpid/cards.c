@@ -30,7 +30,7 @@ static void key_of(int group, int part, char key[32])
 }
 
 /* The launcher's own value: one card, with its cores. */
-static int get_single(struct mdapl_glue *g, int rank, char *buf, size_t len)
+static int get_single(struct mdapl_ch3_glue *g, int rank, char *buf, size_t len)
 {
     return g->pg->getConnInfo(rank, buf, (int)len, g->pg) == MPI_SUCCESS ? 0 : -EHOSTUNREACH;
 }
@@ -44,14 +44,14 @@ static char *value_make(int *len_p)
 
 /* -- putting ---------------------------------------------------------------------------------- */
 
-int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card)
+int mdapl_ch3_cards_put(struct mdapl_ch3_glue *g, int rank, const char *card)
 {
     char value[VALUE_MAX];
     uint32_t set;
     int online;
 
     (void)g;
-    mdapl_cores(&set, &online);
+    mdapl_ch3_cores(&set, &online);
     snprintf(value, sizeof(value), "%s%c%04x", card, cores_follow, set);
     return MPIDI_PG_SetConnInfo(rank, value);
 }
@@ -64,13 +64,13 @@ static int put_value(const char *kvs, int group, int part, const char *value)
     return PMI_KVS_Put(kvs, key, value) == PMI_SUCCESS ? 0 : -EIO;
 }
 
-static int end_of_group(const struct mdapl_glue *g, int first)
+static int end_of_group(const struct mdapl_ch3_glue *g, int first)
 {
     return first + GROUP < g->pg->size ? first + GROUP : g->pg->size;
 }
 
 /* Puts the cards of the group that begins with rank first. value: room for len bytes. */
-static int put_group(struct mdapl_glue *g, int first, const char *kvs, char *value, size_t len)
+static int put_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char *value, size_t len)
 {
     char card[VALUE_MAX];
     int part = 0, rc = 0;
@@ -95,7 +95,7 @@ static int put_group(struct mdapl_glue *g, int first, const char *kvs, char *val
 /* -- reading ---------------------------------------------------------------------------------- */
 
 /* Takes the cards in value, at most up to rank end. Returns the rank after the last one. */
-static int take_cards(struct mdapl_glue *g, int rank, int end, char *value)
+static int take_cards(struct mdapl_ch3_glue *g, int rank, int end, char *value)
 {
     for (char *card = value, *stop; rank < end && (stop = strchr(card, end_of_card));
          card = stop + 1) {
@@ -108,7 +108,8 @@ static int take_cards(struct mdapl_glue *g, int rank, int end, char *value)
     return rank;
 }
 
-static int read_group(struct mdapl_glue *g, int first, const char *kvs, char *value, size_t len)
+static int read_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char *value,
+                      size_t len)
 {
     int end = end_of_group(g, first), rank = first;
     char key[32];
@@ -126,7 +127,7 @@ static int read_group(struct mdapl_glue *g, int first, const char *kvs, char *va
     return 0;
 }
 
-static int read_all(struct mdapl_glue *g, const char *kvs, char *value, size_t len)
+static int read_all(struct mdapl_ch3_glue *g, const char *kvs, char *value, size_t len)
 {
     int rc = 0;
 
@@ -135,7 +136,7 @@ static int read_all(struct mdapl_glue *g, const char *kvs, char *value, size_t l
     return rc;
 }
 
-int mdapl_cards_share(struct mdapl_glue *g, int rank)
+int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank)
 {
     int len = 0, barrier, rc = 0;
     char *kvs, *value = value_make(&len);
@@ -146,14 +147,14 @@ int mdapl_cards_share(struct mdapl_glue *g, int rank)
         rc = -ENOMEM;
     else if (rank % GROUP == 0)
         rc = put_group(g, rank, kvs, value, (size_t)len);
-    barrier = mdapl_barrier(g);          /* the others wait there, whatever has failed here */
+    barrier = mdapl_ch3_barrier(g);      /* the others wait there, whatever has failed here */
     if (!rc)
         rc = barrier ? barrier : read_all(g, kvs, value, (size_t)len);
     MPL_free(value);
     return rc;
 }
 
-void mdapl_cards_free(struct mdapl_glue *g)
+void mdapl_ch3_cards_free(struct mdapl_ch3_glue *g)
 {
     for (int i = 0; g->cards && i < g->pg->size; i++)
         MPL_free(g->cards[i]);
@@ -163,9 +164,9 @@ void mdapl_cards_free(struct mdapl_glue *g)
 
 /* -- afterwards ------------------------------------------------------------------------------- */
 
-int mdapl_cards_get(void *owner, int rank, char *buf, size_t len)
+int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len)
 {
-    const struct mdapl_glue *g = owner;
+    const struct mdapl_ch3_glue *g = owner;
     const char *card = g->cards[rank];
     size_t n = strcspn(card, (const char[]){ cores_follow, '\0' });
 
@@ -176,7 +177,7 @@ int mdapl_cards_get(void *owner, int rank, char *buf, size_t len)
     return 0;
 }
 
-uint32_t mdapl_cards_cores(const struct mdapl_glue *g, int rank)
+uint32_t mdapl_ch3_cards_cores(const struct mdapl_ch3_glue *g, int rank)
 {
     const char *at = strchr(g->cards[rank], cores_follow);
 

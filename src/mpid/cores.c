@@ -8,7 +8,7 @@
  * The cores that this process may run on. Two ranks of a node with the same set share its cores.
  * The calls are the operating system's, which is why they are in a file of their own.
  */
-int mdapl_cores(uint32_t *set_p, int *online_p)
+int mdapl_ch3_cores(uint32_t *set_p, int *online_p)
 {
     cpu_set_t set;
     uint32_t hash = 2166136261u;                 /* FNV-1a */

@@ -21,7 +21,7 @@ static const char *effective(const struct mdapl_knob *k, const cvar_table_entry_
     return *k->value ? *k->value : "";
 }
 
-int mdapl_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err)
+int mdapl_ch3_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err)
 {
     mdapl_cfg_init(cfg);
     for (const struct mdapl_knob *k = mdapl_knobs; k->name; k++) {

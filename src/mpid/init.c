@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-struct mdapl_glue mdapl_glue;
+struct mdapl_ch3_glue mdapl_ch3_glue;
 
 /* In order of preference. */
 static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
                                                        NULL };
 
-static const struct mdapl_up up = { .msg = mdapl_recv_msg, .fault = mdapl_vc_fault };
+static const struct mdapl_up up = { .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault };
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
@@ -77,7 +77,7 @@ static void choose_dat_conf(const struct mdapl_cfg *cfg)
         setenv("DAT_OVERRIDE", file, 1);
 }
 
-void mdapl_say(int rank, const char *text)
+void mdapl_ch3_print(int rank, const char *text)
 {
     const struct timespec moment = { 0, 100 * 1000 * 1000 };
     char host[64] = "?";
@@ -91,24 +91,24 @@ static int init_error(int rank, const char *text)
 {
     int mpi_errno = MPI_SUCCESS;
 
-    mdapl_say(rank, text);
+    mdapl_ch3_print(rank, text);
     MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**ch3|dapl|init");
     return mpi_errno;
 }
 
 static bool near(void *owner, int rank)
 {
-    const struct mdapl_glue *g = owner;
+    const struct mdapl_ch3_glue *g = owner;
 
     return g->pg->vct[rank].node_id == g->pg->vct[MPIR_Process.rank].node_id;
 }
 
-static int open_ctx(struct mdapl_glue *g, int rank)
+static int open_ctx(struct mdapl_ch3_glue *g, int rank)
 {
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = g, .cfg = &g->cfg,
-        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_cards_get, .near = near },
+        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_ch3_cards_get, .near = near },
     };
 
     choose_dat_conf(&g->cfg);
@@ -122,19 +122,19 @@ static const char rank_ended[] =
 
 /* Tests which ranks of the node reach each other; after the barrier each rank
  * can read all verdicts. */
-static int probe(struct mdapl_glue *g, int rank)
+static int probe(struct mdapl_ch3_glue *g, int rank)
 {
     int rc;
 
     mdapl_probe(g->ctx);
-    rc = mdapl_barrier(g);
+    rc = mdapl_ch3_barrier(g);
     if (rc == -ECONNRESET)
         return init_error(rank, rank_ended);
     return rc ? init_error(rank, "the launcher's barrier failed; check the launcher") : MPI_SUCCESS;
 }
 
 /* Publishes this rank's card and, on rank 0, the job's key. Returns when every rank has done so. */
-static int publish(struct mdapl_glue *g, int rank)
+static int publish(struct mdapl_ch3_glue *g, int rank)
 {
     char card[MDAPL_CARD_MAX], *kvs;
     struct mdapl_err err;
@@ -146,11 +146,11 @@ static int publish(struct mdapl_glue *g, int rank)
                                 "MPIR_CVAR_DAPL_IA");
     if (rank == 0 && put_job(kvs, &err))
         return init_error(rank, err.text);
-    mpi_errno = mdapl_cards_put(g, rank, card);
+    mpi_errno = mdapl_ch3_cards_put(g, rank, card);
     if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
-    rc = mpi_errno == MPI_SUCCESS ? mdapl_cards_share(g, rank) : 0;
+    rc = mpi_errno == MPI_SUCCESS ? mdapl_ch3_cards_share(g, rank) : 0;
     if (rc)
         mpi_errno = init_error(rank, rc == -ECONNRESET ? rank_ended :
                                "the launcher does not take or give business cards; check it");
@@ -159,12 +159,12 @@ static int publish(struct mdapl_glue *g, int rank)
 
 /* -- how long to poll ------------------------------------------------------------------------- */
 
-static bool same_node(const struct mdapl_glue *g, int a, int b)
+static bool same_node(const struct mdapl_ch3_glue *g, int a, int b)
 {
     return g->pg->vct[a].node_id == g->pg->vct[b].node_id;
 }
 
-static int ranks_here(const struct mdapl_glue *g, int rank)
+static int ranks_here(const struct mdapl_ch3_glue *g, int rank)
 {
     int n = 0;
 
@@ -174,18 +174,18 @@ static int ranks_here(const struct mdapl_glue *g, int rank)
 }
 
 /* The number of ranks of this node with the same set of cores, this one included. */
-static int ranks_on_set(struct mdapl_glue *g, int rank, uint32_t set)
+static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
 {
     int n = 0;
 
     for (int i = 0; i < g->pg->size; i++)
-        n += i == rank || (same_node(g, i, rank) && mdapl_cards_cores(g, i) == set);
+        n += i == rank || (same_node(g, i, rank) && mdapl_ch3_cards_cores(g, i) == set);
     return n;
 }
 
 /* How long a waiting rank polls. Where ranks share cores it polls next to nothing, because the rank
  * that it waits for may need the same core. set: the knobs as the user set them. */
-static void set_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, bool oversubscribed)
+static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, bool oversubscribed)
 {
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
@@ -194,19 +194,19 @@ static void set_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, bool o
 
 /* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound
  * to a part of the cores is assumed to share it with no other rank. */
-static void estimate_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
+static void estimate_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int rank)
 {
     uint32_t set;
     int online;
 
-    mdapl_cores(&set, &online);
+    mdapl_ch3_cores(&set, &online);
     set_polls(g, user, ranks_here(g, rank) > online);
 }
 
-static void choose_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
+static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int rank)
 {
     uint32_t set;
-    int online, cores = mdapl_cores(&set, &online), here = ranks_here(g, rank);
+    int online, cores = mdapl_ch3_cores(&set, &online), here = ranks_here(g, rank);
 
     /* The launcher is queried for the other ranks' sets only where they decide. */
     set_polls(g, user, here > online || (here > cores && ranks_on_set(g, rank, set) > cores));
@@ -215,7 +215,7 @@ static void choose_polls(struct mdapl_glue *g, const struct mdapl_cfg *user, int
 /* -- wiring ----------------------------------------------------------------------------------- */
 
 /* Yielding before sleeping lets several events arrive for one pass. */
-static int wire(struct mdapl_glue *g, int rank)
+static int wire(struct mdapl_ch3_glue *g, int rank)
 {
     int64_t idle = 0;
     int rc;
@@ -230,14 +230,14 @@ static int wire(struct mdapl_glue *g, int rank)
     return rc < 0 ? init_error(rank, mdapl_ctx_err(g->ctx)->text) : MPI_SUCCESS;
 }
 
-static void log_start(struct mdapl_glue *g, int rank)
+static void log_start(struct mdapl_ch3_glue *g, int rank)
 {
     char line[512];
 
     if (rank != 0 || g->cfg.verbose < MDAPL_INFO)
         return;
     if (!g->ctx) {
-        mdapl_say(rank, "1 rank: no channel and no adapter is opened");
+        mdapl_ch3_print(rank, "1 rank: no channel and no adapter is opened");
         return;
     }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
@@ -245,17 +245,17 @@ static void log_start(struct mdapl_glue *g, int rank)
               g->oversubscribed ? "; ranks share cores: one that waits gives its core away" : "");
 }
 
-static int init_handlers(struct mdapl_glue *g)
+static int init_handlers(struct mdapl_ch3_glue *g)
 {
     int mpi_errno = MPIDI_CH3_PktHandler_Init(g->handler, MPIDI_CH3_PKT_END_ALL);
 
     /* CH3's own handler would not release the body of a cancelled rendezvous. */
-    g->handler[MPIDI_CH3_PKT_CANCEL_SEND_REQ] = mdapl_rndv_cancel;
+    g->handler[MPIDI_CH3_PKT_CANCEL_SEND_REQ] = mdapl_ch3_rndv_cancel;
     return mpi_errno;
 }
 
 /* A job of several ranks: opens the channels, exchanges cards, connects. */
-static int start(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
+static int start(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int rank)
 {
     int mpi_errno;
 
@@ -274,7 +274,7 @@ static int start(struct mdapl_glue *g, const struct mdapl_cfg *user, int rank)
 
 int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 {
-    struct mdapl_glue *g = &mdapl_glue;
+    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
     struct mdapl_cfg user;
     struct mdapl_err err;
     int mpi_errno;
@@ -283,12 +283,12 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     memset(g, 0, sizeof(*g));
     g->pg = pg;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
-    if (mdapl_cfg_from_cvars(&g->cfg, &err))
+    if (mdapl_ch3_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
     user = g->cfg;
     mdapl_pvars_register(&g->counters);
-    mdapl_split_init(g);
-    mpi_errno = mdapl_lost_init(g);
+    mdapl_ch3_split_init(g);
+    mpi_errno = mdapl_ch3_lost_init(g);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = init_handlers(g);
     /* A job of one rank has no messages to send and needs no adapter. */
@@ -301,7 +301,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 
 int MPIDI_CH3_InitCompleted(void)
 {
-    struct mdapl_glue *g = &mdapl_glue;
+    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
 
     /* The VCs were initialised before the context was open; their eager limit is known now. */
     for (int i = 0; g->ctx && i < g->pg->size; i++)
@@ -314,9 +314,9 @@ int MPIDI_CH3_InitCompleted(void)
 /* MPI_T's read function of a counter. counter: its address in g->counters. While the context is
  * open the channel has the value; g->counters has the final one, since MPI_T outlives
  * MPI_Finalize. */
-void mdapl_pvar_read(void *counter, void *object, int count, void *buf)
+void mdapl_ch3_pvar_read(void *counter, void *object, int count, void *buf)
 {
-    struct mdapl_glue *g = &mdapl_glue;
+    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
     size_t at = (size_t)((char *)counter - (char *)&g->counters);
     const char *from = g->ctx ? (const char *)mdapl_ctx_stats(g->ctx) : (const char *)&g->counters;
 
@@ -325,7 +325,7 @@ void mdapl_pvar_read(void *counter, void *object, int count, void *buf)
 }
 
 /* One write for the whole text, so that the ranks' texts do not interleave. */
-static void summarise(struct mdapl_glue *g, int rank)
+static void summarise(struct mdapl_ch3_glue *g, int rank)
 {
     char text[4096], host[64] = "?";
     size_t n;
@@ -342,7 +342,7 @@ static void summarise(struct mdapl_glue *g, int rank)
 
 /* Waits until all messages are delivered and acknowledged, in both directions. A peer whose end
  * only the launcher reports acknowledges nothing, so after a loss the wait is bounded. */
-static void drain(struct mdapl_glue *g)
+static void drain(struct mdapl_ch3_glue *g)
 {
     uint64_t limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(LOST_DRAIN_MS);
 
@@ -355,26 +355,26 @@ static void drain(struct mdapl_glue *g)
  * Drain, barrier, close. At the barrier all frames of both sides have been acknowledged, so after
  * it no rank needs another one to make progress.
  */
-static void close_ctx(struct mdapl_glue *g)
+static void close_ctx(struct mdapl_ch3_glue *g)
 {
-    mdapl_rndv_forget_unmatched();
+    mdapl_ch3_rndv_forget_unmatched();
     drain(g);
     g->counters = *mdapl_ctx_stats(g->ctx);
-    mdapl_barrier(g);
+    mdapl_ch3_barrier(g);
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
-    mdapl_vc_forget_peers();
-    mdapl_cards_free(g);
+    mdapl_ch3_vc_forget_peers();
+    mdapl_ch3_cards_free(g);
 }
 
 int MPIDI_CH3_Finalize(void)
 {
-    struct mdapl_glue *g = &mdapl_glue;
+    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
 
     if (g->ctx)
         close_ctx(g);
     summarise(g, MPIR_Process.rank);
-    mdapl_lost_fini(g);
+    mdapl_ch3_lost_fini(g);
     return MPI_SUCCESS;
 }
 

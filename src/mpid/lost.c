@@ -21,7 +21,7 @@
  * CH3's own state of a lost VC is MORIBUND. In that state CH3 completes operations by itself,
  * without a call of the channel, and the third rule could not be kept. So the VC keeps its state
  * until MPI_Finalize: sends fail in send.c, and receives that are posted to a lost peer are
- * completed by mdapl_lost_poll().
+ * completed by mdapl_ch3_lost_poll().
  */
 
 enum { EXIT_LOST = 1 };
@@ -30,7 +30,7 @@ static const char no_collective[] =
     "a collective operation needs it, and this MPICH does not report every error of a collective "
     "operation";
 
-void mdapl_end_job(const char *fmt, ...)
+void mdapl_ch3_end_job(const char *fmt, ...)
 {
     char line[768];
     va_list ap;
@@ -38,29 +38,29 @@ void mdapl_end_job(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    mdapl_say(MPIR_Process.rank, line);
+    mdapl_ch3_print(MPIR_Process.rank, line);
     MPID_Abort(NULL, MPI_SUCCESS, EXIT_LOST, "ch3:dapl has ended the job");
     abort();
 }
 
 /* -- communicators ----------------------------------------------------------------------------- */
 
-struct mdapl_comm {
+struct mdapl_ch3_comm {
     MPIR_Comm *comm;
-    struct mdapl_comm *next;
+    struct mdapl_ch3_comm *next;
 };
 
 static int comm_created(MPIR_Comm *comm, void *param)
 {
-    struct mdapl_glue *g = param;
-    struct mdapl_comm *c = MPL_malloc(sizeof(*c), MPL_MEM_COMM);
+    struct mdapl_ch3_glue *g = param;
+    struct mdapl_ch3_comm *c = MPL_malloc(sizeof(*c), MPL_MEM_COMM);
     int mpi_errno = MPI_SUCCESS;
 
     if (!c) {
         MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
         return mpi_errno;
     }
-    *c = (struct mdapl_comm){ comm, g->comms };
+    *c = (struct mdapl_ch3_comm){ comm, g->comms };
     g->comms = c;
     return MPI_SUCCESS;
 }
@@ -74,12 +74,12 @@ static bool returns_errors(const MPIR_Errhandler *handler)
 
 static int comm_destroyed(MPIR_Comm *comm, void *param)
 {
-    struct mdapl_glue *g = param;
+    struct mdapl_ch3_glue *g = param;
 
     /* In MPI_Finalize the error handler of MPI_COMM_WORLD stays in force until the end. */
     if (comm == MPIR_Process.comm_world)
         g->world_returns = returns_errors(comm->errhandler);
-    for (struct mdapl_comm **at = &g->comms, *c; (c = *at); at = &c->next)
+    for (struct mdapl_ch3_comm **at = &g->comms, *c; (c = *at); at = &c->next)
         if (c->comm == comm) {
             *at = c->next;
             MPL_free(c);
@@ -102,10 +102,10 @@ static bool is_member(MPIR_Comm *comm, const MPIDI_VC_t *vc)
 
 static bool any_returns(const MPIDI_VC_t *vc)
 {
-    for (const struct mdapl_comm *c = mdapl_glue.comms; c; c = c->next)
+    for (const struct mdapl_ch3_comm *c = mdapl_ch3_glue.comms; c; c = c->next)
         if (returns_errors(c->comm->errhandler) && is_member(c->comm, vc))
             return true;
-    return mdapl_glue.world_returns;
+    return mdapl_ch3_glue.world_returns;
 }
 
 static bool in_window(const MPIR_Win *list, const MPIDI_VC_t *vc)
@@ -124,7 +124,7 @@ static const char *reason_to_end(const MPIDI_VC_t *vc)
     if (in_window(MPIDI_RMA_Win_active_list_head, vc)
         || in_window(MPIDI_RMA_Win_inactive_list_head, vc))
         return "it is a member of a window of MPI RMA, whose operations cannot complete without it";
-    if (mdapl_glue.collective_failed)
+    if (mdapl_ch3_glue.collective_failed)
         return no_collective;
     if (MPIR_CVAR_ENABLE_FT || any_returns(vc))
         return NULL;
@@ -138,15 +138,15 @@ static bool is_collective(int context_id)
     return (context_id & MPIR_CONTEXT_SUFFIX_MASK) == MPIR_CONTEXT_INTRA_COLL;
 }
 
-void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id)
+void mdapl_ch3_lost_op(const MPIDI_VC_t *vc, int context_id)
 {
     if (!is_collective(context_id))
         return;
     /* The channel fails the operations first, and reports the lost peer and the cause after
      * that. */
-    if (mdapl_is_lost(vc))
-        mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, no_collective);
-    mdapl_glue.collective_failed = true;
+    if (mdapl_ch3_is_lost(vc))
+        mdapl_ch3_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, no_collective);
+    mdapl_ch3_glue.collective_failed = true;
 }
 
 /* -- operations that wait for the peer --------------------------------------------------------- */
@@ -155,7 +155,7 @@ void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id)
  * acknowledges the failure. */
 static void forbid_any_source(const MPIDI_VC_t *vc)
 {
-    for (const struct mdapl_comm *c = mdapl_glue.comms; c; c = c->next)
+    for (const struct mdapl_ch3_comm *c = mdapl_ch3_glue.comms; c; c = c->next)
         if (is_member(c->comm, vc))
             c->comm->dev.anysource_enabled = FALSE;
 }
@@ -173,9 +173,9 @@ static bool waits_for_answer(const MPIR_Request *req, const MPIDI_VC_t *vc)
     return to == vc;
 }
 
-void mdapl_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc)
+void mdapl_ch3_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc)
 {
-    sreq->status.MPI_ERROR = mdapl_vc_error(vc);
+    sreq->status.MPI_ERROR = mdapl_ch3_vc_error(vc);
     /* Synchronous sends and cancelled ones are waited for twice. */
     MPIR_cc_set(&sreq->cc, 1);
     MPID_Request_complete(sreq);
@@ -184,7 +184,7 @@ void mdapl_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc)
 static void fail_waiting(MPIR_Request *req, const void *vc)
 {
     if (waits_for_answer(req, vc))
-        mdapl_lost_fail_send(req, vc);
+        mdapl_ch3_lost_fail_send(req, vc);
 }
 
 /* CH3 keeps no list of the requests that wait for answer packets (short synchronous sends, cancel
@@ -211,7 +211,7 @@ static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
 
     if (rank != MPI_ANY_SOURCE) {
         MPIDI_Comm_get_vc(rreq->comm, rank, &vc);
-        return mdapl_is_lost(vc) ? vc : NULL;
+        return mdapl_ch3_is_lost(vc) ? vc : NULL;
     }
     /* With MPIR_CVAR_ENABLE_FT MPICH itself handles those of the program, and keeps them posted. */
     if (rreq->comm->dev.anysource_enabled
@@ -219,7 +219,7 @@ static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
         return NULL;
     for (int i = 0; i < rreq->comm->remote_size; i++) {
         MPIDI_Comm_get_vc(rreq->comm, i, &vc);
-        if (mdapl_is_lost(vc))
+        if (mdapl_ch3_is_lost(vc))
             return vc;
     }
     return NULL;
@@ -237,8 +237,8 @@ static void fail_posted(MPIR_Request *rreq, const void *arg)
     vc = lost_source(rreq);
     if (!vc || !MPIDI_CH3U_Recvq_DP(rreq))
         return;
-    mdapl_lost_op(vc, rreq->dev.match.parts.context_id);
-    rreq->status.MPI_ERROR = mdapl_vc_error(vc);
+    mdapl_ch3_lost_op(vc, rreq->dev.match.parts.context_id);
+    rreq->status.MPI_ERROR = mdapl_ch3_vc_error(vc);
     MPID_Request_complete(rreq);
 }
 
@@ -251,22 +251,22 @@ static void terminate(MPIDI_VC_t *vc)
         MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
 }
 
-void mdapl_lost(MPIDI_VC_t *vc)
+void mdapl_ch3_lost(MPIDI_VC_t *vc)
 {
     const char *why;
 
-    if (mdapl_is_lost(vc))
+    if (mdapl_ch3_is_lost(vc))
         return;
-    mdapl_glue.lost[vc->pg_rank] = true;
-    mdapl_glue.n_lost++;
-    /* Packets to it take the slow path of mdapl_vc_peer(). */
+    mdapl_ch3_glue.lost[vc->pg_rank] = true;
+    mdapl_ch3_glue.n_lost++;
+    /* Packets to it take the slow path of mdapl_ch3_vc_peer(). */
     vc->ch.peer = NULL;
     why = reason_to_end(vc);
     if (why)
-        mdapl_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, why);
+        mdapl_ch3_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, why);
     forbid_any_source(vc);
     each_request(fail_waiting, vc);
-    if (mdapl_glue.finalizing)
+    if (mdapl_ch3_glue.finalizing)
         terminate(vc);
     MPIDI_CH3_Progress_signal_completion();
 }
@@ -274,7 +274,7 @@ void mdapl_lost(MPIDI_VC_t *vc)
 /* In MPI_Finalize, before CH3 runs its close protocol, which a lost peer would not answer. */
 static int begin_finalize(void *param)
 {
-    struct mdapl_glue *g = param;
+    struct mdapl_ch3_glue *g = param;
 
     g->finalizing = true;
     for (int i = 0; i < g->pg->size; i++)
@@ -289,7 +289,7 @@ static int begin_finalize(void *param)
 static void on_signal(int number)
 {
     (void)number;
-    mdapl_glue.signalled = 1;
+    mdapl_ch3_glue.signalled = 1;
 }
 
 /* Does not replace a handler of the program. Not undone in MPI_Finalize: the signal may arrive
@@ -303,15 +303,15 @@ static void catch_signal(void)
         sigaction(SIGUSR1, &mine, NULL);
 }
 
-void mdapl_lost_report(MPIDI_VC_t *vc)
+void mdapl_ch3_lost_report(MPIDI_VC_t *vc)
 {
-    mdapl_glue.reported[vc->pg_rank] = true;
-    mdapl_glue.n_reported++;
+    mdapl_ch3_glue.reported[vc->pg_rank] = true;
+    mdapl_ch3_glue.n_reported++;
 }
 
 /* Reads from the launcher which ranks have died: ranks and ranges, separated by commas. CH3's call
  * for this needs MPI_COMM_WORLD, which does not exist any more in MPI_Finalize. */
-static void read_dead_ranks(struct mdapl_glue *g)
+static void read_dead_ranks(struct mdapl_ch3_glue *g)
 {
     char list[1024] = "", *kvs, *save = NULL;
     int first, last;
@@ -323,11 +323,11 @@ static void read_dead_ranks(struct mdapl_glue *g)
         int n = sscanf(part, "%d-%d", &first, &last);
 
         for (int i = first; n > 0 && i >= 0 && i < g->pg->size && i <= (n == 2 ? last : first); i++)
-            mdapl_lost_report(&g->pg->vct[i]);
+            mdapl_ch3_lost_report(&g->pg->vct[i]);
     }
 }
 
-bool mdapl_lost_any_dead(struct mdapl_glue *g)
+bool mdapl_ch3_lost_any_dead(struct mdapl_ch3_glue *g)
 {
     g->signalled = 0;
     g->n_reported = 0;
@@ -337,7 +337,7 @@ bool mdapl_lost_any_dead(struct mdapl_glue *g)
 
 /* Fails the peers that the launcher reported. The channel detects most of them itself, and knows
  * the cause. */
-static void lose_reported(struct mdapl_glue *g)
+static void lose_reported(struct mdapl_ch3_glue *g)
 {
     g->n_reported = 0;
     for (int i = 0; i < g->pg->size; i++) {
@@ -345,13 +345,13 @@ static void lose_reported(struct mdapl_glue *g)
             continue;
         mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_WARN,
                   "lost rank %d: the launcher reports that its process has ended", i);
-        mdapl_lost(&g->pg->vct[i]);
+        mdapl_ch3_lost(&g->pg->vct[i]);
     }
 }
 
-void mdapl_lost_poll(bool moved)
+void mdapl_ch3_lost_poll(bool moved)
 {
-    struct mdapl_glue *g = &mdapl_glue;
+    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
 
     if (g->signalled) {
         g->signalled = 0;
@@ -364,7 +364,7 @@ void mdapl_lost_poll(bool moved)
         each_request(fail_posted, NULL);
 }
 
-int mdapl_lost_init(struct mdapl_glue *g)
+int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g)
 {
     int mpi_errno = MPI_SUCCESS;
 
@@ -381,7 +381,7 @@ int mdapl_lost_init(struct mdapl_glue *g)
     return mpi_errno;
 }
 
-void mdapl_lost_fini(struct mdapl_glue *g)
+void mdapl_ch3_lost_fini(struct mdapl_ch3_glue *g)
 {
     MPL_free(g->lost);
     MPL_free(g->reported);

@@ -28,26 +28,26 @@
 #include <signal.h>
 
 /* Around CH3's atomic operations in a window that is shm_allocated. */
-#define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_win_lock(win_ptr)
-#define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr) mdapl_win_unlock(win_ptr)
+#define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_ch3_win_lock(win_ptr)
+#define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr) mdapl_ch3_win_unlock(win_ptr)
 
 /* An unexpected rendezvous. CH3 frees such requests without a call of the channel, so its body is
  * recorded here and not in the request alone. */
-struct mdapl_unmatched {
-    struct mdapl_unmatched *next, *prev;
+struct mdapl_ch3_unmatched {
+    struct mdapl_ch3_unmatched *next, *prev;
     struct mdapl_rx *rx;
 };
 
 /* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
-struct mdapl_glue {
+struct mdapl_ch3_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
     struct mdapl_cfg cfg;
     char **cards;                        /* business cards, by rank (cards.c) */
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
-    struct mdapl_unmatched unmatched;    /* list head */
+    struct mdapl_ch3_unmatched unmatched; /* list head */
     unsigned rounds;                     /* of waiting; the rarer work is done every few */
-    struct mdapl_comm *comms;            /* all communicators (lost.c) */
+    struct mdapl_ch3_comm *comms;        /* all communicators (lost.c) */
     bool *lost;                          /* by rank: no operation with it succeeds any more */
     bool *reported;                      /* by rank: the launcher says that its process has ended */
     bool oversubscribed;                        /* ranks share my cores */
@@ -60,7 +60,7 @@ struct mdapl_glue {
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
 };
-extern struct mdapl_glue mdapl_glue;
+extern struct mdapl_ch3_glue mdapl_ch3_glue;
 
 /* init.c */
 /*
@@ -68,126 +68,128 @@ extern struct mdapl_glue mdapl_glue;
  * error that MPI prints may be lost, because a launcher that ends a job discards the output that it
  * has not read yet. So this function pauses for 0.1 s after the line.
  */
-void mdapl_say(int rank, const char *text);
+void mdapl_ch3_print(int rank, const char *text);
 
 /* cards.c */
 /* Publishes this rank's card, and with it the set of its cores. An MPI error code. */
-int mdapl_cards_put(struct mdapl_glue *g, int rank, const char *card);
-/* Collective, in MPI_Init, after mdapl_cards_put() of all ranks: reads the cards of all ranks, with
- * the launcher's barrier. 0 or -errno; -ECONNRESET: a rank has ended. */
-int mdapl_cards_share(struct mdapl_glue *g, int rank);
+int mdapl_ch3_cards_put(struct mdapl_ch3_glue *g, int rank, const char *card);
+/* Collective, in MPI_Init, after mdapl_ch3_cards_put() of all ranks: reads the cards of all ranks,
+ * with the launcher's barrier. 0 or -errno; -ECONNRESET: a rank has ended. */
+int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank);
 /* Copies the card of a rank to buf, of len bytes. 0 or -ENOSPC. */
-int mdapl_cards_get(void *owner, int rank, char *buf, size_t len);
+int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len);
 /* The set of cores of a rank, as it published it; 0: not known. */
-uint32_t mdapl_cards_cores(const struct mdapl_glue *g, int rank);
-void mdapl_cards_free(struct mdapl_glue *g);
+uint32_t mdapl_ch3_cards_cores(const struct mdapl_ch3_glue *g, int rank);
+void mdapl_ch3_cards_free(struct mdapl_ch3_glue *g);
 
 /* cores.c */
 /* The number of cores that this process may run on, 1 or more. *set_p: a hash of their set, 16
  * bits; *online_p: the number of cores of the node. */
-int mdapl_cores(uint32_t *set_p, int *online_p);
+int mdapl_ch3_cores(uint32_t *set_p, int *online_p);
 
 /* vc.c */
-int mdapl_vc_make_peer(MPIDI_VC_t *vc);
+int mdapl_ch3_vc_make_peer(MPIDI_VC_t *vc);
 /* The peer of a VC, created at the first call. 0, or a negative errno; then a line has been
  * printed. */
-static inline int mdapl_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
+static inline int mdapl_ch3_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
 {
-    int rc = vc->ch.peer ? 0 : mdapl_vc_make_peer(vc);
+    int rc = vc->ch.peer ? 0 : mdapl_ch3_vc_make_peer(vc);
 
     *peer_p = vc->ch.peer;
     return rc;
 }
-MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer);
-void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
-void mdapl_vc_forget_peers(void);
-int mdapl_vc_error(const MPIDI_VC_t *vc);
-int mdapl_vc_terminate_idle(void);
+MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer);
+void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
+void mdapl_ch3_vc_forget_peers(void);
+int mdapl_ch3_vc_error(const MPIDI_VC_t *vc);
+int mdapl_ch3_vc_terminate_idle(void);
 
 /* lost.c */
-int mdapl_lost_init(struct mdapl_glue *g);
-void mdapl_lost_fini(struct mdapl_glue *g);
-static inline bool mdapl_is_lost(const MPIDI_VC_t *vc)
+int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g);
+void mdapl_ch3_lost_fini(struct mdapl_ch3_glue *g);
+static inline bool mdapl_ch3_is_lost(const MPIDI_VC_t *vc)
 {
-    return mdapl_glue.lost[vc->pg_rank];
+    return mdapl_ch3_glue.lost[vc->pg_rank];
 }
 /* The peer of vc is lost; the line with the cause has been printed. All operations with it fail
  * from now on, or the job ends. */
-void mdapl_lost(MPIDI_VC_t *vc);
+void mdapl_ch3_lost(MPIDI_VC_t *vc);
 /* An operation with the lost peer of vc fails. Ends the job if MPI could not report the error. */
-void mdapl_lost_op(const MPIDI_VC_t *vc, int context_id);
+void mdapl_ch3_lost_op(const MPIDI_VC_t *vc, int context_id);
 /* Completes a send to a lost peer with an error, in any state of the send. */
-void mdapl_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc);
+void mdapl_ch3_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc);
 /* The launcher reports that the process of vc has ended. */
-void mdapl_lost_report(MPIDI_VC_t *vc);
+void mdapl_ch3_lost_report(MPIDI_VC_t *vc);
 /* Reads from the launcher whether any rank has died. */
-bool mdapl_lost_any_dead(struct mdapl_glue *g);
+bool mdapl_ch3_lost_any_dead(struct mdapl_ch3_glue *g);
 /* Called between rounds of progress; moved: the last round made some. */
-void mdapl_lost_poll(bool moved);
+void mdapl_ch3_lost_poll(bool moved);
 /* Prints the line and ends the job; the exit status is not 0. */
-void mdapl_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+void mdapl_ch3_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* barrier.c */
 /* Returns when all ranks have entered the launcher's barrier. 0; -ECONNRESET: a rank has ended, so
  * the barrier cannot complete; -EIO. */
-int mdapl_barrier(struct mdapl_glue *g);
+int mdapl_ch3_barrier(struct mdapl_ch3_glue *g);
 
 /* send.c */
-extern const uint8_t mdapl_short_packet[MPIDI_CH3_PKT_END_ALL];
+extern const uint8_t mdapl_ch3_short_packet[MPIDI_CH3_PKT_END_ALL];
 /* Bytes of a packet that are transmitted. */
-static inline size_t mdapl_packet_len(const MPIDI_CH3_Pkt_t *pkt)
+static inline size_t mdapl_ch3_packet_len(const MPIDI_CH3_Pkt_t *pkt)
 {
-    return mdapl_short_packet[pkt->type] ? mdapl_short_packet[pkt->type] : sizeof(*pkt);
+    return mdapl_ch3_short_packet[pkt->type] ? mdapl_ch3_short_packet[pkt->type] : sizeof(*pkt);
 }
-int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
-                    int n_body, bool synchronous);
-int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
-                         struct iovec *hdr_iov, int n_hdr_iov);
-int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p);
+int mdapl_ch3_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr,
+                        const struct iovec *body, int n_body, bool synchronous);
+int mdapl_ch3_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
+                             struct iovec *hdr_iov, int n_hdr_iov);
+int mdapl_ch3_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p);
 
 /* recv.c */
-enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
-int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx);
+enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
+                                   const struct mdapl_rx_msg *m);
+int mdapl_ch3_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx);
 /* The next bytes of the request's body into iov, no more than ch.left: as mdapl_rx_read(), with
  * ch.op. */
-int mdapl_recv_bytes(MPIR_Request *rreq, const struct iovec *iov, int n);
+int mdapl_ch3_recv_bytes(MPIR_Request *rreq, const struct iovec *iov, int n);
 /* Gives up the rest of the request's body. */
-void mdapl_recv_drop(MPIR_Request *rreq);
+void mdapl_ch3_recv_drop(MPIR_Request *rreq);
 /* op->done of a read: status is 0 or a negative errno. */
-void mdapl_recv_done(struct mdapl_op *op, int status);
+void mdapl_ch3_recv_done(struct mdapl_op *op, int status);
 
 /* A handler of CH3's has returned an error: ends the job, unless the cause is a lost peer. */
-void mdapl_handler_failed(int mpi_errno, const char *what);
+void mdapl_ch3_handler_failed(int mpi_errno, const char *what);
 
 /* unpack.c */
-bool mdapl_unpack_wanted(const MPIR_Request *rreq);
-int mdapl_unpack_body(MPIR_Request *rreq);
-void mdapl_unpack_end(MPIR_Request *rreq);
+bool mdapl_ch3_unpack_wanted(const MPIR_Request *rreq);
+int mdapl_ch3_unpack_body(MPIR_Request *rreq);
+void mdapl_ch3_unpack_end(MPIR_Request *rreq);
 
 /* rndv.c */
-int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
-                     MPI_Datatype datatype, int dt_contig, intptr_t data_sz, MPI_Aint dt_true_lb,
-                     int rank, int tag, MPIR_Comm *comm, int context_offset);
-int mdapl_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq);
-int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, struct mdapl_rx *rx);
-int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
-                      MPIR_Request **rreq_p);
-void mdapl_rndv_forget_unmatched(void);
+int mdapl_ch3_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
+                         MPI_Datatype datatype, int dt_contig, intptr_t data_sz,
+                         MPI_Aint dt_true_lb, int rank, int tag, MPIR_Comm *comm,
+                         int context_offset);
+int mdapl_ch3_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq);
+int mdapl_ch3_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, struct mdapl_rx *rx);
+int mdapl_ch3_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
+                          MPIR_Request **rreq_p);
+void mdapl_ch3_rndv_forget_unmatched(void);
 
 /* win.c */
-void mdapl_win_lock(MPIR_Win *win);
-void mdapl_win_unlock(MPIR_Win *win);
+void mdapl_ch3_win_lock(MPIR_Win *win);
+void mdapl_ch3_win_unlock(MPIR_Win *win);
 
 /* win_share.c */
 /* The result of sharing: the first error and the rank of MPI_COMM_WORLD that had it. An
  * MPI_2INT. */
-struct mdapl_outcome {
+struct mdapl_ch3_outcome {
     int rc, rank;
 };
-int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome);
-int mdapl_win_detect(MPIR_Win **win_p);
+int mdapl_ch3_win_share(MPIR_Win *win, bool apart, struct mdapl_ch3_outcome *outcome);
+int mdapl_ch3_win_detect(MPIR_Win **win_p);
 
 /* split.c */
-void mdapl_split_init(struct mdapl_glue *g);
+void mdapl_ch3_split_init(struct mdapl_ch3_glue *g);
 
 #endif

@@ -21,30 +21,30 @@ typedef struct {
 } MPIDI_CH3I_CH_comm_t;
 
 struct MPIDI_VC;
-struct mdapl_unmatched;
-struct mdapl_share;
+struct mdapl_ch3_unmatched;
+struct mdapl_shm_winseg;
 
-struct mdapl_vc {
+struct mdapl_ch3_vc {
     struct mdapl_peer *peer;     /* NULL until first needed */
     struct MPIDI_VC *next;       /* among the VCs that wait to be terminated */
 };
-#define MPIDI_CH3_VC_DECL struct mdapl_vc ch;
+#define MPIDI_CH3_VC_DECL struct mdapl_ch3_vc ch;
 
-struct mdapl_req {
+struct mdapl_ch3_req {
     struct mdapl_op op;          /* the channel's operation on this request */
     struct MPIDI_VC *vc;
     struct mdapl_rx *rx;         /* receiving: a body that has to be fetched, until its end */
     const char *data;            /* receiving: the next bytes of a body that is here */
     size_t left;                 /* receiving: bytes of either still to be read */
-    struct mdapl_unmatched *unmatched;   /* receiving: the entry of an unexpected rendezvous */
+    struct mdapl_ch3_unmatched *unmatched; /* receiving: the entry of an unexpected rendezvous */
     void *pack;                  /* sending: a packed body; receiving: see unpack.c */
 };
-#define MPIDI_CH3_REQUEST_DECL struct mdapl_req ch;
+#define MPIDI_CH3_REQUEST_DECL struct mdapl_ch3_req ch;
 
-struct mdapl_win {
-    struct mdapl_share *share;   /* its memory; NULL: not shared, operations are messages */
+struct mdapl_ch3_win {
+    struct mdapl_shm_winseg *share; /* its memory; NULL: not shared, operations are messages */
 };
-#define MPIDI_CH3_WIN_DECL struct mdapl_win ch;
+#define MPIDI_CH3_WIN_DECL struct mdapl_ch3_win ch;
 
 typedef struct MPIDI_CH3I_Progress_state {
     unsigned int completion_count;

@@ -14,7 +14,7 @@ enum {
 /* Makes progress in the channels. True: there was some. */
 static bool poll_channels(void)
 {
-    return mdapl_glue.ctx && mdapl_progress(mdapl_glue.ctx) > 0;
+    return mdapl_ch3_glue.ctx && mdapl_progress(mdapl_ch3_glue.ctx) > 0;
 }
 
 /* The rarer work: MPICH's progress hooks (schedules of collectives), VCs to terminate, lost
@@ -29,8 +29,8 @@ static int poll_rest(bool *moved_p)
         *moved_p = true;
         MPIDI_CH3_Progress_signal_completion();
     }
-    mdapl_lost_poll(*moved_p);
-    return mdapl_vc_terminate_idle();
+    mdapl_ch3_lost_poll(*moved_p);
+    return mdapl_ch3_vc_terminate_idle();
 }
 
 /* With several threads no thread may sleep inside the channel, since another one could enter it. */
@@ -55,7 +55,7 @@ static bool threaded(void)
 /* After `polls` empty rounds: spin, then yield the core, then sleep. */
 static void idle(int64_t polls)
 {
-    const struct mdapl_cfg *cfg = &mdapl_glue.cfg;
+    const struct mdapl_cfg *cfg = &mdapl_ch3_glue.cfg;
 
     if (polls < cfg->spin_polls)
         return;
@@ -63,8 +63,8 @@ static void idle(int64_t polls)
         sched_yield();
     else if (threaded())
         sleep_threaded();
-    else if (mdapl_glue.ctx)
-        mdapl_wait(mdapl_glue.ctx, MDAPL_US(cfg->sleep_us));
+    else if (mdapl_ch3_glue.ctx)
+        mdapl_wait(mdapl_ch3_glue.ctx, MDAPL_US(cfg->sleep_us));
     else
         sched_yield();
 }
@@ -81,8 +81,8 @@ static bool completed(const MPID_Progress_state *state)
 static int poll_waiting(const MPID_Progress_state *state, int64_t polls, bool *moved_p)
 {
     *moved_p = poll_channels();
-    if ((*moved_p && !completed(state)) || polls >= mdapl_glue.cfg.spin_polls
-        || ++mdapl_glue.rounds % REST_ROUNDS == 0)
+    if ((*moved_p && !completed(state)) || polls >= mdapl_ch3_glue.cfg.spin_polls
+        || ++mdapl_ch3_glue.rounds % REST_ROUNDS == 0)
         return poll_rest(moved_p);
     return MPI_SUCCESS;
 }

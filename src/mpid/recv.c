@@ -8,7 +8,7 @@ static MPIR_Request *request_of(struct mdapl_op *op)
     return MPL_container_of(op, MPIR_Request, ch.op);
 }
 
-void mdapl_handler_failed(int mpi_errno, const char *what)
+void mdapl_ch3_handler_failed(int mpi_errno, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING];
 
@@ -16,21 +16,21 @@ void mdapl_handler_failed(int mpi_errno, const char *what)
     if (MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED)
         return;
     MPIR_Err_get_string(mpi_errno, text, sizeof(text), NULL);
-    mdapl_end_job("the job ends: %s could not be handled: %s", what, text);
+    mdapl_ch3_end_job("the job ends: %s could not be handled: %s", what, text);
 }
 
 /* The body cannot be read: the peer is lost, or memory is short. */
 static void fail_read(MPIR_Request *rreq, int status)
 {
-    mdapl_unpack_end(rreq);
+    mdapl_ch3_unpack_end(rreq);
     if (rreq->ch.rx)
         mdapl_rx_drop(rreq->ch.rx);
     rreq->ch.rx = NULL;
     if (status == -ENOMEM) {
         MPIR_ERR_SET(rreq->status.MPI_ERROR, MPI_ERR_NO_MEM, "**nomem");
     } else {
-        mdapl_lost_op(rreq->ch.vc, rreq->dev.match.parts.context_id);
-        rreq->status.MPI_ERROR = mdapl_vc_error(rreq->ch.vc);
+        mdapl_ch3_lost_op(rreq->ch.vc, rreq->dev.match.parts.context_id);
+        rreq->status.MPI_ERROR = mdapl_ch3_vc_error(rreq->ch.vc);
     }
     MPID_Request_complete(rreq);
 }
@@ -57,7 +57,7 @@ static size_t batch_len(const MPIR_Request *rreq)
     return len;
 }
 
-void mdapl_recv_drop(MPIR_Request *rreq)
+void mdapl_ch3_recv_drop(MPIR_Request *rreq)
 {
     if (rreq->ch.left > 0 && rreq->ch.rx)
         mdapl_rx_drop(rreq->ch.rx);
@@ -66,16 +66,16 @@ void mdapl_recv_drop(MPIR_Request *rreq)
 }
 
 /* A body that is here is copied: batch for batch, all of them within the upcall that brought it. */
-static int copy_bytes(struct mdapl_req *ch, const struct iovec *iov, int n)
+static int copy_bytes(struct mdapl_ch3_req *ch, const struct iovec *iov, int n)
 {
     for (int i = 0; i < n; ch->data += iov[i++].iov_len)
         memcpy(iov[i].iov_base, ch->data, iov[i].iov_len);
     return MDAPL_DONE;
 }
 
-int mdapl_recv_bytes(MPIR_Request *rreq, const struct iovec *iov, int n)
+int mdapl_ch3_recv_bytes(MPIR_Request *rreq, const struct iovec *iov, int n)
 {
-    struct mdapl_req *ch = &rreq->ch;
+    struct mdapl_ch3_req *ch = &rreq->ch;
 
     for (int i = 0; i < n; i++)
         ch->left -= iov[i].iov_len;
@@ -88,15 +88,15 @@ static int read_batch(MPIR_Request *rreq)
     size_t len = batch_len(rreq);
 
     if (rreq->dev.drop_data) {
-        mdapl_recv_drop(rreq);   /* CH3 does not want the bytes: they are not fetched */
+        mdapl_ch3_recv_drop(rreq); /* CH3 does not want the bytes: they are not fetched */
         return MDAPL_DONE;
     }
-    if (mdapl_unpack_wanted(rreq))
-        return mdapl_unpack_body(rreq);
+    if (mdapl_ch3_unpack_wanted(rreq))
+        return mdapl_ch3_unpack_body(rreq);
     /* CH3's length is the packet's, the channel's is that of the body. */
     if (len == 0 || len > rreq->ch.left)
         return -EPROTO;
-    return mdapl_recv_bytes(rreq, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count);
+    return mdapl_ch3_recv_bytes(rreq, rreq->dev.iov + rreq->dev.iov_offset, rreq->dev.iov_count);
 }
 
 /* Reads on until CH3 has enough or the rest has to be waited for. *pending_p: it has. */
@@ -122,7 +122,7 @@ static int read_on(MPIR_Request *rreq, bool *pending_p)
 }
 
 /* op->done of a read. */
-void mdapl_recv_done(struct mdapl_op *op, int status)
+void mdapl_ch3_recv_done(struct mdapl_op *op, int status)
 {
     MPIR_Request *rreq = request_of(op);
     int complete = FALSE, mpi_errno;
@@ -136,7 +136,7 @@ void mdapl_recv_done(struct mdapl_op *op, int status)
     if (mpi_errno == MPI_SUCCESS && !complete)
         mpi_errno = read_on(rreq, &pending);
     if (mpi_errno != MPI_SUCCESS)
-        mdapl_handler_failed(mpi_errno, "the rest of a message");
+        mdapl_ch3_handler_failed(mpi_errno, "the rest of a message");
 }
 
 /* Starts to read the last `left` bytes of a message's body into a request whose iov is loaded. */
@@ -148,12 +148,12 @@ static int read_body(MPIDI_VC_t *vc, MPIR_Request *rreq, const struct mdapl_rx_m
     rreq->ch.rx = m->rx;
     rreq->ch.data = m->rx ? NULL : m->data + (m->len - left);
     rreq->ch.left = left;
-    rreq->ch.op.done = mdapl_recv_done;
+    rreq->ch.op.done = mdapl_ch3_recv_done;
     rreq->ch.pack = NULL;
     return read_on(rreq, pending_p);
 }
 
-int mdapl_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
+int mdapl_ch3_recv_body(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
 {
     const struct mdapl_rx_msg m = { .len = rx->left, .rx = rx };
     bool pending;
@@ -166,9 +166,9 @@ static bool is_packet(const struct mdapl_rx_msg *m)
     const MPIDI_CH3_Pkt_t *pkt = m->hdr;
 
     return m->hdr_len >= sizeof(pkt->type) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
-           && m->hdr_len == mdapl_packet_len(pkt)
-           && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV ? m->rx != NULL
-                                                     : mdapl_glue.handler[pkt->type] != NULL);
+        && m->hdr_len == mdapl_ch3_packet_len(pkt)
+        && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV ? m->rx != NULL
+                                                  : mdapl_ch3_glue.handler[pkt->type] != NULL);
 }
 
 /* A packet of CH3's own: its handler takes the data or gives a request with their destination. */
@@ -177,7 +177,7 @@ static int handle_packet(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, const struct mdap
 {
     intptr_t taken = m->rx ? 0 : (intptr_t)m->len;
     MPIR_Request *rreq = NULL;
-    int mpi_errno = mdapl_glue.handler[pkt->type](vc, pkt, (void *)m->data, &taken, &rreq);
+    int mpi_errno = mdapl_ch3_glue.handler[pkt->type](vc, pkt, (void *)m->data, &taken, &rreq);
 
     if (mpi_errno != MPI_SUCCESS || (size_t)taken == m->len)
         return mpi_errno;
@@ -189,18 +189,20 @@ static int handle_packet(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, const struct mdap
 }
 
 /* up->msg. */
-enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
+enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
+                                   const struct mdapl_rx_msg *m)
 {
-    MPIDI_VC_t *vc = mdapl_vc_of(peer);
+    MPIDI_VC_t *vc = mdapl_ch3_vc_of(peer);
     MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)m->hdr, whole;
     bool pending = false;
     int mpi_errno;
 
     (void)owner;
     if (!is_packet(m)) {
-        mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN,
+        mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN,
                   "dropped a message of rank %d that is no MPI packet; use the same installation "
-                  "everywhere", peer->rank);
+                  "everywhere",
+                  peer->rank);
         if (m->rx)
             mdapl_rx_drop(m->rx);
         return MDAPL_NEXT_GO;
@@ -210,11 +212,11 @@ enum mdapl_next mdapl_recv_msg(void *owner, struct mdapl_peer *peer, const struc
     if (m->hdr_len == sizeof(whole))
         pkt = memcpy(&whole, m->hdr, sizeof(whole));
     if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV)
-        mpi_errno = mdapl_rndv_announced(vc, pkt, m->rx);
+        mpi_errno = mdapl_ch3_rndv_announced(vc, pkt, m->rx);
     else
         mpi_errno = handle_packet(vc, pkt, m, &pending);
     if (mpi_errno != MPI_SUCCESS)
-        mdapl_handler_failed(mpi_errno, "a message");
+        mdapl_ch3_handler_failed(mpi_errno, "a message");
     /* CH3 takes the packets of a VC in order, their data included. */
     return pending ? MDAPL_NEXT_HOLD : MDAPL_NEXT_GO;
 }

@@ -22,9 +22,10 @@ static void fill_envelope(MPIDI_CH3_Pkt_t *upkt, MPIR_Request *sreq, intptr_t da
 }
 
 /* CH3's rndvSend_fn. */
-int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
-                     MPI_Datatype datatype, int dt_contig, intptr_t data_sz, MPI_Aint dt_true_lb,
-                     int rank, int tag, MPIR_Comm *comm, int context_offset)
+int mdapl_ch3_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
+                         MPI_Datatype datatype, int dt_contig, intptr_t data_sz,
+                         MPI_Aint dt_true_lb, int rank, int tag, MPIR_Comm *comm,
+                         int context_offset)
 {
     MPIR_Request *sreq = *sreq_p;
     struct iovec iov[MPL_IOV_LIMIT];
@@ -45,10 +46,10 @@ int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
     } else {
         sreq->dev.msg_offset = 0;
         sreq->dev.msgsize = data_sz;
-        mpi_errno = mdapl_send_typed_body(sreq, iov, &n);
+        mpi_errno = mdapl_ch3_send_typed_body(sreq, iov, &n);
     }
     if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = mdapl_send_body(vc, sreq, &pkt, iov, n, true);
+        mpi_errno = mdapl_ch3_send_body(vc, sreq, &pkt, iov, n, true);
     if (mpi_errno != MPI_SUCCESS) {
         MPIR_Request_free(sreq);
         *sreq_p = NULL;
@@ -61,18 +62,18 @@ int mdapl_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
 /* Records rx for the unexpected message of rreq. False: out of memory. */
 static bool add_unmatched(MPIR_Request *rreq, struct mdapl_rx *rx)
 {
-    struct mdapl_unmatched *u = MPL_malloc(sizeof(*u), MPL_MEM_OTHER);
-    struct mdapl_unmatched *head = &mdapl_glue.unmatched;
+    struct mdapl_ch3_unmatched *u = MPL_malloc(sizeof(*u), MPL_MEM_OTHER);
+    struct mdapl_ch3_unmatched *head = &mdapl_ch3_glue.unmatched;
 
     if (!u)
         return false;
-    *u = (struct mdapl_unmatched){ .next = head, .prev = head->prev, .rx = rx };
+    *u = (struct mdapl_ch3_unmatched){ .next = head, .prev = head->prev, .rx = rx };
     u->prev->next = u->next->prev = u;
     rreq->ch.unmatched = u;
     return true;
 }
 
-static struct mdapl_rx *remove_unmatched(struct mdapl_unmatched *u)
+static struct mdapl_rx *remove_unmatched(struct mdapl_ch3_unmatched *u)
 {
     struct mdapl_rx *rx = u->rx;
 
@@ -100,12 +101,12 @@ static int fetch(MPIDI_VC_t *vc, MPIR_Request *rreq, struct mdapl_rx *rx)
     int mpi_errno = MPIDI_CH3U_Receive_data_found(rreq, NULL, &here, &complete);
 
     if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = mdapl_recv_body(vc, rreq, rx);
+        mpi_errno = mdapl_ch3_recv_body(vc, rreq, rx);
     return mpi_errno;
 }
 
 /* CH3's rndvRecv_fn: an unexpected rendezvous has been matched. */
-int mdapl_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq)
+int mdapl_ch3_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq)
 {
     struct mdapl_rx *rx = remove_unmatched(rreq->ch.unmatched);
 
@@ -114,7 +115,7 @@ int mdapl_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq)
 }
 
 /* The envelope of a rendezvous has arrived. */
-int mdapl_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx *rx)
+int mdapl_ch3_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx *rx)
 {
     MPIDI_CH3_Pkt_rndv_req_to_send_t *pkt = &upkt->rndv_req_to_send;
     MPIR_Request *rreq;
@@ -159,8 +160,8 @@ static bool cancel_unexpected(MPIDI_CH3_Pkt_cancel_send_req_t *pkt)
 }
 
 /* The handler of CH3's cancel request: an unexpected message is deleted, with its body. */
-int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_t *buflen,
-                      MPIR_Request **rreq_p)
+int mdapl_ch3_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_t *buflen,
+                          MPIR_Request **rreq_p)
 {
     MPIDI_CH3_Pkt_t answer;
     MPIDI_CH3_Pkt_cancel_send_resp_t *resp = &answer.cancel_send_resp;
@@ -180,9 +181,9 @@ int mdapl_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, void *data, intptr_
 }
 
 /* Drops unexpected messages at the end of the job, which completes their senders' requests. */
-void mdapl_rndv_forget_unmatched(void)
+void mdapl_ch3_rndv_forget_unmatched(void)
 {
-    struct mdapl_unmatched *head = &mdapl_glue.unmatched;
+    struct mdapl_ch3_unmatched *head = &mdapl_ch3_glue.unmatched;
 
     while (head->next != head)
         mdapl_rx_drop(remove_unmatched(head->next));

@@ -10,7 +10,7 @@ enum { PIECES = MPL_IOV_LIMIT };
 
 /* Bytes of those packets of two-sided communication that are much shorter than the largest: with
  * them a short message is one cache line for src/shm. Handlers of RMA copy whole packets. */
-const uint8_t mdapl_short_packet[MPIDI_CH3_PKT_END_ALL] = {
+const uint8_t mdapl_ch3_short_packet[MPIDI_CH3_PKT_END_ALL] = {
     [MPIDI_CH3_PKT_EAGER_SEND] = sizeof(MPIDI_CH3_Pkt_eager_send_t),
     [MPIDI_CH3_PKT_EAGERSHORT_SEND] = sizeof(MPIDI_CH3_Pkt_eagershort_send_t),
     [MPIDI_CH3_PKT_EAGER_SYNC_SEND] = sizeof(MPIDI_CH3_Pkt_eager_sync_send_t),
@@ -32,8 +32,8 @@ static void fail(MPIR_Request *sreq)
 {
     if (MPIR_Request_is_complete(sreq))
         return;
-    mdapl_lost_op(sreq->ch.vc, sreq->dev.match.parts.context_id);
-    mdapl_lost_fail_send(sreq, sreq->ch.vc);
+    mdapl_ch3_lost_op(sreq->ch.vc, sreq->dev.match.parts.context_id);
+    mdapl_ch3_lost_fail_send(sreq, sreq->ch.vc);
 }
 
 /* Ends a send. status: 0, or the negative errno that its body failed with. */
@@ -50,7 +50,7 @@ static void complete(MPIR_Request *sreq, int status)
     }
     mpi_errno = MPIDI_CH3U_Handle_send_req(sreq->ch.vc, sreq, &done);
     if (mpi_errno != MPI_SUCCESS)
-        mdapl_handler_failed(mpi_errno, "a message that was sent");
+        mdapl_ch3_handler_failed(mpi_errno, "a message that was sent");
 }
 
 static void send_done(struct mdapl_op *op, int status)
@@ -66,17 +66,17 @@ static void send_done(struct mdapl_op *op, int status)
 
 static struct mdapl_msg message(const void *hdr, const struct iovec *body, int n, bool synchronous)
 {
-    return (struct mdapl_msg){ .hdr = hdr, .hdr_len = mdapl_packet_len(hdr), .body = body,
+    return (struct mdapl_msg){ .hdr = hdr, .hdr_len = mdapl_ch3_packet_len(hdr), .body = body,
                                .n_body = n, .synchronous = synchronous };
 }
 
 /* Sends with the caller's request, which is completed now or by progress. An MPI error code. */
-int mdapl_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr, const struct iovec *body,
-                    int n_body, bool synchronous)
+int mdapl_ch3_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr,
+                        const struct iovec *body, int n_body, bool synchronous)
 {
     struct mdapl_msg msg = message(hdr, body, n_body, synchronous);
     struct mdapl_peer *peer;
-    int rc = mdapl_vc_peer(vc, &peer);
+    int rc = mdapl_ch3_vc_peer(vc, &peer);
 
     sreq->ch.vc = vc;
     sreq->ch.op.done = send_done;
@@ -115,11 +115,11 @@ static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
 
     if (pkt->type == MPIDI_CH3_PKT_CANCEL_SEND_REQ) {
         MPIR_Request_get_ptr(pkt->cancel_send_req.sender_req_id, sreq);
-        mdapl_lost_fail_send(sreq, vc);
+        mdapl_ch3_lost_fail_send(sreq, vc);
         return MPI_SUCCESS;
     }
-    mdapl_lost_op(vc, context_of(pkt));
-    return mdapl_vc_error(vc);
+    mdapl_ch3_lost_op(vc, context_of(pkt));
+    return mdapl_ch3_vc_error(vc);
 }
 
 /* Sends without a request if the channel takes all of it now; else *sreq_p is a new request. */
@@ -129,7 +129,7 @@ static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int 
     struct mdapl_msg msg = message(hdr, body, n_body, false);
     struct mdapl_peer *peer;
     MPIR_Request *sreq;
-    int rc = mdapl_vc_peer(vc, &peer);
+    int rc = mdapl_ch3_vc_peer(vc, &peer);
 
     *sreq_p = NULL;
     if (rc == 0)
@@ -147,12 +147,12 @@ static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int 
     sreq->dev.OnDataAvail = NULL;
     sreq->ch.pack = NULL;
     *sreq_p = sreq;
-    return mdapl_send_body(vc, sreq, hdr, body, n_body, false);
+    return mdapl_ch3_send_body(vc, sreq, hdr, body, n_body, false);
 }
 
 int MPIDI_CH3_iStartMsg(MPIDI_VC_t *vc, void *hdr, intptr_t hdr_sz, MPIR_Request **sreq_p)
 {
-    (void)hdr_sz;                /* the type says what counts: mdapl_packet_len() */
+    (void)hdr_sz;                /* the type says what counts: mdapl_ch3_packet_len() */
     return start(vc, hdr, NULL, 0, sreq_p);
 }
 
@@ -165,15 +165,15 @@ int MPIDI_CH3_iSend(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_
 {
     (void)hdr_sz;
     sreq->ch.pack = NULL;
-    return mdapl_send_body(vc, sreq, hdr, NULL, 0, false);
+    return mdapl_ch3_send_body(vc, sreq, hdr, NULL, 0, false);
 }
 
 int MPIDI_CH3_iSendv(MPIDI_VC_t *vc, MPIR_Request *sreq, struct iovec *iov, int n_iov)
 {
-    /* Non-contiguous bodies come through mdapl_send_noncontig(): nothing is left to reload. */
+    /* Non-contiguous bodies come through mdapl_ch3_send_noncontig(): nothing is left to reload. */
     MPIR_Assert(sreq->dev.OnDataAvail != MPIDI_CH3_ReqHandler_SendReloadIOV);
     sreq->ch.pack = NULL;
-    return mdapl_send_body(vc, sreq, iov[0].iov_base, iov + 1, n_iov - 1, false);
+    return mdapl_ch3_send_body(vc, sreq, iov[0].iov_base, iov + 1, n_iov - 1, false);
 }
 
 /* -- non-contiguous bodies -------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ static int pack_body(MPIR_Request *sreq, MPI_Aint len, struct iovec *iov)
  * The pieces of the request's typed buffer, from dev.msg_offset to dev.msgsize: at most *n_p of
  * them, else one packed piece that the request owns until it is complete.
  */
-int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p)
+int mdapl_ch3_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p)
 {
     MPI_Aint len = sreq->dev.msgsize - sreq->dev.msg_offset, bytes = 0, pieces = 0;
 
@@ -216,8 +216,8 @@ int mdapl_send_typed_body(MPIR_Request *sreq, struct iovec *iov, int *n_p)
 }
 
 /* CH3's hook for sends of derived datatypes; hdr_iov is an extended header in front of the data. */
-int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
-                         struct iovec *hdr_iov, int n_hdr_iov)
+int mdapl_ch3_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
+                             struct iovec *hdr_iov, int n_hdr_iov)
 {
     struct iovec iov[PIECES];
     int n = PIECES - n_hdr_iov, mpi_errno;
@@ -225,9 +225,9 @@ int mdapl_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t
     (void)hdr_sz;
     for (int i = 0; i < n_hdr_iov; i++)
         iov[i] = hdr_iov[i];
-    mpi_errno = mdapl_send_typed_body(sreq, iov + n_hdr_iov, &n);
+    mpi_errno = mdapl_ch3_send_typed_body(sreq, iov + n_hdr_iov, &n);
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
     sreq->dev.OnDataAvail = sreq->dev.OnFinal;
-    return mdapl_send_body(vc, sreq, hdr, iov, n_hdr_iov + n, false);
+    return mdapl_ch3_send_body(vc, sreq, hdr, iov, n_hdr_iov + n, false);
 }

@@ -17,7 +17,7 @@ static int memory_color(void)
 {
     uint64_t node;
 
-    return mdapl_node_here(&node) == 0 ? (int)(node & INT_MAX) : MPIR_Process.rank;
+    return mdapl_shm_node_here(&node) == 0 ? (int)(node & INT_MAX) : MPIR_Process.rank;
 }
 
 static int split_type(MPIR_Comm *comm, int type, int key, MPIR_Info *info, MPIR_Comm **new_p)
@@ -36,7 +36,7 @@ static int split_type(MPIR_Comm *comm, int type, int key, MPIR_Info *info, MPIR_
     return mpi_errno;
 }
 
-void mdapl_split_init(struct mdapl_glue *g)
+void mdapl_ch3_split_init(struct mdapl_ch3_glue *g)
 {
     g->comm_calls.split_type = split_type;
     MPIR_Comm_fns = &g->comm_calls;

@@ -9,7 +9,7 @@
  */
 enum { PIECE = 4 << 20 };        /* bytes of a piece at most: one RDMA transfer or a few */
 
-struct mdapl_staging {
+struct mdapl_ch3_staging {
     size_t fits;                 /* bytes of the body that still go into the user's buffer */
     size_t size;                 /* of bytes[] */
     size_t kept;                 /* at its start: too few to fill a basic element, so far */
@@ -26,7 +26,7 @@ static bool is_truncated(const MPIR_Request *rreq)
 }
 
 /* Would CH3 receive the next batch through its own buffer, or too much of it? */
-bool mdapl_unpack_wanted(const MPIR_Request *rreq)
+bool mdapl_ch3_unpack_wanted(const MPIR_Request *rreq)
 {
     return rreq->dev.OnDataAvail == MPIDI_CH3_ReqHandler_UnpackSRBufReloadIOV
            || rreq->dev.OnDataAvail == MPIDI_CH3_ReqHandler_UnpackSRBufComplete
@@ -36,7 +36,7 @@ bool mdapl_unpack_wanted(const MPIR_Request *rreq)
 /* -- the end ----------------------------------------------------------------------------------- */
 
 /* Frees the staging memory; called when a read has failed, too. */
-void mdapl_unpack_end(MPIR_Request *rreq)
+void mdapl_ch3_unpack_end(MPIR_Request *rreq)
 {
     MPL_free(rreq->ch.pack);
     rreq->ch.pack = NULL;
@@ -45,9 +45,9 @@ void mdapl_unpack_end(MPIR_Request *rreq)
 /* Discards the rest of the body. CH3 completes the request: this was the last batch. */
 static int finish(MPIR_Request *rreq)
 {
-    mdapl_recv_drop(rreq);
+    mdapl_ch3_recv_drop(rreq);
     rreq->dev.OnDataAvail = rreq->dev.OnFinal;
-    mdapl_unpack_end(rreq);
+    mdapl_ch3_unpack_end(rreq);
     return MDAPL_DONE;
 }
 
@@ -64,7 +64,7 @@ static int mismatch(MPIR_Request *rreq)
 /* Unpacks what has been read. False: the datatype takes none of it. */
 static bool unpack(MPIR_Request *rreq)
 {
-    struct mdapl_staging *s = rreq->ch.pack;
+    struct mdapl_ch3_staging *s = rreq->ch.pack;
     MPI_Aint here = (MPI_Aint)(s->kept + s->asked), taken = 0;
 
     MPIR_Typerep_unpack(s->bytes, here, rreq->dev.user_buf, rreq->dev.user_count,
@@ -79,18 +79,18 @@ static bool unpack(MPIR_Request *rreq)
 /* Reads the next piece: MDAPL_DONE, 0 or a negative errno, as mdapl_rx_read(). */
 static int read_piece(MPIR_Request *rreq)
 {
-    struct mdapl_staging *s = rreq->ch.pack;
+    struct mdapl_ch3_staging *s = rreq->ch.pack;
     struct iovec iov;
 
     s->asked = MPL_MIN(s->size - s->kept, s->fits);
     iov = (struct iovec){ s->bytes + s->kept, s->asked };
-    return mdapl_recv_bytes(rreq, &iov, 1);
+    return mdapl_ch3_recv_bytes(rreq, &iov, 1);
 }
 
 /* Reads and unpacks until nothing more fits or a read is pending. */
 static int read_pieces(MPIR_Request *rreq)
 {
-    struct mdapl_staging *s = rreq->ch.pack;
+    struct mdapl_ch3_staging *s = rreq->ch.pack;
 
     while (s->fits > 0) {
         int rc = read_piece(rreq);
@@ -113,17 +113,17 @@ static void piece_done(struct mdapl_op *op, int status)
         rc = unpack(rreq) ? read_pieces(rreq) : mismatch(rreq);
     if (rc == 0)
         return;
-    rreq->ch.op.done = mdapl_recv_done;
-    mdapl_recv_done(op, rc < 0 ? rc : 0);
+    rreq->ch.op.done = mdapl_ch3_recv_done;
+    mdapl_ch3_recv_done(op, rc < 0 ? rc : 0);
 }
 
 /*
  * Reads the rest of the body into the request's typed buffer, from dev.msg_offset to dev.msgsize:
- * MDAPL_DONE, 0 (mdapl_recv_done() is called) or a negative errno, as mdapl_rx_read().
+ * MDAPL_DONE, 0 (mdapl_ch3_recv_done() is called) or a negative errno, as mdapl_rx_read().
  */
-int mdapl_unpack_body(MPIR_Request *rreq)
+int mdapl_ch3_unpack_body(MPIR_Request *rreq)
 {
-    struct mdapl_staging *s;
+    struct mdapl_ch3_staging *s;
     size_t fits, size;
 
     /* CH3 has loaded a first batch, whose bytes it counts as received. */
@@ -134,7 +134,7 @@ int mdapl_unpack_body(MPIR_Request *rreq)
     s = MPL_malloc(sizeof(*s) + size, MPL_MEM_BUFFER);
     if (!s)
         return -ENOMEM;
-    *s = (struct mdapl_staging){ .fits = fits, .size = size };
+    *s = (struct mdapl_ch3_staging){ .fits = fits, .size = size };
     rreq->ch.pack = s;
     rreq->ch.op.done = piece_done;
     return read_pieces(rreq);

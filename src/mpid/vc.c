@@ -14,14 +14,14 @@ static void set_eager_max(MPIDI_VC_t *vc, size_t frame)
 /* CH3 calls this before the context is open, MPIDI_CH3_InitCompleted() once more after that. */
 int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
 {
-    vc->sendNoncontig_fn = mdapl_send_noncontig;
-    vc->rndvSend_fn = mdapl_rndv_start;
-    vc->rndvRecv_fn = mdapl_rndv_match;
-    if (!mdapl_glue.ctx) {
-        vc->ch = (struct mdapl_vc){ 0 };
+    vc->sendNoncontig_fn = mdapl_ch3_send_noncontig;
+    vc->rndvSend_fn = mdapl_ch3_rndv_start;
+    vc->rndvRecv_fn = mdapl_ch3_rndv_match;
+    if (!mdapl_ch3_glue.ctx) {
+        vc->ch = (struct mdapl_ch3_vc){ 0 };
         return MPI_SUCCESS;
     }
-    set_eager_max(vc, mdapl_ctx_eager_max(mdapl_glue.ctx));
+    set_eager_max(vc, mdapl_ctx_eager_max(mdapl_ch3_glue.ctx));
     return MPI_SUCCESS;
 }
 
@@ -34,14 +34,14 @@ int MPIDI_CH3_VC_Destroy(MPIDI_VC_t *vc)
 }
 
 /* For after the channel has closed and freed its peers: CH3 destroys most VCs later. */
-void mdapl_vc_forget_peers(void)
+void mdapl_ch3_vc_forget_peers(void)
 {
-    for (int i = 0; i < mdapl_glue.pg->size; i++)
-        mdapl_glue.pg->vct[i].ch.peer = NULL;
+    for (int i = 0; i < mdapl_ch3_glue.pg->size; i++)
+        mdapl_ch3_glue.pg->vct[i].ch.peer = NULL;
 }
 
 /* The error of an operation on a VC whose peer is lost. */
-int mdapl_vc_error(const MPIDI_VC_t *vc)
+int mdapl_ch3_vc_error(const MPIDI_VC_t *vc)
 {
     int mpi_errno = MPI_SUCCESS;
 
@@ -52,8 +52,8 @@ int mdapl_vc_error(const MPIDI_VC_t *vc)
 /* One line: why no channel reaches this rank, and what to do. */
 static void explain_unreachable(const MPIDI_VC_t *vc, int rc)
 {
-    const char *tried = mdapl_glue.cfg.channels;
-    struct mdapl_log *log = mdapl_ctx_log(mdapl_glue.ctx);
+    const char *tried = mdapl_ch3_glue.cfg.channels;
+    struct mdapl_log *log = mdapl_ctx_log(mdapl_ch3_glue.ctx);
 
     if (rc != -EHOSTUNREACH)
         mdapl_log(log, MDAPL_WARN, "rank %d cannot be reached: %s as its business card was read or "
@@ -69,18 +69,18 @@ static void explain_unreachable(const MPIDI_VC_t *vc, int rc)
                   "kind of adapter everywhere", vc->pg_rank, *tried ? tried : "shm,dapl");
 }
 
-/* The slow path of mdapl_vc_peer(): the first packet to a rank. If no
+/* The slow path of mdapl_ch3_vc_peer(): the first packet to a rank. If no
  * channel reaches it, it is lost. */
-int mdapl_vc_make_peer(MPIDI_VC_t *vc)
+int mdapl_ch3_vc_make_peer(MPIDI_VC_t *vc)
 {
-    int rc = mdapl_is_lost(vc) ? -ECONNRESET : 0;
+    int rc = mdapl_ch3_is_lost(vc) ? -ECONNRESET : 0;
 
     if (rc)
         return rc;
-    rc = mdapl_peer_get(mdapl_glue.ctx, vc->pg_rank, &vc->ch.peer);
+    rc = mdapl_peer_get(mdapl_ch3_glue.ctx, vc->pg_rank, &vc->ch.peer);
     if (rc) {
         explain_unreachable(vc, rc);
-        mdapl_lost(vc);
+        mdapl_ch3_lost(vc);
         return rc;
     }
     vc->ch.peer->owner = vc;
@@ -89,9 +89,9 @@ int mdapl_vc_make_peer(MPIDI_VC_t *vc)
 }
 
 /* The VC of the peer that a message came from; made active if this is its first. */
-MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
+MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
 {
-    MPIDI_VC_t *vc = peer->owner ? peer->owner : &mdapl_glue.pg->vct[peer->rank];
+    MPIDI_VC_t *vc = peer->owner ? peer->owner : &mdapl_ch3_glue.pg->vct[peer->rank];
 
     vc->ch.peer = peer;
     peer->owner = vc;
@@ -107,18 +107,18 @@ MPIDI_VC_t *mdapl_vc_of(struct mdapl_peer *peer)
 int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
 {
     if (vc->state != MPIDI_VC_STATE_CLOSED) {
-        mdapl_lost_report(vc);
+        mdapl_ch3_lost_report(vc);
         return MPI_SUCCESS;
     }
-    vc->ch.next = mdapl_glue.terminating;
-    mdapl_glue.terminating = vc;
+    vc->ch.next = mdapl_ch3_glue.terminating;
+    mdapl_ch3_glue.terminating = vc;
     return MPI_SUCCESS;
 }
 
 /* Raises TERMINATED for each VC whose peer has acknowledged all frames. An MPI error code. */
-int mdapl_vc_terminate_idle(void)
+int mdapl_ch3_vc_terminate_idle(void)
 {
-    MPIDI_VC_t **at = &mdapl_glue.terminating;
+    MPIDI_VC_t **at = &mdapl_ch3_glue.terminating;
     int mpi_errno = MPI_SUCCESS;
 
     while (mpi_errno == MPI_SUCCESS && *at) {
@@ -136,9 +136,9 @@ int mdapl_vc_terminate_idle(void)
 }
 
 /* up->fault: a peer is lost. The channel's operations with it have failed already. */
-void mdapl_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
+void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
     (void)owner, (void)status;
-    mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_WARN, "%s", why);
-    mdapl_lost(&mdapl_glue.pg->vct[peer->rank]);
+    mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN, "%s", why);
+    mdapl_ch3_lost(&mdapl_ch3_glue.pg->vct[peer->rank]);
 }

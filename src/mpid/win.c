@@ -2,7 +2,7 @@
 #include "mpidi_ch3_impl.h"
 
 #include "log.h"
-#include "share.h"
+#include "winseg.h"
 
 /*
  * MPI RMA is CH3's own, in messages. A channel can give it memory that the ranks of a node share:
@@ -42,7 +42,8 @@ static const struct why {
 };
 
 /* The MPI error class, and the line. */
-static int why_not(const MPIR_Win *win, const struct mdapl_outcome *outcome, char *line, size_t len)
+static int why_not(const MPIR_Win *win, const struct mdapl_ch3_outcome *outcome, char *line,
+                   size_t len)
 {
     struct why why = { outcome->rc, MPI_ERR_NO_MEM, strerror(-outcome->rc) };
 
@@ -56,26 +57,26 @@ static int why_not(const MPIR_Win *win, const struct mdapl_outcome *outcome, cha
 
 /* Called by all ranks of the window; one of them prints the reason, since the error ends most jobs.
  * The window is released as by MPI_Win_free. */
-static int refuse(MPIR_Win **win_p, const struct mdapl_outcome *outcome)
+static int refuse(MPIR_Win **win_p, const struct mdapl_ch3_outcome *outcome)
 {
     char line[MPI_MAX_ERROR_STRING / 2];
     int errclass = why_not(*win_p, outcome, line, sizeof(line)), mpi_errno;
 
     if (outcome->rank == MPIR_Process.rank)
-        mdapl_say(outcome->rank, line);
+        mdapl_ch3_print(outcome->rank, line);
     mpi_errno = MPID_Win_free(win_p);
     MPIR_ERR_SET1(mpi_errno, errclass, "**ch3|dapl|window", "**ch3|dapl|window %s", line);
     return mpi_errno;
 }
 
-static void log_refusal(const MPIR_Win *win, const struct mdapl_outcome *outcome)
+static void log_refusal(const MPIR_Win *win, const struct mdapl_ch3_outcome *outcome)
 {
     char line[MPI_MAX_ERROR_STRING / 2];
 
     if (win->comm_ptr->node_comm->rank != 0)
         return;
     why_not(win, outcome, line, sizeof(line));
-    mdapl_log(mdapl_ctx_log(mdapl_glue.ctx), MDAPL_INFO, "%s; it goes in messages", line);
+    mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_INFO, "%s; it goes in messages", line);
 }
 
 /* -- CH3's calls ------------------------------------------------------------------------------ */
@@ -94,14 +95,14 @@ static int allocate_shared(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_C
 {
     MPIR_Win *win = *win_p;
     MPIR_Comm *all = win->comm_ptr;
-    struct mdapl_outcome outcome = { -EXDEV, first_world_rank(all) };
+    struct mdapl_ch3_outcome outcome = { -EXDEV, first_world_rank(all) };
     int mpi_errno;
 
     if (all->local_size == 1)
         return MPIDI_CH3U_Win_allocate_no_shm(size, disp_unit, info, comm, base_ptr, win_p);
     if (!all->node_comm || all->node_comm->local_size < all->local_size)
         return refuse(win_p, &outcome);
-    mpi_errno = mdapl_win_share(win, win->info_args.alloc_shared_noncontig, &outcome);
+    mpi_errno = mdapl_ch3_win_share(win, win->info_args.alloc_shared_noncontig, &outcome);
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
     return win->ch.share ? publish(win_p, info, comm, base_ptr) : refuse(win_p, &outcome);
@@ -110,7 +111,7 @@ static int allocate_shared(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_C
 /* A user who names channels without shm gets messages in windows, too. */
 static bool shm_is_chosen(void)
 {
-    const char *channels = mdapl_glue.cfg.channels;
+    const char *channels = mdapl_ch3_glue.cfg.channels;
 
     return !*channels || strstr(channels, "shm");
 }
@@ -121,10 +122,10 @@ static int allocate(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_Comm *co
                     MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
-    struct mdapl_outcome outcome;
+    struct mdapl_ch3_outcome outcome;
 
     if (win->comm_ptr->node_comm && shm_is_chosen()) {
-        int mpi_errno = mdapl_win_share(win, true, &outcome);
+        int mpi_errno = mdapl_ch3_win_share(win, true, &outcome);
 
         if (mpi_errno != MPI_SUCCESS)
             return mpi_errno;
@@ -166,7 +167,7 @@ int MPIDI_CH3_Win_fns_init(MPIDI_CH3U_Win_fns_t *fns)
 {
     fns->allocate_shared = allocate_shared;
     fns->allocate_shm = allocate;
-    fns->detect_shm = mdapl_win_detect;
+    fns->detect_shm = mdapl_ch3_win_detect;
     fns->shared_query = shared_query;
     return MPI_SUCCESS;
 }
@@ -190,7 +191,7 @@ static int free_win(MPIR_Win **win_p)
     MPIR_Win *win = *win_p;
 
     if (win->ch.share && win->create_flavor != MPI_WIN_FLAVOR_CREATE)
-        mdapl_share_close(win->ch.share);
+        mdapl_shm_share_close(win->ch.share);
     win->ch.share = NULL;
     MPL_free(win->shm_base_addrs);
     return MPI_SUCCESS;
@@ -212,12 +213,12 @@ int MPIDI_CH3_Win_pkt_orderings_init(MPIDI_CH3U_Win_pkt_ordering_t *orderings)
 
 /* -- atomic operations ------------------------------------------------------------------------ */
 
-void mdapl_win_lock(MPIR_Win *win)
+void mdapl_ch3_win_lock(MPIR_Win *win)
 {
-    mdapl_share_lock(win->ch.share);
+    mdapl_shm_share_lock(win->ch.share);
 }
 
-void mdapl_win_unlock(MPIR_Win *win)
+void mdapl_ch3_win_unlock(MPIR_Win *win)
 {
-    mdapl_share_unlock(win->ch.share);
+    mdapl_shm_share_unlock(win->ch.share);
 }

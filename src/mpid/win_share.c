@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mpidi_ch3_impl.h"
 
-#include "share.h"
+#include "winseg.h"
 
 #include <unistd.h>
 
@@ -65,36 +65,36 @@ static size_t lay_out(struct part *part, int n)
 /* Rank 0 of the node creates the segment, the others map it, each allocates its part. *rc_p: 0, or
  * the negative errno of this rank. */
 static int make_or_open(MPIR_Comm *node, size_t bytes, const struct part *mine,
-                        struct mdapl_share **share_p, int *rc_p)
+                        struct mdapl_shm_winseg **share_p, int *rc_p)
 {
-    struct mdapl_share_offer offer;
+    struct mdapl_shm_share_offer offer;
     MPIR_Errflag_t errflag = MPIR_ERR_NONE;
     int rc = 0, mpi_errno;
 
     if (node->rank == 0)
-        rc = mdapl_share_make(bytes, &offer, share_p);
+        rc = mdapl_shm_share_make(bytes, &offer, share_p);
     mpi_errno = MPIR_Bcast(&offer, sizeof(offer), MPI_BYTE, 0, node, &errflag);
     if (mpi_errno == MPI_SUCCESS && node->rank != 0 && offer.rc == 0)
-        rc = mdapl_share_open(&offer, share_p);
+        rc = mdapl_shm_share_open(&offer, share_p);
     if (mpi_errno == MPI_SUCCESS && *share_p)
-        rc = mdapl_share_take(*share_p, (size_t)mine->at, (size_t)mine->size);
+        rc = mdapl_shm_winseg_alloc(*share_p, (size_t)mine->at, (size_t)mine->size);
     *rc_p = rc;
     return coll_result(mpi_errno, errflag);
 }
 
-static int agree(MPIR_Comm *node, int rc, struct mdapl_outcome *outcome)
+static int agree(MPIR_Comm *node, int rc, struct mdapl_ch3_outcome *outcome)
 {
     MPIR_Errflag_t errflag = MPIR_ERR_NONE;
     int mpi_errno;
 
-    *outcome = (struct mdapl_outcome){ rc, MPIR_Process.rank };
+    *outcome = (struct mdapl_ch3_outcome){ rc, MPIR_Process.rank };
     mpi_errno = MPIR_Allreduce(MPI_IN_PLACE, outcome, 1, MPI_2INT, MPI_MINLOC, node, &errflag);
     return coll_result(mpi_errno, errflag);
 }
 
 /* All ranks of the node, or none: *share_p stays NULL and outcome says why. */
-static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_share **share_p,
-                       struct mdapl_outcome *outcome)
+static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_shm_winseg **share_p,
+                       struct mdapl_ch3_outcome *outcome)
 {
     size_t bytes = lay_out(part, node->local_size);
     int rc, mpi_errno = make_or_open(node, bytes, &part[node->rank], share_p, &rc);
@@ -102,9 +102,9 @@ static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_share **
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = agree(node, rc, outcome);
     if (mpi_errno == MPI_SUCCESS && outcome->rc == 0) {
-        mdapl_share_settle(*share_p);
+        mdapl_shm_winseg_commit(*share_p);
     } else if (*share_p) {
-        mdapl_share_close(*share_p);
+        mdapl_shm_share_close(*share_p);
         *share_p = NULL;
     }
     return mpi_errno;
@@ -113,10 +113,10 @@ static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_share **
 /* -- windows ---------------------------------------------------------------------------------- */
 
 /* From here on CH3 accesses the memory of each rank directly. */
-static int set_bases(MPIR_Win *win, struct mdapl_share *share, const struct part *part)
+static int set_bases(MPIR_Win *win, struct mdapl_shm_winseg *share, const struct part *part)
 {
     int n = win->comm_ptr->node_comm->local_size, mpi_errno = MPI_SUCCESS;
-    char *base = mdapl_share_base(share);
+    char *base = mdapl_shm_share_base(share);
 
     win->shm_base_addrs = MPL_malloc((size_t)n * sizeof(*win->shm_base_addrs), MPL_MEM_SHM);
     if (!win->shm_base_addrs) {
@@ -131,10 +131,10 @@ static int set_bases(MPIR_Win *win, struct mdapl_share *share, const struct part
 }
 
 /* Allocates the window's memory in one segment, if the ranks of the node can share memory. */
-int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome)
+int mdapl_ch3_win_share(MPIR_Win *win, bool apart, struct mdapl_ch3_outcome *outcome)
 {
     MPIR_Comm *node = win->comm_ptr->node_comm;
-    struct mdapl_share *share = NULL;
+    struct mdapl_shm_winseg *share = NULL;
     struct part *part;
     int mpi_errno = gather_parts(node, (struct part){ .size = win->size, .apart = apart },
                                  &part);
@@ -142,7 +142,7 @@ int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome)
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = share_parts(node, part, &share, outcome);
     if (share && (mpi_errno = set_bases(win, share, part)) != MPI_SUCCESS)
-        mdapl_share_close(share);
+        mdapl_shm_share_close(share);
     MPL_free(part);
     return mpi_errno;
 }
@@ -152,17 +152,17 @@ int mdapl_win_share(MPIR_Win *win, bool apart, struct mdapl_outcome *outcome)
 static MPIR_Win *window_around(MPIR_Win *list, const char *base, MPI_Aint size)
 {
     for (; list; list = list->next) {
-        const struct mdapl_share *share = list->ch.share;
-        const char *start = share ? mdapl_share_base(share) : NULL;
+        const struct mdapl_shm_winseg *share = list->ch.share;
+        const char *start = share ? mdapl_shm_share_base(share) : NULL;
 
-        if (share && base >= start && base + size <= start + mdapl_share_bytes(share))
+        if (share && base >= start && base + size <= start + mdapl_shm_share_bytes(share))
             return list;
     }
     return NULL;
 }
 
 /* The share that this memory is a part of; NULL: it is not shared. */
-static struct mdapl_share *share_around(const char *base, MPI_Aint size)
+static struct mdapl_shm_winseg *share_around(const char *base, MPI_Aint size)
 {
     MPIR_Win *win = window_around(MPIDI_RMA_Win_inactive_list_head, base, size);
 
@@ -172,19 +172,19 @@ static struct mdapl_share *share_around(const char *base, MPI_Aint size)
 }
 
 /* MPI_Win_create over shared memory: if it is the same share for all ranks of the node. */
-int mdapl_win_detect(MPIR_Win **win_p)
+int mdapl_ch3_win_detect(MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
     MPIR_Comm *node = win->comm_ptr->node_comm;
-    struct mdapl_share *share = share_around(win->base, win->size);
+    struct mdapl_shm_winseg *share = share_around(win->base, win->size);
     struct part mine = { .size = win->size }, *part;
     int mpi_errno;
 
     if (!node)
         return MPI_SUCCESS;
     if (share) {
-        mine.at = (char *)win->base - (char *)mdapl_share_base(share);
-        mine.token = (MPI_Aint)mdapl_share_token(share);
+        mine.at = (char *)win->base - (char *)mdapl_shm_share_base(share);
+        mine.token = (MPI_Aint)mdapl_shm_share_token(share);
     }
     mpi_errno = gather_parts(node, mine, &part);
     for (int i = 0; mpi_errno == MPI_SUCCESS && i < node->local_size; i++)

@@ -13,7 +13,7 @@
 #include "peer.h"
 
 #include "iov.h"
-#include "least.h"
+#include "min.h"
 #include "stats.h"
 
 #include <assert.h>
@@ -23,108 +23,113 @@ enum {
     SHARE = 4,                   /* ... and at most this fraction of the body */
 };
 
-void mdapl_cells_init(struct mdapl_shm *s)
+void mdapl_shm_cells_init(struct mdapl_shm_chan *s)
 {
-    mdapl_list_init(&s->flying);
+    mdapl_list_init(&s->inflight_peers);
     s->n_free_cells = 0;
     for (int i = MDAPL_CELLS; i-- > 0;)
         s->free_cell[s->n_free_cells++] = (uint8_t)i;
 }
 
-size_t mdapl_cell_share(size_t body)
+size_t mdapl_shm_cell_share(size_t body)
 {
     size_t n = body / SHARE;
 
     n = n < LEAST ? LEAST : n;
-    return mdapl_least(n, MDAPL_CELL_BYTES);
+    return mdapl_min(n, MDAPL_CELL_BYTES);
 }
 
-void mdapl_cells_reclaim(struct mdapl_speer *peer)
+void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_shm *s = peer->s;
+    struct mdapl_shm_chan *s = peer->s;
 
-    while (peer->fly_n > 0
-           && (int32_t)(peer->tx.heard - peer->fly[peer->fly_first % MDAPL_FLY].number) >= 0) {
-        s->free_cell[s->n_free_cells++] = peer->fly[peer->fly_first % MDAPL_FLY].cell;
-        peer->fly_first++;
-        peer->fly_n--;
+    while (peer->inflight_n > 0
+           && (int32_t)(peer->tx.acked
+                        - peer->inflight[peer->inflight_first % MDAPL_SHM_INFLIGHT].number)
+                  >= 0) {
+        s->free_cell[s->n_free_cells++] = peer->inflight[peer->inflight_first % MDAPL_SHM_INFLIGHT]
+                                              .cell;
+        peer->inflight_first++;
+        peer->inflight_n--;
     }
-    if (peer->fly_n == 0)
-        mdapl_list_remove(&peer->flying);
+    if (peer->inflight_n == 0)
+        mdapl_list_remove(&peer->inflight_peers);
 }
 
-static void hear(struct mdapl_speer *peer)
+static void poll_inring(struct mdapl_shm_peer *peer)
 {
-    mdapl_spsc_hear(&peer->tx, atomic_load_explicit(&peer->tx.door->taken, memory_order_acquire));
-    mdapl_cells_reclaim(peer);
+    mdapl_shm_spsc_ack_in(&peer->tx,
+                          atomic_load_explicit(&peer->tx.inring->taken, memory_order_acquire));
+    mdapl_shm_cells_reclaim(peer);
 }
 
 /* Cells of peers with empty queues, which no round of progress looks at, come back here. */
-static void hear_all(struct mdapl_shm *s)
+static void poll_doorbells(struct mdapl_shm_chan *s)
 {
-    MDAPL_LIST_EACH_SAFE(pos, &s->flying)
-        hear(MDAPL_OF(pos, struct mdapl_speer, flying));
+    MDAPL_LIST_EACH_SAFE(pos, &s->inflight_peers)
+        poll_inring(MDAPL_OF(pos, struct mdapl_shm_peer, inflight_peers));
 }
 
-static bool there_are(const struct mdapl_speer *peer, int cells, int more)
+static bool there_are(const struct mdapl_shm_peer *peer, int cells, int more)
 {
-    return (int)peer->fly_n + cells <= MDAPL_FLY && peer->s->n_free_cells >= cells
-           && MDAPL_SLOTS - (peer->tx.next - peer->tx.heard) >= (uint32_t)(cells + more);
+    return (int)peer->inflight_n + cells <= MDAPL_SHM_INFLIGHT && peer->s->n_free_cells >= cells
+           && MDAPL_SLOTS - (peer->tx.next - peer->tx.acked) >= (uint32_t)(cells + more);
 }
 
-bool mdapl_cells_free(struct mdapl_speer *peer, int cells, int more)
+bool mdapl_shm_cells_free(struct mdapl_shm_peer *peer, int cells, int more)
 {
     if (!mdapl_shm_tx_open(peer))
         return false;
-    mdapl_cells_reclaim(peer);
+    mdapl_shm_cells_reclaim(peer);
     if (there_are(peer, cells, more))
         return true;
-    hear(peer);
+    poll_inring(peer);
     if (peer->s->n_free_cells < cells)
-        hear_all(peer->s);
+        poll_doorbells(peer->s);
     return there_are(peer, cells, more);
 }
 
-void mdapl_cell_send(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
-                     struct mdapl_shm_data *data)
+void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
+                         struct mdapl_shm_data *data)
 {
-    struct mdapl_shm *s = peer->s;
-    unsigned last = (peer->fly_first + peer->fly_n++) % MDAPL_FLY;
+    struct mdapl_shm_chan *s = peer->s;
+    unsigned last = (peer->inflight_first + peer->inflight_n++) % MDAPL_SHM_INFLIGHT;
     uint8_t cell;
     bool sent;
 
-    assert(s->n_free_cells > 0 && peer->fly_n <= MDAPL_FLY);
+    assert(s->n_free_cells > 0 && peer->inflight_n <= MDAPL_SHM_INFLIGHT);
     cell = s->free_cell[--s->n_free_cells];
-    mdapl_iov_gather(from, mdapl_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len);
+    mdapl_iov_gather(from, mdapl_shm_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len);
     data->cell = cell;
     data->len = (uint32_t)len;
     sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data), NULL, 0);
-    assert(sent);                /* mdapl_cells_free() has counted its slot */
+    assert(sent);                /* mdapl_shm_cells_free() has counted its slot */
     (void)sent;
-    peer->fly[last].number = peer->tx.next;
-    peer->fly[last].cell = cell;
-    if (mdapl_list_empty(&peer->flying))
-        mdapl_list_append(&s->flying, &peer->flying);
+    peer->inflight[last].number = peer->tx.next;
+    peer->inflight[last].cell = cell;
+    if (mdapl_list_empty(&peer->inflight_peers))
+        mdapl_list_append(&s->inflight_peers, &peer->inflight_peers);
     s->stats->shm_cells++;
 }
 
-bool mdapl_cell_or_ring(struct mdapl_speer *peer, struct mdapl_iov *from, size_t len,
-                        struct mdapl_shm_data *data)
+bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
+                            struct mdapl_shm_data *data)
 {
-    if (mdapl_cells_free(peer, 1, 0)) {
-        mdapl_cell_send(peer, from, len, data);
+    if (mdapl_shm_cells_free(peer, 1, 0)) {
+        mdapl_shm_cell_send(peer, from, len, data);
         return true;
     }
-    if (peer->fly_n > 0 || peer->s->n_free_cells > 0)
+    if (peer->inflight_n > 0 || peer->s->n_free_cells > 0)
         return false;
     data->cell = MDAPL_CELLS;
-    data->len = (uint32_t)mdapl_least(len, MDAPL_SHM_EAGER - sizeof(*data));
+    data->len = (uint32_t)mdapl_min(len, MDAPL_SHM_EAGER - sizeof(*data));
     return mdapl_shm_tx_put_from(peer, MDAPL_SHM_DATA, data, sizeof(*data), from, data->len);
 }
 
-const uint8_t *mdapl_cell_of(const struct mdapl_speer *peer, const struct mdapl_shm_data *data)
+const uint8_t *mdapl_shm_cell_of(const struct mdapl_shm_peer *peer,
+                                 const struct mdapl_shm_data *data)
 {
     if (data->cell >= MDAPL_CELLS || data->len > MDAPL_CELL_BYTES)
         return NULL;
-    return mdapl_seg_cells(&peer->far) + (size_t)data->cell * MDAPL_CELL_BYTES;
+    return mdapl_shm_seg_cells(&peer->far) + (size_t)data->cell * MDAPL_CELL_BYTES;
 }

@@ -26,19 +26,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mdapl_near_init(struct mdapl_shm *s)
+int mdapl_shm_near_init(struct mdapl_shm_chan *s)
 {
     const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
-    struct mdapl_near *near = &s->near;
+    struct mdapl_shm_near *near = &s->near;
     int n = 0;
 
     for (int rank = 0; rank < job->size; rank++)
         n += rank == job->rank || mdapl_ctx_near(s->ctx, rank);
     near->rank = calloc((size_t)n, sizeof(*near->rank));
-    near->probed = calloc((size_t)n, sizeof(struct mdapl_speer *));
+    near->probed = calloc((size_t)n, sizeof(struct mdapl_shm_peer *));
     if (!near->rank || !near->probed)
         return -ENOMEM;
-    for (int rank = 0; rank < job->size && near->n < MDAPL_DOORS; rank++) {
+    for (int rank = 0; rank < job->size && near->n < MDAPL_SHM_INRINGS; rank++) {
         if (rank == job->rank)
             near->me = near->n;
         if (rank == job->rank || mdapl_ctx_near(s->ctx, rank))
@@ -47,25 +47,25 @@ int mdapl_near_init(struct mdapl_shm *s)
     return 0;
 }
 
-void mdapl_near_free(struct mdapl_shm *s)
+void mdapl_shm_near_free(struct mdapl_shm_chan *s)
 {
     for (int i = 0; i < s->near.n; i++)
         if (s->near.probed[i])
-            mdapl_speer_free(s->near.probed[i]);
+            mdapl_shm_peer_free(s->near.probed[i]);
     free(s->near.probed);
     free(s->near.rank);
 }
 
-static int probe(struct mdapl_shm *s, int i)
+static int probe(struct mdapl_shm_chan *s, int i)
 {
     char card[MDAPL_CARD_MAX];
     int rank = s->near.rank[i];
     int rc = mdapl_ctx_job_card(s->ctx, rank, card, sizeof(card));
 
-    return rc ? rc : mdapl_speer_make(s, rank, card, &s->near.probed[i]);
+    return rc ? rc : mdapl_shm_peer_make(s, rank, card, &s->near.probed[i]);
 }
 
-void mdapl_near_probe(struct mdapl_shm *s)
+void mdapl_shm_near_probe(struct mdapl_shm_chan *s)
 {
     for (int i = 0; i < s->near.n; i++)
         if (i != s->near.me) {
@@ -81,17 +81,17 @@ static int compare(const void *a, const void *b)
 }
 
 /* The index of a rank; -1: it is on another node. */
-static int index_of(const struct mdapl_near *near, int rank)
+static int index_of(const struct mdapl_shm_near *near, int rank)
 {
     const int *at = bsearch(&rank, near->rank, (size_t)near->n, sizeof(rank), compare);
 
     return at ? (int)(at - near->rank) : -1;
 }
 
-int mdapl_near_reach(struct mdapl_shm *s, int rank, struct mdapl_speer **peer_p)
+int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_peer **peer_p)
 {
     int i = index_of(&s->near, rank);
-    struct mdapl_speer *peer = i < 0 ? NULL : s->near.probed[i];
+    struct mdapl_shm_peer *peer = i < 0 ? NULL : s->near.probed[i];
     char why[256];
 
     if (peer && atomic_load(&peer->far.head->verdict[s->near.me]) == MDAPL_MAPPED) {
@@ -101,7 +101,7 @@ int mdapl_near_reach(struct mdapl_shm *s, int rank, struct mdapl_speer **peer_p)
         return 0;
     }
     if (i >= 0) {
-        mdapl_near_why(s, rank, why, sizeof(why));
+        mdapl_shm_near_cause(s, rank, why, sizeof(why));
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO, "rank %d is not reached through shared "
                   "memory: %s", rank, why);
     }
@@ -114,7 +114,7 @@ static const char *text_of(int verdict)
                                     : strerror(-verdict);
 }
 
-void mdapl_near_why(const struct mdapl_shm *s, int rank, char *buf, size_t len)
+void mdapl_shm_near_cause(const struct mdapl_shm_chan *s, int rank, char *buf, size_t len)
 {
     int i = index_of(&s->near, rank), mine, its;
 

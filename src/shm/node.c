@@ -10,12 +10,12 @@
 
 static const char tag[] = "shm:";
 
-int mdapl_node_here(uint64_t *node_p)
+int mdapl_shm_node_here(uint64_t *node_p)
 {
     static const uint8_t key[16] = "mdapl node here";
     char text[512];
     uint8_t digest[16];
-    int rc = mdapl_os_node(text, sizeof(text));
+    int rc = mdapl_shm_os_node(text, sizeof(text));
 
     if (rc)
         return rc;
@@ -24,7 +24,7 @@ int mdapl_node_here(uint64_t *node_p)
     return 0;
 }
 
-int mdapl_card_write(const struct mdapl_card *card, char *buf, size_t len)
+int mdapl_shm_card_write(const struct mdapl_shm_card *card, char *buf, size_t len)
 {
     int n = snprintf(buf, len, "%s%016" PRIx64 ".%016" PRIx64 ".%s", tag, card->node, card->token,
                      card->ref);
@@ -32,7 +32,7 @@ int mdapl_card_write(const struct mdapl_card *card, char *buf, size_t len)
     return (size_t)n < len ? n : -ENOSPC;
 }
 
-bool mdapl_card_read(struct mdapl_card *card, const char *text)
+bool mdapl_shm_card_read(struct mdapl_shm_card *card, const char *text)
 {
     const char *at = strstr(text, tag);
 

@@ -12,15 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_card {
+struct mdapl_shm_card {
     uint64_t node, token;
     char ref[MDAPL_SHM_REF_MAX];
 };
 
 /* The digest of this process. 0, or the -errno of the system. */
-int mdapl_node_here(uint64_t *node_p);
+int mdapl_shm_node_here(uint64_t *node_p);
 /* Writes and reads a card. put: bytes or -ENOSPC; get: false when this text has no such part. */
-int mdapl_card_write(const struct mdapl_card *card, char *buf, size_t len);
-bool mdapl_card_read(struct mdapl_card *card, const char *text);
+int mdapl_shm_card_write(const struct mdapl_shm_card *card, char *buf, size_t len);
+bool mdapl_shm_card_read(struct mdapl_shm_card *card, const char *text);
 
 #endif

@@ -42,7 +42,7 @@ static int boot_id(char *buf, size_t len)
     return 0;
 }
 
-int mdapl_os_node(char *buf, size_t len)
+int mdapl_shm_os_node(char *buf, size_t len)
 {
     size_t at;
 
@@ -67,7 +67,7 @@ int mdapl_os_node(char *buf, size_t len)
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
+int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
 {
     int fd = memfd_create("mdapl", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc;
 
@@ -83,7 +83,7 @@ int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
     return fd;
 }
 
-int mdapl_os_segment_open(const char *ref, size_t bytes)
+int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
 {
     char path[64];
     struct stat st;
@@ -104,20 +104,20 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
-int mdapl_os_segment_reserve(const char *ref, size_t at, size_t bytes)
+int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes)
 {
     (void)ref, (void)at, (void)bytes;
     return 0;                /* memory like any other */
 }
 
-void mdapl_os_segment_remove(const char *ref)
+void mdapl_shm_os_segment_remove(const char *ref)
 {
     (void)ref;               /* it goes with its last descriptor and mapping */
 }
 
 /* hwloc has a call for this, but it would have every rank read the whole machine's topology at
  * start-up, for the one number that getcpu() knows. */
-void mdapl_os_near(void *p, size_t len)
+void mdapl_shm_os_near(void *p, size_t len)
 {
     unsigned node = 0;
     unsigned long mask;
@@ -128,12 +128,12 @@ void mdapl_os_near(void *p, size_t len)
     syscall(SYS_mbind, p, len, MPOL_PREFERRED, &mask, CHAR_BIT * sizeof(mask) + 1, 0);
 }
 
-void mdapl_os_small_pages(void *p, size_t len)
+void mdapl_shm_os_small_pages(void *p, size_t len)
 {
     madvise(p, len, MADV_NOHUGEPAGE);
 }
 
-size_t mdapl_os_memory_left(void)
+size_t mdapl_shm_os_memory_left(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");
     char line[128];
@@ -149,25 +149,25 @@ size_t mdapl_os_memory_left(void)
 
 /* -- barrier, sleep --------------------------------------------------------------------------- */
 
-bool mdapl_os_barrier_init(void)
+bool mdapl_shm_os_barrier_init(void)
 {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-void mdapl_os_barrier(void)
+void mdapl_shm_os_barrier(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
+void mdapl_shm_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 {
     struct timespec t = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
 
     syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-void mdapl_os_wake(_Atomic uint32_t *word)
+void mdapl_shm_os_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
@@ -175,7 +175,7 @@ void mdapl_os_wake(_Atomic uint32_t *word)
 /* -- processes -------------------------------------------------------------------------------- */
 
 /* A pidfd becomes readable as the process ends. Half of the descriptors stay the program's. */
-int mdapl_os_process_open(pid_t pid)
+int mdapl_shm_os_process_open(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct rlimit limit;
@@ -189,7 +189,7 @@ int mdapl_os_process_open(pid_t pid)
     return fd;
 }
 
-bool mdapl_os_process_ended(int process, pid_t pid)
+bool mdapl_shm_os_process_ended(int process, pid_t pid)
 {
     struct pollfd p = { process, POLLIN, 0 };
 
@@ -198,7 +198,7 @@ bool mdapl_os_process_ended(int process, pid_t pid)
     return poll(&p, 1, 0) > 0;
 }
 
-void mdapl_os_process_close(int process)
+void mdapl_shm_os_process_close(int process)
 {
     if (process >= 0)
         close(process);
@@ -206,14 +206,14 @@ void mdapl_os_process_close(int process)
 
 /* -- reading another process's memory --------------------------------------------------------- */
 
-void mdapl_os_reads_allow(void)
+void mdapl_shm_os_reads_allow(void)
 {
     /* Where the kernel lets only ancestors in (Yama), the others of this user too. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
-ssize_t mdapl_os_read(pid_t pid, const struct iovec *here, int n_here, const struct iovec *there,
-                      int n_there)
+ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
+                          const struct iovec *there, int n_there)
 {
     ssize_t n;
 

@@ -13,7 +13,7 @@
 
 enum { NAP_NS = 20000 };         /* a sleep that nobody can end has to be short */
 
-int mdapl_os_node(char *buf, size_t len)
+int mdapl_shm_os_node(char *buf, size_t len)
 {
     char host[64] = "";
     int n;
@@ -24,7 +24,7 @@ int mdapl_os_node(char *buf, size_t len)
     return (size_t)n < len ? 0 : -ENOSPC;
 }
 
-int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
+int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
 {
     for (int i = 0; i < 1000; i++) {
         int fd, rc;
@@ -45,7 +45,7 @@ int mdapl_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
     return -EEXIST;
 }
 
-int mdapl_os_segment_open(const char *ref, size_t bytes)
+int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
 {
     struct stat st;
     int fd = shm_open(ref, O_RDWR, 0);
@@ -59,7 +59,7 @@ int mdapl_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
-int mdapl_os_segment_reserve(const char *ref, size_t at, size_t bytes)
+int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes)
 {
     int fd = shm_open(ref, O_RDWR, 0), rc;
 
@@ -73,37 +73,37 @@ int mdapl_os_segment_reserve(const char *ref, size_t at, size_t bytes)
     return rc == EINVAL || rc == EOPNOTSUPP || rc == ENODEV ? 0 : -rc;
 }
 
-void mdapl_os_segment_remove(const char *ref)
+void mdapl_shm_os_segment_remove(const char *ref)
 {
     shm_unlink(ref);
 }
 
-void mdapl_os_near(void *p, size_t len)
+void mdapl_shm_os_near(void *p, size_t len)
 {
     (void)p, (void)len;
 }
 
-void mdapl_os_small_pages(void *p, size_t len)
+void mdapl_shm_os_small_pages(void *p, size_t len)
 {
     (void)p, (void)len;
 }
 
-size_t mdapl_os_memory_left(void)
+size_t mdapl_shm_os_memory_left(void)
 {
     return SIZE_MAX;
 }
 
-bool mdapl_os_barrier_init(void)
+bool mdapl_shm_os_barrier_init(void)
 {
     return false;
 }
 
-void mdapl_os_barrier(void)
+void mdapl_shm_os_barrier(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
+void mdapl_shm_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 {
     struct timespec t = { 0, ns < NAP_NS ? (long)ns : NAP_NS };
 
@@ -111,34 +111,34 @@ void mdapl_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
         nanosleep(&t, NULL);
 }
 
-void mdapl_os_wake(_Atomic uint32_t *word)
+void mdapl_shm_os_wake(_Atomic uint32_t *word)
 {
     (void)word;
 }
 
-int mdapl_os_process_open(pid_t pid)
+int mdapl_shm_os_process_open(pid_t pid)
 {
     (void)pid;
     return -ENOTSUP;
 }
 
-bool mdapl_os_process_ended(int process, pid_t pid)
+bool mdapl_shm_os_process_ended(int process, pid_t pid)
 {
     (void)process;
     return kill(pid, 0) && errno == ESRCH;
 }
 
-void mdapl_os_process_close(int process)
+void mdapl_shm_os_process_close(int process)
 {
     (void)process;
 }
 
-void mdapl_os_reads_allow(void)
+void mdapl_shm_os_reads_allow(void)
 {
 }
 
-ssize_t mdapl_os_read(pid_t pid, const struct iovec *here, int n_here, const struct iovec *there,
-                      int n_there)
+ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
+                          const struct iovec *there, int n_there)
 {
     (void)pid, (void)here, (void)n_here, (void)there, (void)n_there;
     return -1;

@@ -16,25 +16,26 @@ static const char out_of_memory[] = "out of memory for a message that waits";
 
 static void inbox_ready(struct mdapl_inbox *in)
 {
-    mdapl_speer_wake(mdapl_speer_of(in->peer));
+    mdapl_shm_peer_wake(mdapl_shm_peer_of(in->peer));
 }
 
-int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mdapl_speer **p)
+int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
+                        struct mdapl_shm_peer **p)
 {
-    struct mdapl_card card;
-    struct mdapl_speer *peer;
-    struct mdapl_seg far;
+    struct mdapl_shm_card card;
+    struct mdapl_shm_peer *peer;
+    struct mdapl_shm_seg far;
     int rc;
 
-    if (!mdapl_card_read(&card, text) || card.node != s->node)
+    if (!mdapl_shm_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
     /* The proof: what the card names can be opened, and has the card's token in it. */
-    rc = mdapl_seg_open(&far, card.ref, card.token, rank, s->near.n);
+    rc = mdapl_shm_seg_open(&far, card.ref, card.token, rank, s->near.n);
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
     if (!peer) {
-        mdapl_seg_close(&far);
+        mdapl_shm_seg_close(&far);
         return -ENOMEM;
     }
     peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, rank, NULL };
@@ -42,7 +43,7 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     peer->token = card.token;
     peer->far = far;
     peer->pid = far.head->pid;
-    peer->process = mdapl_os_process_open(peer->pid);
+    peer->process = mdapl_shm_os_process_open(peer->pid);
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
@@ -51,52 +52,52 @@ int mdapl_speer_make(struct mdapl_shm *s, int rank, const char *text, struct mda
     mdapl_list_init(&peer->pushed);
     mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
-    mdapl_list_init(&peer->flying);
+    mdapl_list_init(&peer->inflight_peers);
     mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     *p = peer;
     return 0;
 }
 
 /* All operations in progress end with status. */
-static void end_all(struct mdapl_speer *peer, int status)
+static void end_all(struct mdapl_shm_peer *peer, int status)
 {
     peer->dead = status;
-    mdapl_bell_forget(peer);
+    mdapl_shm_doorbell_close(peer);
     mdapl_shm_tx_fail(peer, status);
-    mdapl_long_fail(peer, status);
-    mdapl_shm_reads_fail(peer, status);
+    mdapl_shm_rndv_fail(peer, status);
+    mdapl_shm_rx_ops_fail(peer, status);
     mdapl_inbox_fail(&peer->inbox);
 }
 
-void mdapl_speer_free(struct mdapl_speer *peer)
+void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
 {
     end_all(peer, -ECANCELED);
-    mdapl_long_free(peer);
-    mdapl_push_free(peer);
+    mdapl_shm_rndv_free(peer);
+    mdapl_shm_pipe_free(peer);
     mdapl_list_remove(&peer->work);
-    mdapl_seg_close(&peer->far);
-    mdapl_os_process_close(peer->process);
+    mdapl_shm_seg_close(&peer->far);
+    mdapl_shm_os_process_close(peer->process);
     free(peer);
 }
 
 /* -- work ------------------------------------------------------------------------------------- */
 
-void mdapl_speer_wake(struct mdapl_speer *peer)
+void mdapl_shm_peer_wake(struct mdapl_shm_peer *peer)
 {
     if (mdapl_list_empty(&peer->work))
         mdapl_list_append(&peer->s->work, &peer->work);
 }
 
-void mdapl_speer_broken(struct mdapl_speer *peer, int status, const char *why)
+void mdapl_shm_peer_broken(struct mdapl_shm_peer *peer, int status, const char *why)
 {
     if (!peer->broken) {
         peer->broken = why;
         peer->broken_status = status;
     }
-    mdapl_speer_wake(peer);
+    mdapl_shm_peer_wake(peer);
 }
 
-static bool something_waits(const struct mdapl_speer *peer)
+static bool something_waits(const struct mdapl_shm_peer *peer)
 {
     return !mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
            || !mdapl_list_empty(&peer->streaming) || peer->broken;
@@ -104,17 +105,17 @@ static bool something_waits(const struct mdapl_speer *peer)
 
 /* Delivers what the peer had completed before its end: at most what its ring holds, as a peer that
  * is alive could write more for ever. */
-static void last_messages(struct mdapl_speer *peer)
+static void last_messages(struct mdapl_shm_peer *peer)
 {
     int n = 0, got = 1;
 
-    while (peer->rx.door && !peer->dead && got > 0 && n < MDAPL_SLOTS) {
+    while (peer->rx.inring && !peer->dead && got > 0 && n < MDAPL_SLOTS) {
         got = mdapl_shm_rx_poll(peer);
         n += got;
     }
 }
 
-int mdapl_speer_work(struct mdapl_speer *peer)
+int mdapl_shm_peer_progress(struct mdapl_shm_peer *peer)
 {
     int n;
 
@@ -122,18 +123,18 @@ int mdapl_speer_work(struct mdapl_speer *peer)
         return 0;
     if (peer->broken) {
         last_messages(peer);
-        mdapl_speer_fail(peer, peer->broken_status, peer->broken);
+        mdapl_shm_peer_fail(peer, peer->broken_status, peer->broken);
         return 1;
     }
     n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer);
     if (something_waits(peer))
-        mdapl_speer_wake(peer);
+        mdapl_shm_peer_wake(peer);
     return n;
 }
 
 /* -- the end ---------------------------------------------------------------------------------- */
 
-void mdapl_speer_fail(struct mdapl_speer *peer, int status, const char *why)
+void mdapl_shm_peer_fail(struct mdapl_shm_peer *peer, int status, const char *why)
 {
     struct mdapl_ctx *ctx = peer->s->ctx;
     char line[512];
@@ -148,42 +149,44 @@ void mdapl_speer_fail(struct mdapl_speer *peer, int status, const char *why)
     mdapl_up_fault(&peer->base, status, line);
 }
 
-bool mdapl_speer_no_memory(struct mdapl_speer *peer)
+bool mdapl_shm_peer_no_memory(struct mdapl_shm_peer *peer)
 {
-    mdapl_speer_fail(peer, -ENOMEM, out_of_memory);
+    mdapl_shm_peer_fail(peer, -ENOMEM, out_of_memory);
     return false;
 }
 
-void mdapl_speer_check(struct mdapl_speer *peer)
+void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
 {
     if (peer->dead || peer->broken)
         return;
-    if (mdapl_os_process_ended(peer->process, peer->pid))
-        mdapl_speer_broken(peer, -ECONNRESET, "the process is gone. Look for what ended it: a "
-                           "signal, the memory limit");
-    else if (peer->tx.door && atomic_load(&peer->tx.door->refused))
-        mdapl_speer_broken(peer, -ECONNREFUSED, "it refused us: it has another key or another "
-                           "connection of this rank. Use MPIR_CVAR_DAPL_CHANNELS=dapl");
+    if (mdapl_shm_os_process_ended(peer->process, peer->pid))
+        mdapl_shm_peer_broken(peer, -ECONNRESET,
+                              "the process is gone. Look for what ended it: a "
+                              "signal, the memory limit");
+    else if (peer->tx.inring && atomic_load(&peer->tx.inring->refused))
+        mdapl_shm_peer_broken(peer, -ECONNREFUSED,
+                              "it refused us: it has another key or another "
+                              "connection of this rank. Use MPIR_CVAR_DAPL_CHANNELS=dapl");
 }
 
-bool mdapl_speer_idle(struct mdapl_speer *peer)
+bool mdapl_shm_peer_idle(struct mdapl_shm_peer *peer)
 {
     if (peer->dead)
         return true;
-    if (peer->tx.door)
-        mdapl_spsc_hear(&peer->tx, atomic_load_explicit(&peer->tx.door->taken,
-                                                        memory_order_acquire));
-    return peer->tx.next == peer->tx.heard && mdapl_list_empty(&peer->ctl)
+    if (peer->tx.inring)
+        mdapl_shm_spsc_ack_in(&peer->tx,
+                              atomic_load_explicit(&peer->tx.inring->taken, memory_order_acquire));
+    return peer->tx.next == peer->tx.acked && mdapl_list_empty(&peer->ctl)
            && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->sends);
 }
 
-size_t mdapl_speer_unfinished(struct mdapl_speer *peer)
+size_t mdapl_shm_peer_unfinished(struct mdapl_shm_peer *peer)
 {
-    size_t n = !mdapl_speer_idle(peer);
+    size_t n = !mdapl_shm_peer_idle(peer);
 
     if (peer->dead)
         return 0;
-    if (peer->rx.taken != peer->rx.told)
-        mdapl_spsc_tell(&peer->rx);
-    return n + !mdapl_list_empty(&peer->inbox.held);
+    if (peer->rx.taken != peer->rx.acked)
+        mdapl_shm_spsc_ack_flush(&peer->rx);
+    return n + !mdapl_list_empty(&peer->inbox.parked);
 }

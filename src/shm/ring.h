@@ -40,39 +40,41 @@ enum {
     MDAPL_SLOT_BYTES = 128,
     MDAPL_SLOTS = 64,
     MDAPL_SLOT_ROOM = 112,
-    MDAPL_LINE_ROOM = 48,        /* of it, in the first line */
-    MDAPL_DOOR_BYTES = 65536,
-    MDAPL_DATA_BYTES_MAX = MDAPL_DOOR_BYTES - 4 * MDAPL_LINE_BYTES - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
+    MDAPL_LINE_ROOM = 48, /* of it, in the first line */
+    MDAPL_SHM_INRING_BYTES = 65536,
+    MDAPL_DATA_BYTES_MAX = MDAPL_SHM_INRING_BYTES - 4 * MDAPL_LINE_BYTES
+                         - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
 };
 
-/* Written by the sender before its first message; the first doorbell publishes it (bell.c). */
+/* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). */
 struct mdapl_shm_hello {
     uint32_t job;
     uint32_t rank;
-    uint8_t mac[16];         /* mdapl_seg_mac() */
+    uint8_t mac[16];         /* mdapl_shm_seg_mac() */
 };
 
-struct mdapl_slot {
+struct mdapl_shm_slot {
     alignas(MDAPL_SLOT_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
     uint32_t ack;            /* messages of the other direction that the writer has taken */
     uint32_t at;             /* in data: what is not in room */
     uint8_t room[MDAPL_SLOT_ROOM];
 };
 
-struct mdapl_door {
+struct mdapl_shm_inring {
     struct mdapl_shm_hello hello;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
-    _Atomic uint32_t watched;    /* 0: the reader needs the doorbell (bell.c) */
+    _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
     _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
-    alignas(2 * MDAPL_LINE_BYTES) struct mdapl_slot slot[MDAPL_SLOTS];
+    alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS];
     uint8_t data[MDAPL_DATA_BYTES_MAX];
 };
 
-_Static_assert(sizeof(struct mdapl_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
-_Static_assert(sizeof(struct mdapl_door) == MDAPL_DOOR_BYTES, "doors lie side by side");
+_Static_assert(sizeof(struct mdapl_shm_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
+_Static_assert(sizeof(struct mdapl_shm_inring) == MDAPL_SHM_INRING_BYTES,
+               "doors lie side by side");
 
 /* A message in its place. */
-struct mdapl_spsc_msg {
+struct mdapl_shm_spsc_msg {
     uint8_t type;
     uint8_t hdr_len;
     uint16_t len;            /* of the body */
@@ -83,23 +85,23 @@ struct mdapl_spsc_msg {
 
 /* -- the writing end -------------------------------------------------------------------------- */
 
-struct mdapl_spsc_tx {
-    struct mdapl_door *door;
+struct mdapl_shm_spsc_tx {
+    struct mdapl_shm_inring *inring;
     uint32_t next;           /* messages written */
-    uint32_t heard;          /* messages that the reader has taken, as last known */
+    uint32_t acked;          /* messages that the reader has taken, as last known */
     uint64_t put, freed;     /* bytes of data reserved, and free again, with those skipped */
     uint64_t end[MDAPL_SLOTS];   /* put, after each message */
 };
 
-static inline size_t mdapl_spsc_align(size_t n)
+static inline size_t mdapl_shm_spsc_align(size_t n)
 {
     return (n + 7) & ~(size_t)7;
 }
 
 /* Bytes that such a message takes of data. */
-static inline size_t mdapl_spsc_outside(size_t hdr_len, size_t len)
+static inline size_t mdapl_shm_spsc_outside(size_t hdr_len, size_t len)
 {
-    size_t hdr = mdapl_spsc_align(hdr_len);
+    size_t hdr = mdapl_shm_spsc_align(hdr_len);
 
     if (hdr + len <= MDAPL_SLOT_ROOM)
         return 0;
@@ -107,11 +109,11 @@ static inline size_t mdapl_spsc_outside(size_t hdr_len, size_t len)
 }
 
 /* The reader has taken so many. An old or impossible number changes nothing. */
-static inline void mdapl_spsc_hear(struct mdapl_spsc_tx *tx, uint32_t taken)
+static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t taken)
 {
-    if (taken == tx->heard || taken - tx->heard > tx->next - tx->heard)
+    if (taken == tx->acked || taken - tx->acked > tx->next - tx->acked)
         return;
-    tx->heard = taken;
+    tx->acked = taken;
     tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
     /* Nothing is in flight: the first lines again, which are in both caches. */
     if (taken == tx->next)
@@ -119,11 +121,11 @@ static inline void mdapl_spsc_hear(struct mdapl_spsc_tx *tx, uint32_t taken)
 }
 
 /* Where `bytes` of data would lie, as a count; UINT64_MAX: no slot is free, or no room in data. */
-static inline uint64_t mdapl_spsc_find(const struct mdapl_spsc_tx *tx, size_t bytes)
+static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, size_t bytes)
 {
     uint64_t at = tx->put, off;
 
-    if (tx->next - tx->heard >= MDAPL_SLOTS)
+    if (tx->next - tx->acked >= MDAPL_SLOTS)
         return UINT64_MAX;
     if (bytes == 0)
         return at;
@@ -137,29 +139,29 @@ static inline uint64_t mdapl_spsc_find(const struct mdapl_spsc_tx *tx, size_t by
  * A place for a message: false when there is no room. The caller fills hdr and body and publishes;
  * nothing else may happen to this end in between.
  */
-static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, size_t len,
-                                      struct mdapl_spsc_msg *m)
+static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t hdr_len, size_t len,
+                                          struct mdapl_shm_spsc_msg *m)
 {
-    size_t outside = mdapl_spsc_outside(hdr_len, len);
-    struct mdapl_slot *slot = &tx->door->slot[tx->next % MDAPL_SLOTS];
-    uint64_t at = mdapl_spsc_find(tx, outside);
+    size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
+    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
+    uint64_t at = mdapl_shm_spsc_find(tx, outside);
 
     if (at == UINT64_MAX) {
-        mdapl_spsc_hear(tx, atomic_load_explicit(&tx->door->taken, memory_order_acquire));
-        at = mdapl_spsc_find(tx, outside);
+        mdapl_shm_spsc_ack_in(tx, atomic_load_explicit(&tx->inring->taken, memory_order_acquire));
+        at = mdapl_shm_spsc_find(tx, outside);
         if (at == UINT64_MAX)
             return false;
     }
     m->hdr = slot->room;
-    m->body = slot->room + mdapl_spsc_align(hdr_len);
+    m->body = slot->room + mdapl_shm_spsc_align(hdr_len);
     m->hdr_len = (uint8_t)hdr_len;
     m->len = (uint16_t)len;
     if (outside > 0) {
         slot->at = (uint32_t)(at % MDAPL_DATA_BYTES_MAX);
-        m->body = tx->door->data + slot->at;
+        m->body = tx->inring->data + slot->at;
         if (hdr_len > MDAPL_SLOT_ROOM) {
             m->hdr = m->body;
-            m->body += mdapl_spsc_align(hdr_len);
+            m->body += mdapl_shm_spsc_align(hdr_len);
         }
         /* In whole lines: the next message shares none with this one. */
         tx->put = at + ((outside + MDAPL_LINE_BYTES - 1) & ~(size_t)(MDAPL_LINE_BYTES - 1));
@@ -168,10 +170,11 @@ static inline bool mdapl_spsc_reserve(struct mdapl_spsc_tx *tx, size_t hdr_len, 
 }
 
 /* Publishes a filled message. ack: messages that this process has taken from the other ring. */
-static inline void mdapl_spsc_publish(struct mdapl_spsc_tx *tx, const struct mdapl_spsc_msg *m,
-                                      uint8_t type, uint32_t ack)
+static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
+                                          const struct mdapl_shm_spsc_msg *m, uint8_t type,
+                                          uint32_t ack)
 {
-    struct mdapl_slot *slot = &tx->door->slot[tx->next % MDAPL_SLOTS];
+    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
 
     tx->end[tx->next % MDAPL_SLOTS] = tx->put;
     tx->next++;
@@ -183,20 +186,20 @@ static inline void mdapl_spsc_publish(struct mdapl_spsc_tx *tx, const struct mda
 
 /* -- the reading end -------------------------------------------------------------------------- */
 
-struct mdapl_spsc_rx {
-    struct mdapl_door *door;
+struct mdapl_shm_spsc_rx {
+    struct mdapl_shm_inring *inring;
     uint32_t taken;          /* messages taken */
-    uint32_t told;           /* of them, how many have been published to the writer */
+    uint32_t acked;          /* of them, how many have been published to the writer */
     uint32_t bytes;          /* of data, in messages taken since then */
 };
 
-enum mdapl_spsc_news { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
+enum mdapl_shm_spsc_news { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
 
 /* The next message, still in its place; NONE: not there yet; BAD: what is there cannot be. */
-static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *rx,
-                                                   struct mdapl_spsc_msg *m)
+static inline enum mdapl_shm_spsc_news mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
+                                                           struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_slot *slot = &rx->door->slot[rx->taken % MDAPL_SLOTS];
+    struct mdapl_shm_slot *slot = &rx->inring->slot[rx->taken % MDAPL_SLOTS];
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     size_t outside, at;
 
@@ -207,8 +210,8 @@ static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *r
     m->len = (uint16_t)(word >> 16);
     m->ack = slot->ack;
     m->hdr = slot->room;
-    m->body = slot->room + mdapl_spsc_align(m->hdr_len);
-    outside = mdapl_spsc_outside(m->hdr_len, m->len);
+    m->body = slot->room + mdapl_shm_spsc_align(m->hdr_len);
+    outside = mdapl_shm_spsc_outside(m->hdr_len, m->len);
     m->outside = (uint32_t)outside;
     if (outside == 0)
         return MDAPL_SPSC_MSG;
@@ -216,38 +219,39 @@ static inline enum mdapl_spsc_news mdapl_spsc_peek(const struct mdapl_spsc_rx *r
     if (m->hdr_len > MDAPL_HDR_MAX || at > MDAPL_DATA_BYTES_MAX - outside
         || outside > MDAPL_DATA_BYTES_MAX)
         return MDAPL_SPSC_BAD;
-    m->body = rx->door->data + at;
+    m->body = rx->inring->data + at;
     if (m->hdr_len > MDAPL_SLOT_ROOM) {
         m->hdr = m->body;
-        m->body += mdapl_spsc_align(m->hdr_len);
+        m->body += mdapl_shm_spsc_align(m->hdr_len);
     }
     return MDAPL_SPSC_MSG;
 }
 
 /* Its place may be used again, as soon as that has been published to the writer. */
-static inline void mdapl_spsc_took(struct mdapl_spsc_rx *rx, const struct mdapl_spsc_msg *m)
+static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
+                                       const struct mdapl_shm_spsc_msg *m)
 {
     rx->taken++;
     rx->bytes += m->outside;
 }
 
 /* Has so much been taken that it should be published in the line? */
-static inline bool mdapl_spsc_owes(const struct mdapl_spsc_rx *rx)
+static inline bool mdapl_shm_spsc_ack_due(const struct mdapl_shm_spsc_rx *rx)
 {
-    return rx->taken - rx->told >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_DATA_BYTES_MAX / 4;
+    return rx->taken - rx->acked >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_DATA_BYTES_MAX / 4;
 }
 
 /* A message of the other ring has published it; or the line does, now. */
-static inline void mdapl_spsc_told(struct mdapl_spsc_rx *rx)
+static inline void mdapl_shm_spsc_ack_piggybacked(struct mdapl_shm_spsc_rx *rx)
 {
-    rx->told = rx->taken;
+    rx->acked = rx->taken;
     rx->bytes = 0;
 }
 
-static inline void mdapl_spsc_tell(struct mdapl_spsc_rx *rx)
+static inline void mdapl_shm_spsc_ack_flush(struct mdapl_shm_spsc_rx *rx)
 {
-    atomic_store_explicit(&rx->door->taken, rx->taken, memory_order_release);
-    mdapl_spsc_told(rx);
+    atomic_store_explicit(&rx->inring->taken, rx->taken, memory_order_release);
+    mdapl_shm_spsc_ack_piggybacked(rx);
 }
 
 #endif

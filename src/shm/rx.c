@@ -11,25 +11,25 @@ enum { BURST = 32 };             /* messages of one peer in one round, at most *
 
 /* -- types ------------------------------------------------------------------------------------ */
 
-static bool on_msg(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     return mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len) == 0
-           || mdapl_speer_no_memory(peer);
+           || mdapl_shm_peer_no_memory(peer);
 }
 
 /* A piece of a body, in a cell or behind its record: of one that we have asked for (it has an id),
  * or that is being pushed. */
-static bool on_data(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+static bool on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     struct mdapl_shm_data data;
     const uint8_t *bytes;
 
     memcpy(&data, m->hdr, sizeof(data));
-    bytes = m->len > 0 ? m->body : mdapl_cell_of(peer, &data);
+    bytes = m->len > 0 ? m->body : mdapl_shm_cell_of(peer, &data);
     if (!bytes || (m->len > 0 && m->len != data.len))
         return false;
-    return data.rx_id ? mdapl_long_on_data(peer, &data, bytes)
-                      : mdapl_push_on_data(peer, &data, bytes);
+    return data.rx_id ? mdapl_shm_rndv_on_data(peer, &data, bytes)
+                      : mdapl_shm_pipe_on_data(peer, &data, bytes);
 }
 
 /* record: bytes of the header, where that is a record and not the owner's. */
@@ -38,26 +38,27 @@ static const struct {
     mdapl_shm_on *on;
 } row[MDAPL_SHM_TYPES] = {
     [MDAPL_SHM_MSG] = { 0, on_msg },
-    [MDAPL_SHM_PUSH] = { 0, mdapl_push_on_push },
-    [MDAPL_SHM_RTS] = { 0, mdapl_long_on_rts },
-    [MDAPL_SHM_CTS] = { sizeof(struct mdapl_shm_cts), mdapl_long_on_cts },
+    [MDAPL_SHM_PUSH] = { 0, mdapl_shm_pipe_on_start },
+    [MDAPL_SHM_RTS] = { 0, mdapl_shm_rndv_on_rts },
+    [MDAPL_SHM_CTS] = { sizeof(struct mdapl_shm_cts), mdapl_shm_rndv_on_cts },
     [MDAPL_SHM_DATA] = { sizeof(struct mdapl_shm_data), on_data },
-    [MDAPL_SHM_FIN] = { sizeof(struct mdapl_shm_fin), mdapl_long_on_fin },
+    [MDAPL_SHM_FIN] = { sizeof(struct mdapl_shm_fin), mdapl_shm_rndv_on_fin },
 };
 
 /* -- the ring --------------------------------------------------------------------------------- */
 
-static void bad(struct mdapl_speer *peer)
+static void bad(struct mdapl_shm_peer *peer)
 {
     if (peer->dead)
         return;
     peer->s->stats->bad_frames++;
-    mdapl_speer_fail(peer, -EPROTO, "what it wrote is none of this protocol. The two ranks may run "
-                     "different builds: use the same installation everywhere");
+    mdapl_shm_peer_fail(peer, -EPROTO,
+                        "what it wrote is none of this protocol. The two ranks may run "
+                        "different builds: use the same installation everywhere");
 }
 
 /* The header is copied once and read from the copy: the peer may change the ring at any time. */
-static bool take(struct mdapl_speer *peer, struct mdapl_spsc_msg *m)
+static bool take(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m)
 {
     uint8_t *hdr = peer->s->hdr;
 
@@ -66,7 +67,7 @@ static bool take(struct mdapl_speer *peer, struct mdapl_spsc_msg *m)
     else
         memcpy(hdr, m->hdr, m->hdr_len);
     m->hdr = hdr;
-    mdapl_spsc_hear(&peer->tx, m->ack);
+    mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
     if (m->type == MDAPL_SHM_MSG)
         return on_msg(peer, m);      /* nearly all are: a branch that is predicted */
     return m->type < MDAPL_SHM_TYPES
@@ -74,21 +75,21 @@ static bool take(struct mdapl_speer *peer, struct mdapl_spsc_msg *m)
            && row[m->type].on(peer, m);
 }
 
-int mdapl_shm_rx_poll(struct mdapl_speer *peer)
+int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_spsc_msg m;
-    enum mdapl_spsc_news news;
+    struct mdapl_shm_spsc_msg m;
+    enum mdapl_shm_spsc_news news;
     int n = 0;
 
-    while (n < BURST && (news = mdapl_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
+    while (n < BURST && (news = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
         if (news == MDAPL_SPSC_BAD || !take(peer, &m)) {
             bad(peer);
             break;
         }
-        mdapl_spsc_took(&peer->rx, &m);
+        mdapl_shm_spsc_took(&peer->rx, &m);
         /* Cells are few: the writer learns at once that one is free again. */
-        if (mdapl_spsc_owes(&peer->rx) || m.type == MDAPL_SHM_DATA || peer->s->draining)
-            mdapl_spsc_tell(&peer->rx);
+        if (mdapl_shm_spsc_ack_due(&peer->rx) || m.type == MDAPL_SHM_DATA || peer->s->draining)
+            mdapl_shm_spsc_ack_flush(&peer->rx);
         n++;
     }
     if (n > 0)

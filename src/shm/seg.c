@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "seg.h"
 
-#include "least.h"
+#include "min.h"
 #include "siphash.h"
 
 #include <errno.h>
@@ -18,33 +18,34 @@ enum {
     DOORS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
 };
 
-_Static_assert(sizeof(struct mdapl_seg_head) <= MDAPL_SEG_HEAD_BYTES, "the head has its place");
+_Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
+               "the head has its place");
 
 static size_t door_at(uint32_t index)
 {
-    return DOORS_AT + (size_t)index * MDAPL_DOOR_BYTES;
+    return DOORS_AT + (size_t)index * MDAPL_SHM_INRING_BYTES;
 }
 
 /* The same in all ranks of a node. */
 static size_t seg_bytes(int n_ranks)
 {
-    return door_at((uint32_t)mdapl_least((uint64_t)n_ranks, MDAPL_DOORS));
+    return door_at((uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS));
 }
 
-static int map(struct mdapl_seg *seg, int fd)
+static int map(struct mdapl_shm_seg *seg, int fd)
 {
     void *p = mmap(NULL, seg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (p == MAP_FAILED)
         return -ENOMEM;
-    mdapl_os_small_pages(p, seg->bytes);
+    mdapl_shm_os_small_pages(p, seg->bytes);
     seg->head = p;
     return 0;
 }
 
 /* -- this process's segment -------------------------------------------------------------------- */
 
-bool mdapl_seg_size_allowed(size_t bytes)
+bool mdapl_shm_seg_size_allowed(size_t bytes)
 {
     struct rlimit limit;
 
@@ -52,7 +53,8 @@ bool mdapl_seg_size_allowed(size_t bytes)
            || limit.rlim_cur >= bytes;
 }
 
-static void fill_head(struct mdapl_seg_head *head, int rank, const uint64_t *word, bool barrier)
+static void fill_head(struct mdapl_shm_seg_head *head, int rank, const uint64_t *word,
+                      bool barrier)
 {
     if (getrandom(&head->token, sizeof(head->token), 0) != sizeof(head->token))
         head->token = (uint64_t)(uintptr_t)head ^ (uint64_t)getpid() << 32;
@@ -65,49 +67,51 @@ static void fill_head(struct mdapl_seg_head *head, int rank, const uint64_t *wor
     head->word = *word;
 }
 
-int mdapl_seg_make(struct mdapl_seg *seg, int rank, int n_ranks, const uint64_t *word,
-                   bool barrier)
+int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
+                       bool barrier)
 {
     int rc;
 
-    *seg = (struct mdapl_seg){ .bytes = seg_bytes(n_ranks) };
-    seg->fd = mdapl_seg_size_allowed(seg->bytes) ? mdapl_os_segment_make(seg->bytes, seg->ref)
-                                                 : -EFBIG;
+    *seg = (struct mdapl_shm_seg){ .bytes = seg_bytes(n_ranks) };
+    seg->fd = mdapl_shm_seg_size_allowed(seg->bytes)
+                ? mdapl_shm_os_segment_make(seg->bytes, seg->ref)
+                : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
-    rc = mdapl_os_segment_reserve(seg->ref, 0, DOORS_AT);
+    rc = mdapl_shm_os_segment_reserve(seg->ref, 0, DOORS_AT);
     if (!rc)
         rc = map(seg, seg->fd);
     if (rc) {
-        mdapl_seg_close(seg);
+        mdapl_shm_seg_close(seg);
         return rc;
     }
     /* On the NUMA node of the reader, because it polls. The policy belongs to the mapping, so it
      * holds whichever process touches a page first. */
-    mdapl_os_near(seg->head, seg->bytes);
+    mdapl_shm_os_near(seg->head, seg->bytes);
     fill_head(seg->head, rank, word, barrier);
     return 0;
 }
 
-void mdapl_seg_close(struct mdapl_seg *seg)
+void mdapl_shm_seg_close(struct mdapl_shm_seg *seg)
 {
     if (seg->head)
         munmap(seg->head, seg->bytes);
     seg->head = NULL;
     if (seg->fd < 0)
         return;
-    mdapl_os_segment_remove(seg->ref);
+    mdapl_shm_os_segment_remove(seg->ref);
     close(seg->fd);
 }
 
 /* -- another process's segment ----------------------------------------------------------------- */
 
-int mdapl_seg_open(struct mdapl_seg *seg, const char *ref, uint64_t token, int rank, int n_ranks)
+int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
+                       int n_ranks)
 {
     size_t bytes = seg_bytes(n_ranks);
-    int fd = mdapl_os_segment_open(ref, bytes), rc;
+    int fd = mdapl_shm_os_segment_open(ref, bytes), rc;
 
-    *seg = (struct mdapl_seg){ .bytes = bytes, .fd = -1 };
+    *seg = (struct mdapl_shm_seg){ .bytes = bytes, .fd = -1 };
     if (fd < 0)
         return fd;
     memcpy(seg->ref, ref, strlen(ref));
@@ -116,43 +120,43 @@ int mdapl_seg_open(struct mdapl_seg *seg, const char *ref, uint64_t token, int r
     if (rc || (seg->head->magic == MAGIC && seg->head->version == LAYOUT
                && seg->head->token == token && seg->head->rank == rank))
         return rc;
-    mdapl_seg_close(seg);
+    mdapl_shm_seg_close(seg);
     return -EHOSTUNREACH;
 }
 
 /* -- doors and cells -------------------------------------------------------------------------- */
 
-static struct mdapl_door *door(const struct mdapl_seg *seg, uint32_t index)
+static struct mdapl_shm_inring *inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return (struct mdapl_door *)(void *)((uint8_t *)seg->head + door_at(index));
+    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + door_at(index));
 }
 
-struct mdapl_door *mdapl_seg_take_door(struct mdapl_seg *seg, uint32_t *index_p)
+struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p)
 {
-    uint32_t index = atomic_fetch_add(&seg->head->n_doors, 1);
+    uint32_t index = atomic_fetch_add(&seg->head->n_inrings, 1);
 
-    if (index >= MDAPL_DOORS || door_at(index) >= seg->bytes
-        || mdapl_os_segment_reserve(seg->ref, door_at(index), MDAPL_DOOR_BYTES))
+    if (index >= MDAPL_SHM_INRINGS || door_at(index) >= seg->bytes
+        || mdapl_shm_os_segment_reserve(seg->ref, door_at(index), MDAPL_SHM_INRING_BYTES))
         return NULL;
     *index_p = index;
-    return door(seg, index);
+    return inring(seg, index);
 }
 
-struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index)
+struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return index < atomic_load(&seg->head->n_doors) && door_at(index) < seg->bytes
-           ? door(seg, index) : NULL;
+    return index < atomic_load(&seg->head->n_inrings) && door_at(index) < seg->bytes
+           ? inring(seg, index) : NULL;
 }
 
-uint8_t *mdapl_seg_cells(const struct mdapl_seg *seg)
+uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
 {
     return (uint8_t *)seg->head + CELLS_AT;
 }
 
 /* -- proof ------------------------------------------------------------------------------------ */
 
-void mdapl_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
-                   uint8_t mac[16])
+void mdapl_shm_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
+                       uint8_t mac[16])
 {
     struct {
         char what[8];

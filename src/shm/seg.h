@@ -25,33 +25,35 @@ struct mdapl_err;
 struct mdapl_job;
 
 enum {
-    MDAPL_BELL_WORDS = 64,
-    MDAPL_DOORS = 64 * MDAPL_BELL_WORDS,     /* at most; there is one for each rank of the node */
+    MDAPL_SHM_DOORBELL_WORDS = 64,
+    MDAPL_SHM_INRINGS =
+        64 * MDAPL_SHM_DOORBELL_WORDS, /* at most; there is one for each rank of the node */
     MDAPL_MAPPED = 1,
     MDAPL_CELLS = 32,
     MDAPL_CELL_BYTES = 32768,
-    MDAPL_SEG_HEAD_BYTES = 65536,    /* of the file: whole pages everywhere */
+    MDAPL_SEG_HEAD_BYTES = 65536, /* of the file: whole pages everywhere */
 };
 
 /* The first fields do not change after the business card has been written, and the launcher's
- * exchange of cards publishes them. All others are atomic (bell.c). */
-struct mdapl_seg_head {
+ * exchange of cards publishes them. All others are atomic (doorbell.c). */
+struct mdapl_shm_seg_head {
     uint32_t magic, version;
     uint64_t token;
     int32_t rank, pid;
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
-    uint64_t word_at, word;  /* a word in the owner's memory, to test reads (single.c) */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_doors;    /* doors taken */
+    uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_inrings;  /* doors taken */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bells;      /* words of bell with bits */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bell[MDAPL_BELL_WORDS];  /* a bit for a door */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t
+        bell[MDAPL_SHM_DOORBELL_WORDS];                        /* a bit for a door */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: a doorbell has to wake it */
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_DOORS];
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
 };
 
 /* A mapped segment. It is mapped whole: address space costs nothing, system calls do. */
-struct mdapl_seg {
-    struct mdapl_seg_head *head;     /* NULL: it is not mapped */
+struct mdapl_shm_seg {
+    struct mdapl_shm_seg_head *head; /* NULL: it is not mapped */
     size_t bytes;
     int fd;                  /* of this process's own, which others open through it; else -1 */
     char ref[MDAPL_SHM_REF_MAX];
@@ -59,26 +61,27 @@ struct mdapl_seg {
 
 /* Makes this process's segment, for n_ranks of its node. word: a number in its memory that does not
  * change. 0, or -errno. */
-int mdapl_seg_make(struct mdapl_seg *seg, int rank, int n_ranks, const uint64_t *word,
-                   bool barrier);
+int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
+                       bool barrier);
 /* Maps the segment of a rank of the job, and proves by the token that it is the one. 0, or
  * -EHOSTUNREACH (it is another), -ENOMEM, or the -errno of the system call. */
-int mdapl_seg_open(struct mdapl_seg *seg, const char *ref, uint64_t token, int rank, int n_ranks);
-void mdapl_seg_close(struct mdapl_seg *seg);
+int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
+                       int n_ranks);
+void mdapl_shm_seg_close(struct mdapl_shm_seg *seg);
 /* May this process make a segment of so many bytes? RLIMIT_FSIZE counts for segments, and exceeding
  * it is a signal. */
-bool mdapl_seg_size_allowed(size_t bytes);
+bool mdapl_shm_seg_size_allowed(size_t bytes);
 
 /* Takes the next free door of another process's segment. NULL: there is none, or no memory. */
-struct mdapl_door *mdapl_seg_take_door(struct mdapl_seg *seg, uint32_t *index_p);
+struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p);
 /* The door of this index; NULL: it has not been taken. */
-struct mdapl_door *mdapl_seg_door(const struct mdapl_seg *seg, uint32_t index);
+struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The cells: MDAPL_CELLS of MDAPL_CELL_BYTES. */
-uint8_t *mdapl_seg_cells(const struct mdapl_seg *seg);
+uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
 
 /* The MAC, under the job's key, with which rank `from` takes a door in the segment of rank `to`,
  * which has this token. */
-void mdapl_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
-                   uint8_t mac[16]);
+void mdapl_shm_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
+                       uint8_t mac[16]);
 
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    SELDOM = 64,                 /* rounds of progress between two calls of seldom() */
+    HOUSEKEEPING = 64,           /* rounds of progress between two calls of seldom() */
     AGE = 8192,                  /* rounds after which a silent ring is not polled any more */
     CHECK_MS = 100,              /* between two checks whether the peers are alive */
     WORK_US = 50,                /* longest sleep while something waits for room */
@@ -27,50 +27,50 @@ static int unusable(struct mdapl_ctx *ctx, const char *why)
                          "no shared memory between the ranks of this node: %s", why);
 }
 
-static int make_segment(struct mdapl_shm *s)
+static int make_segment(struct mdapl_shm_chan *s)
 {
     int rank = mdapl_ctx_job(s->ctx)->rank;
-    struct mdapl_seg again;
+    struct mdapl_shm_seg again;
     int rc;
 
-    if (mdapl_node_here(&s->node))
+    if (mdapl_shm_node_here(&s->node))
         return unusable(s->ctx, "the system does not tell this node's identity (is /proc there?)");
     s->word = s->node ^ (uint64_t)(uintptr_t)s;
-    s->barrier = mdapl_os_barrier_init();
-    rc = mdapl_seg_make(&s->seg, rank, s->near.n, &s->word, s->barrier);
+    s->barrier = mdapl_shm_os_barrier_init();
+    rc = mdapl_shm_seg_make(&s->seg, rank, s->near.n, &s->word, s->barrier);
     if (rc)
         return unusable(s->ctx, strerror(-rc));
     /* A segment that its owner cannot open the way that others would, they cannot open either. */
-    if (mdapl_seg_open(&again, s->seg.ref, s->seg.head->token, rank, s->near.n) == 0) {
-        mdapl_seg_close(&again);
+    if (mdapl_shm_seg_open(&again, s->seg.ref, s->seg.head->token, rank, s->near.n) == 0) {
+        mdapl_shm_seg_close(&again);
         return 0;
     }
-    mdapl_seg_close(&s->seg);
+    mdapl_shm_seg_close(&s->seg);
     return unusable(s->ctx, "a segment of its own cannot be opened again");
 }
 
-static struct mdapl_shm *make_state(struct mdapl_ctx *ctx)
+static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
 {
-    struct mdapl_shm *s = calloc(1, sizeof(*s));
+    struct mdapl_shm_chan *s = calloc(1, sizeof(*s));
 
     if (!s)
         return NULL;
     s->ctx = ctx;
     s->stats = mdapl_ctx_stats(ctx);
     s->peers = calloc((size_t)mdapl_ctx_job(ctx)->size, sizeof(*s->peers));
-    s->owner = calloc(MDAPL_DOORS, sizeof(*s->owner));
+    s->owner = calloc(MDAPL_SHM_INRINGS, sizeof(*s->owner));
     mdapl_list_init(&s->work);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
-    mdapl_cells_init(s);
+    mdapl_shm_cells_init(s);
     mdapl_idmap_init(&s->tx_ids);
     mdapl_idmap_init(&s->rx_ids);
-    mdapl_single_init(s);
+    mdapl_shm_cma_init(s);
     return s;
 }
 
-static void free_state(struct mdapl_shm *s)
+static void free_state(struct mdapl_shm_chan *s)
 {
-    mdapl_near_free(s);
+    mdapl_shm_near_free(s);
     mdapl_idmap_fini(&s->tx_ids);
     mdapl_idmap_fini(&s->rx_ids);
     mdapl_pool_fini(&s->items);
@@ -81,8 +81,8 @@ static void free_state(struct mdapl_shm *s)
 
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
-    struct mdapl_shm *s = make_state(ctx);
-    int rc = s && s->peers && s->owner && mdapl_near_init(s) == 0
+    struct mdapl_shm_chan *s = make_state(ctx);
+    int rc = s && s->peers && s->owner && mdapl_shm_near_init(s) == 0
              ? make_segment(s) : mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
 
     if (rc) {
@@ -96,22 +96,22 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 
 static int card(void *state, char *buf, size_t len)
 {
-    const struct mdapl_shm *s = state;
-    struct mdapl_card c = { .node = s->node, .token = s->seg.head->token };
+    const struct mdapl_shm_chan *s = state;
+    struct mdapl_shm_card c = { .node = s->node, .token = s->seg.head->token };
 
     memcpy(c.ref, s->seg.ref, sizeof(c.ref));
-    return mdapl_card_write(&c, buf, len);
+    return mdapl_shm_card_write(&c, buf, len);
 }
 
 static void probe(void *state)
 {
-    mdapl_near_probe(state);
+    mdapl_shm_near_probe(state);
 }
 
 static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
 {
-    struct mdapl_speer *peer;
-    int rc = mdapl_near_reach(state, rank, &peer);
+    struct mdapl_shm_peer *peer;
+    int rc = mdapl_shm_near_reach(state, rank, &peer);
 
     (void)text;                  /* the probe has read it */
     if (!rc)
@@ -119,11 +119,11 @@ static int reach(void *state, int rank, const char *text, struct mdapl_peer **pe
     return rc;
 }
 
-static int nobody_reaches(struct mdapl_shm *s, int rank)
+static int nobody_reaches(struct mdapl_shm_chan *s, int rank)
 {
     char why[256];
 
-    mdapl_near_why(s, rank, why, sizeof(why));
+    mdapl_shm_near_cause(s, rank, why, sizeof(why));
     return mdapl_err_set(mdapl_ctx_err(s->ctx), -EHOSTUNREACH,
                          "rank %d is not reached through shared memory, the only channel there is: "
                          "%s. Put dapl into MPIR_CVAR_DAPL_CHANNELS", rank, why);
@@ -133,7 +133,7 @@ static int nobody_reaches(struct mdapl_shm *s, int rank)
  * are another channel's, if there is one. */
 static int wire(void *state)
 {
-    struct mdapl_shm *s = state;
+    struct mdapl_shm_chan *s = state;
     const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
     struct mdapl_peer *peer;
 
@@ -157,7 +157,7 @@ static size_t eager_max(void *state)
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-static int work(struct mdapl_shm *s)
+static int work(struct mdapl_shm_chan *s)
 {
     struct mdapl_list todo, *l;
     int n = 0;
@@ -167,19 +167,19 @@ static int work(struct mdapl_shm *s)
     todo.next->prev = todo.prev->next = &todo;
     mdapl_list_init(&s->work);
     while ((l = mdapl_list_take(&todo)))
-        n += mdapl_speer_work(MDAPL_OF(l, struct mdapl_speer, work));
+        n += mdapl_shm_peer_progress(MDAPL_OF(l, struct mdapl_shm_peer, work));
     return n;
 }
 
 /* Publishes how many messages have been taken, to peers that get no message which says so. */
-static void tell(struct mdapl_shm *s)
+static void tell(struct mdapl_shm_chan *s)
 {
-    for (int i = 0; i < s->n_hot; i++)
-        if (s->hot[i]->rx.taken != s->hot[i]->rx.told)
-            mdapl_spsc_tell(&s->hot[i]->rx);
+    for (int i = 0; i < s->n_polled; i++)
+        if (s->polled[i]->rx.taken != s->polled[i]->rx.acked)
+            mdapl_shm_spsc_ack_flush(&s->polled[i]->rx);
 }
 
-static void check(struct mdapl_shm *s)
+static void check(struct mdapl_shm_chan *s)
 {
     uint64_t now = mdapl_ctx_now(s->ctx);
     int size = mdapl_ctx_job(s->ctx)->size;
@@ -189,77 +189,77 @@ static void check(struct mdapl_shm *s)
     s->checked = now;
     for (int i = 0; i < size; i++)
         if (s->peers[i])
-            mdapl_speer_check(s->peers[i]);
+            mdapl_shm_peer_check(s->peers[i]);
 }
 
-static void seldom(struct mdapl_shm *s)
+static void housekeeping(struct mdapl_shm_chan *s)
 {
     tell(s);
     check(s);
     if (s->rounds % AGE == 0)
-        mdapl_bell_age(s);
+        mdapl_shm_polled_age(s);
 }
 
 static int progress(void *state)
 {
-    struct mdapl_shm *s = state;
+    struct mdapl_shm_chan *s = state;
     int n = 0;
 
-    for (int i = 0; i < s->n_hot; i++)
-        n += mdapl_shm_rx_poll(s->hot[i]);
+    for (int i = 0; i < s->n_polled; i++)
+        n += mdapl_shm_rx_poll(s->polled[i]);
     if (atomic_load_explicit(&s->seg.head->bells, memory_order_relaxed) != 0)
-        n += mdapl_bell_answer(s);
+        n += mdapl_shm_doorbell_poll(s);
     if (!mdapl_list_empty(&s->work))
         n += work(s);
-    if (++s->rounds % SELDOM == 0)
-        seldom(s);
+    if (++s->rounds % HOUSEKEEPING == 0)
+        housekeeping(s);
     return n;
 }
 
-static bool hears(void *state)
+static bool has_connections(void *state)
 {
-    return ((struct mdapl_shm *)state)->n_doors > 0;
+    return ((struct mdapl_shm_chan *)state)->n_inrings > 0;
 }
 
 static void wait(void *state, uint64_t ns)
 {
-    struct mdapl_shm *s = state;
+    struct mdapl_shm_chan *s = state;
 
     check(s);
     if (!mdapl_list_empty(&s->work) && ns > MDAPL_US(WORK_US))
         ns = MDAPL_US(WORK_US);
-    mdapl_bell_sleep(s, ns);
+    mdapl_shm_doorbell_wait(s, ns);
 }
 
 static size_t drain(void *state)
 {
-    struct mdapl_shm *s = state;
+    struct mdapl_shm_chan *s = state;
     int size = mdapl_ctx_job(s->ctx)->size;
     size_t n = 0;
 
     s->draining = true;
     for (int i = 0; i < size; i++)
         if (s->peers[i])
-            n += mdapl_speer_unfinished(s->peers[i]);
+            n += mdapl_shm_peer_unfinished(s->peers[i]);
     return n;
 }
 
 static bool idle(struct mdapl_peer *base)
 {
-    return mdapl_speer_idle(mdapl_speer_of(base));
+    return mdapl_shm_peer_idle(mdapl_shm_peer_of(base));
 }
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
 static void close_channel(void *state)
 {
-    struct mdapl_shm *s = state;
+    struct mdapl_shm_chan *s = state;
     int size = mdapl_ctx_job(s->ctx)->size;
 
     for (int i = 0; i < size; i++)
         if (s->peers[i])
-            mdapl_speer_free(s->peers[i]);
-    mdapl_seg_close(&s->seg);
+            mdapl_shm_peer_free(s->peers[i]);
+    mdapl_shm_seg_close(&s->seg);
     free_state(s);
 }
 
@@ -280,10 +280,10 @@ const struct mdapl_channel mdapl_shm_channel = {
     .reach = reach,
     .wire = wire,
     .eager_max = eager_max,
-    .send = mdapl_shm_tx_send,   /* tx.c, copy.c */
-    .progress = progress,        /* bell.c, then rx.c, copy.c */
-    .hears = hears,
-    .wait = wait,                /* bell.c */
+    .send = mdapl_shm_tx_send,   /* tx.c, rndv.c */
+    .progress = progress,        /* doorbell.c, then rx.c, rndv.c */
+    .has_connections = has_connections,
+    .wait = wait,                /* doorbell.c */
     .drain = drain,
     .idle = idle,
     .close = close_channel,

@@ -15,42 +15,42 @@
 
 /* -- into the ring ---------------------------------------------------------------------------- */
 
-bool mdapl_shm_tx_open(struct mdapl_speer *peer)
+bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
 {
-    if (peer->tx.door)
+    if (peer->tx.inring)
         return true;
     if (peer->broken || peer->dead)
         return false;
-    if (mdapl_bell_come(peer))
-        mdapl_speer_broken(peer, -ENOMEM, "its segment has no door or no memory left");
-    return peer->tx.door && !peer->broken;
+    if (mdapl_shm_doorbell_open(peer))
+        mdapl_shm_peer_broken(peer, -ENOMEM, "its segment has no door or no memory left");
+    return peer->tx.inring && !peer->broken;
 }
 
 /*
  * Publishes a message that has been filled, and with it how many of the peer's messages have been
- * taken. A peer that does not poll this ring gets the doorbell (bell.c): the load of `watched`
+ * taken. A peer that does not poll this ring gets the doorbell (doorbell.c): the load of `watched`
  * comes behind the store of the slot. It is relaxed, as a stale 1 is what the reader's barrier
  * excludes and a stale 0 costs one doorbell too many.
  */
-static void publish(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m, int type)
+static void publish(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m, int type)
 {
-    mdapl_spsc_publish(&peer->tx, m, (uint8_t)type, peer->rx.taken);
-    mdapl_spsc_told(&peer->rx);
+    mdapl_shm_spsc_publish(&peer->tx, m, (uint8_t)type, peer->rx.taken);
+    mdapl_shm_spsc_ack_piggybacked(&peer->rx);
     if (peer->fence)
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);   /* the compiler keeps the order, too */
-    if (!atomic_load_explicit(&peer->tx.door->watched, memory_order_relaxed))
-        mdapl_bell_ring(peer);
+    if (!atomic_load_explicit(&peer->tx.inring->polled, memory_order_relaxed))
+        mdapl_shm_doorbell_ring(peer);
 }
 
 /* Writes a message, with its body of len bytes, if there is room. */
-static bool put(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len)
+static bool put(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg, size_t len)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    if ((!peer->tx.door && !mdapl_shm_tx_open(peer))
-        || !mdapl_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
+    if ((!peer->tx.inring && !mdapl_shm_tx_open(peer))
+        || !mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
         return false;
     mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
     if (msg->n_body == 1) {
@@ -64,7 +64,7 @@ static bool put(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg,
     return true;
 }
 
-bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+bool mdapl_shm_tx_put(struct mdapl_shm_peer *peer, int type, const void *hdr, size_t hdr_len,
                       const void *body, size_t len)
 {
     const struct iovec v = { (void *)(uintptr_t)body, len };
@@ -73,12 +73,12 @@ bool mdapl_shm_tx_put(struct mdapl_speer *peer, int type, const void *hdr, size_
     return put(peer, type, &msg, len);
 }
 
-bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, size_t hdr_len,
+bool mdapl_shm_tx_put_from(struct mdapl_shm_peer *peer, int type, const void *hdr, size_t hdr_len,
                            struct mdapl_iov *from, size_t len)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    if (!mdapl_shm_tx_open(peer) || !mdapl_spsc_reserve(&peer->tx, hdr_len, len, &m))
+    if (!mdapl_shm_tx_open(peer) || !mdapl_shm_spsc_reserve(&peer->tx, hdr_len, len, &m))
         return false;
     mdapl_bytes_copy(m.hdr, hdr, hdr_len);
     mdapl_iov_gather(from, m.body, len);
@@ -88,7 +88,7 @@ bool mdapl_shm_tx_put_from(struct mdapl_speer *peer, int type, const void *hdr, 
 
 /* -- queued items ----------------------------------------------------------------------------- */
 
-static struct mdapl_shm_item *item_make(struct mdapl_speer *peer, int type, const void *hdr,
+static struct mdapl_shm_item *item_make(struct mdapl_shm_peer *peer, int type, const void *hdr,
                                         size_t hdr_len)
 {
     struct mdapl_shm_item *it = mdapl_pool_take(&peer->s->items);
@@ -117,7 +117,7 @@ static bool item_take_body(struct mdapl_shm_item *it, const struct mdapl_msg *ms
     return it->v != NULL;
 }
 
-static void item_free(struct mdapl_speer *peer, struct mdapl_shm_item *it)
+static void item_free(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
 {
     mdapl_list_remove(&it->link);
     if (it->v != it->own)
@@ -125,14 +125,14 @@ static void item_free(struct mdapl_speer *peer, struct mdapl_shm_item *it)
     mdapl_pool_give(&peer->s->items, it);
 }
 
-static void item_queue(struct mdapl_speer *peer, struct mdapl_list *list,
+static void item_queue(struct mdapl_shm_peer *peer, struct mdapl_list *list,
                        struct mdapl_shm_item *it)
 {
     mdapl_list_append(list, &it->link);
-    mdapl_speer_wake(peer);
+    mdapl_shm_peer_wake(peer);
 }
 
-int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, size_t len)
+int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *record, size_t len)
 {
     struct mdapl_shm_item *it;
 
@@ -148,17 +148,17 @@ int mdapl_shm_tx_record(struct mdapl_speer *peer, int type, const void *record, 
 /* -- sending ---------------------------------------------------------------------------------- */
 
 /*
- * How a message travels: with its body in the ring, with its body in cells (push.c), or by
+ * How a message travels: with its body in the ring, with its body in cells (pipe.c), or by
  * rendezvous. The latter if the body is long, if the sender waits until it has been read, or if
  * other peers hold the cells: they may hold them for as long as they compute.
  */
-static int type_of(const struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
+static int type_of(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
     if (msg->synchronous && len > 0)
         return MDAPL_SHM_RTS;
     if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
         return MDAPL_SHM_MSG;
-    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_push_will(peer, len) ? MDAPL_SHM_PUSH
+    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_shm_pipe_will_fit(peer, len) ? MDAPL_SHM_PUSH
                                                                      : MDAPL_SHM_RTS;
 }
 
@@ -172,18 +172,18 @@ static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, 
         return;
     }
     stats->tx_eager++;
-    stats->shm_lines += mdapl_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
+    stats->shm_lines += mdapl_shm_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
 }
 
 /* Sends a message, body included, if there is room. */
-static bool put_msg(struct mdapl_speer *peer, int type, const struct mdapl_msg *msg, size_t len)
+static bool put_msg(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg, size_t len)
 {
-    return type == MDAPL_SHM_MSG ? put(peer, type, msg, len) : mdapl_push_send(peer, msg, len);
+    return type == MDAPL_SHM_MSG ? put(peer, type, msg, len) : mdapl_shm_pipe_send(peer, msg, len);
 }
 
 /* Queues a message. An RTS, whose body needs no room, is sent if nothing is queued before it. Not
  * inline, as its registers would be saved for each message that is sent at once. */
-__attribute__((noinline)) static int queue_msg(struct mdapl_speer *peer, int type,
+__attribute__((noinline)) static int queue_msg(struct mdapl_shm_peer *peer, int type,
                                                const struct mdapl_msg *msg, size_t len,
                                                struct mdapl_op *op)
 {
@@ -194,7 +194,7 @@ __attribute__((noinline)) static int queue_msg(struct mdapl_speer *peer, int typ
         return -ENOMEM;
     it->len = len;
     if (rts)
-        it->send = mdapl_long_send(peer, msg, len, op);
+        it->send = mdapl_shm_rndv_send(peer, msg, len, op);
     if (rts ? !it->send : !item_take_body(it, msg)) {
         item_free(peer, it);
         return -ENOMEM;
@@ -202,7 +202,8 @@ __attribute__((noinline)) static int queue_msg(struct mdapl_speer *peer, int typ
     if (!rts)
         it->op = op;
     count(peer->s->stats, !rts, msg->hdr_len, len);
-    if (rts && mdapl_list_empty(&peer->queue) && mdapl_long_put_rts(it->send, it->hdr, it->hdr_len))
+    if (rts && mdapl_list_empty(&peer->queue)
+        && mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len))
         item_free(peer, it);
     else
         item_queue(peer, &peer->queue, it);
@@ -211,7 +212,7 @@ __attribute__((noinline)) static int queue_msg(struct mdapl_speer *peer, int typ
 
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
 {
-    struct mdapl_speer *peer = mdapl_speer_of(base);
+    struct mdapl_shm_peer *peer = mdapl_shm_peer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
     int type;
 
@@ -232,14 +233,14 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
 
 /* Other peers hold the cells that this body was to go into: it goes by rendezvous instead, since
  * there is no bound on when they give them back. False: out of memory, the peer fails. */
-static bool announce_instead(struct mdapl_speer *peer, struct mdapl_shm_item *it,
+static bool announce_instead(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it,
                              const struct mdapl_msg *msg)
 {
     struct mdapl_stats *stats = peer->s->stats;
 
-    it->send = mdapl_long_send(peer, msg, it->len, it->op);
+    it->send = mdapl_shm_rndv_send(peer, msg, it->len, it->op);
     if (!it->send) {
-        mdapl_speer_broken(peer, -ENOMEM, "out of memory");
+        mdapl_shm_peer_broken(peer, -ENOMEM, "out of memory");
         return false;
     }
     it->op = NULL;               /* the body's now, until its FIN */
@@ -249,24 +250,24 @@ static bool announce_instead(struct mdapl_speer *peer, struct mdapl_shm_item *it
     return true;
 }
 
-static bool put_item(struct mdapl_speer *peer, struct mdapl_shm_item *it)
+static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
 {
     const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
 
     if ((it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH)
         && put_msg(peer, it->type, &msg, it->len))
         return true;
-    if (it->type == MDAPL_SHM_PUSH && !mdapl_push_will(peer, it->len)
+    if (it->type == MDAPL_SHM_PUSH && !mdapl_shm_pipe_will_fit(peer, it->len)
         && !announce_instead(peer, it, &msg))
         return false;
     if (it->type == MDAPL_SHM_RTS)
-        return mdapl_long_put_rts(it->send, it->hdr, it->hdr_len);
+        return mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len);
     return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
            && put(peer, it->type, &msg, 0);
 }
 
 /* Sends the first item of a list if there is room. */
-static bool send_first(struct mdapl_speer *peer, struct mdapl_list *list)
+static bool send_first(struct mdapl_shm_peer *peer, struct mdapl_list *list)
 {
     struct mdapl_list *l = mdapl_list_first(list);
     struct mdapl_shm_item *it = l ? MDAPL_OF(l, struct mdapl_shm_item, link) : NULL;
@@ -281,7 +282,7 @@ static bool send_first(struct mdapl_speer *peer, struct mdapl_list *list)
     return true;
 }
 
-int mdapl_shm_tx_flush(struct mdapl_speer *peer)
+int mdapl_shm_tx_flush(struct mdapl_shm_peer *peer)
 {
     int n = 0;
 
@@ -289,10 +290,10 @@ int mdapl_shm_tx_flush(struct mdapl_speer *peer)
         n++;
     while (mdapl_list_empty(&peer->ctl) && send_first(peer, &peer->queue))
         n++;
-    return n + mdapl_long_stream(peer);
+    return n + mdapl_shm_rndv_stream(peer);
 }
 
-static void fail_items(struct mdapl_speer *peer, struct mdapl_list *list, int status)
+static void fail_items(struct mdapl_shm_peer *peer, struct mdapl_list *list, int status)
 {
     struct mdapl_list *l;
 
@@ -306,7 +307,7 @@ static void fail_items(struct mdapl_speer *peer, struct mdapl_list *list, int st
     }
 }
 
-void mdapl_shm_tx_fail(struct mdapl_speer *peer, int status)
+void mdapl_shm_tx_fail(struct mdapl_shm_peer *peer, int status)
 {
     fail_items(peer, &peer->ctl, status);
     fail_items(peer, &peer->queue, status);

@@ -24,13 +24,13 @@
     } while (0)
 
 /* As memcpy(), for many bytes that go between cores. */
-void mdapl_bytes_between_cores(void *to, const void *from, size_t n);
+void mdapl_bytes_copy_stream(void *to, const void *from, size_t n);
 
 /* As memcpy(). */
 static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)
 {
     if (n > 64 || n < 4)
-        mdapl_bytes_between_cores(to, from, n);
+        mdapl_bytes_copy_stream(to, from, n);
     else if (n > 32)
         MDAPL_BYTES_BOTH_ENDS(to, from, n, 32);
     else if (n > 16)

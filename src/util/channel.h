@@ -42,7 +42,7 @@ struct mdapl_channel {
     int (*look)(void *state, uint64_t now);
     /* Is any peer connected? If not, the channel is polled rarely, and its first connection is
      * noticed after a sleep. */
-    bool (*hears)(void *state);
+    bool (*has_connections)(void *state);
     /* As mdapl_wait(), for this channel's events. */
     void (*wait)(void *state, uint64_t ns);
     /* As mdapl_drain(). */

@@ -16,17 +16,17 @@
 
 enum {
     CHANNELS_MAX = 4,
-    SILENT = 1000,               /* empty rounds after which one of several is polled rarely */
+    IDLE_ROUNDS = 1000,          /* empty rounds after which one of several is polled rarely */
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
-    SHARE_US = 100,              /* longest sleep in one channel while another has connections */
+    SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
 };
 
 struct open_channel {
     const struct mdapl_channel *table;
     void *state;
-    unsigned silent;             /* empty rounds in a row */
+    unsigned idle_rounds;        /* empty rounds in a row */
 };
 
 struct mdapl_ctx {
@@ -159,7 +159,7 @@ int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
         mdapl_ctx_close(ctx);
         return rc;
     }
-    ctx->silent_max = ctx->n_channels > 1 ? SILENT : UINT_MAX;
+    ctx->silent_max = ctx->n_channels > 1 ? IDLE_ROUNDS : UINT_MAX;
     *ctx_p = ctx;
     return 0;
 }
@@ -292,11 +292,11 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
 
 static int note(struct open_channel *c, int moved)
 {
-    c->silent = moved > 0 ? 0 : c->silent + 1;
+    c->idle_rounds = moved > 0 ? 0 : c->idle_rounds + 1;
     return moved;
 }
 
-static int ask(struct open_channel *c)
+static int poll_one(struct open_channel *c)
 {
     return note(c, c->table->progress(c->state));
 }
@@ -311,7 +311,7 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        n += c->table->look ? note(c, c->table->look(c->state, now)) : ask(c);
+        n += c->table->look ? note(c, c->table->look(c->state, now)) : poll_one(c);
     }
     return n;
 }
@@ -336,8 +336,8 @@ static int round_with_clock(struct mdapl_ctx *ctx)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        if (c->silent <= ctx->silent_max || c->table->hears(c->state))
-            n += ask(c);
+        if (c->idle_rounds <= ctx->silent_max || c->table->has_connections(c->state))
+            n += poll_one(c);
     }
     return n;
 }
@@ -349,8 +349,8 @@ int mdapl_progress(struct mdapl_ctx *ctx)
     if (--ctx->until_clock == 0)
         return round_with_clock(ctx);
     for (int i = 0; i < ctx->n_channels; i++)
-        if (ctx->channel[i].silent <= ctx->silent_max)
-            n += ask(&ctx->channel[i]);
+        if (ctx->channel[i].idle_rounds <= ctx->silent_max)
+            n += poll_one(&ctx->channel[i]);
     return n;
 }
 
@@ -367,14 +367,14 @@ void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
 
     look_next(ctx);
     for (int i = 0; i < ctx->n_channels; i++)
-        ears += ctx->channel[i].table->hears(ctx->channel[i].state);
+        ears += ctx->channel[i].table->has_connections(ctx->channel[i].state);
     /* A sleep in one channel does not end with an event of another, so it is short. */
-    if (ears > 1 && ns > MDAPL_US(SHARE_US))
-        ns = MDAPL_US(SHARE_US);
+    if (ears > 1 && ns > MDAPL_US(SHARED_SLEEP_US))
+        ns = MDAPL_US(SHARED_SLEEP_US);
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        if (ears == 0 ? i == 0 : c->table->hears(c->state))
+        if (ears == 0 ? i == 0 : c->table->has_connections(c->state))
             c->table->wait(c->state, ns);
     }
 }

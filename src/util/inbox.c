@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A queued message: its parts are in bytes, the body behind the header. */
-struct held {
+struct parked {
     struct mdapl_list link;
     struct mdapl_rx_msg msg;
     alignas(16) char bytes[];
@@ -20,15 +20,14 @@ void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
                       void (*ready)(struct mdapl_inbox *in))
 {
     *in = (struct mdapl_inbox){ .peer = peer, .ready = ready };
-    mdapl_list_init(&in->held);
+    mdapl_list_init(&in->parked);
 }
 
 /* Queues a copy. Not inline, as its registers would be saved for each message that is announced. */
-__attribute__((noinline)) static int hold_back(struct mdapl_inbox *in,
-                                               const struct mdapl_rx_msg *m)
+__attribute__((noinline)) static int park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
 {
     size_t body_at = (m->hdr_len + 15) & ~(size_t)15;
-    struct held *h = malloc(sizeof(*h) + body_at + (m->data ? m->len : 0));
+    struct parked *h = malloc(sizeof(*h) + body_at + (m->data ? m->len : 0));
 
     if (!h)
         return -ENOMEM;
@@ -36,9 +35,9 @@ __attribute__((noinline)) static int hold_back(struct mdapl_inbox *in,
     h->msg.hdr = memcpy(h->bytes, m->hdr, m->hdr_len);
     if (m->data)
         h->msg.data = memcpy(h->bytes + body_at, m->data, m->len);
-    mdapl_list_append(&in->held, &h->link);
-    mdapl_ctx_stats(in->peer->ctx)->held++;
-    mdapl_stats_max(&mdapl_ctx_stats(in->peer->ctx)->held_max, ++in->n_held);
+    mdapl_list_append(&in->parked, &h->link);
+    mdapl_ctx_stats(in->peer->ctx)->parked++;
+    mdapl_stats_max(&mdapl_ctx_stats(in->peer->ctx)->parked_max, ++in->n_parked);
     return 0;
 }
 
@@ -50,9 +49,9 @@ static void announce(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
         in->hold = NULL;
 }
 
-static bool must_hold(const struct mdapl_inbox *in)
+static bool must_park(const struct mdapl_inbox *in)
 {
-    return in->hold || !mdapl_list_empty(&in->held);
+    return in->hold || !mdapl_list_empty(&in->parked);
 }
 
 int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, const void *body,
@@ -60,8 +59,8 @@ int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, co
 {
     const struct mdapl_rx_msg m = { hdr, hdr_len, len > 0 ? body : NULL, len, NULL };
 
-    if (must_hold(in))
-        return hold_back(in, &m);
+    if (must_park(in))
+        return park(in, &m);
     mdapl_up_msg(in->peer, &m);
     return 0;
 }
@@ -71,8 +70,8 @@ int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len
 {
     const struct mdapl_rx_msg m = { hdr, hdr_len, NULL, rx->left, rx };
 
-    if (must_hold(in))
-        return hold_back(in, &m);
+    if (must_park(in))
+        return park(in, &m);
     announce(in, &m);
     return 0;
 }
@@ -82,7 +81,7 @@ void mdapl_inbox_over(struct mdapl_inbox *in, const struct mdapl_rx *rx)
     if (in->hold != rx)
         return;
     in->hold = NULL;
-    if (!mdapl_list_empty(&in->held))
+    if (!mdapl_list_empty(&in->parked))
         in->ready(in);
 }
 
@@ -90,10 +89,10 @@ int mdapl_inbox_announce_held(struct mdapl_inbox *in)
 {
     int n = 0;
 
-    while (!in->hold && !mdapl_list_empty(&in->held)) {
-        struct held *h = MDAPL_OF(mdapl_list_take(&in->held), struct held, link);
+    while (!in->hold && !mdapl_list_empty(&in->parked)) {
+        struct parked *h = MDAPL_OF(mdapl_list_take(&in->parked), struct parked, link);
 
-        in->n_held--;
+        in->n_parked--;
         announce(in, &h->msg);
         free(h);
         n++;
@@ -106,9 +105,9 @@ void mdapl_inbox_fail(struct mdapl_inbox *in)
     struct mdapl_list *l;
 
     in->hold = NULL;
-    in->n_held = 0;
-    while ((l = mdapl_list_take(&in->held))) {
-        struct held *h = MDAPL_OF(l, struct held, link);
+    in->n_parked = 0;
+    while ((l = mdapl_list_take(&in->parked))) {
+        struct parked *h = MDAPL_OF(l, struct parked, link);
 
         if (h->msg.rx)
             h->msg.rx->ops->drop(h->msg.rx);

@@ -15,8 +15,8 @@ struct mdapl_inbox {
      * round of progress. */
     void (*ready)(struct mdapl_inbox *in);
     struct mdapl_rx *hold;       /* announcements wait for the end of this one */
-    struct mdapl_list held;      /* the queue */
-    uint64_t n_held;             /* its length */
+    struct mdapl_list parked;    /* the queue */
+    uint64_t n_parked;           /* its length */
 };
 
 /* Never fails. ready is called by mdapl_inbox_over(). */

@@ -29,7 +29,7 @@ size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len)
     void *p;
 
     while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
-        mdapl_bytes_between_cores((char *)buf + done, p, n);
+        mdapl_bytes_copy_stream((char *)buf + done, p, n);
         done += n;
     }
     return done;
@@ -41,7 +41,7 @@ size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len)
     void *p;
 
     while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
-        mdapl_bytes_between_cores(p, (const char *)buf + done, n);
+        mdapl_bytes_copy_stream(p, (const char *)buf + done, n);
         done += n;
     }
     return done;

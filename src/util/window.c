@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit)
+bool mdapl_txwin_update(struct mdapl_txwin *w, uint32_t limit)
 {
     uint64_t full = mdapl_seq_widen(w->limit, limit);
 
@@ -15,9 +15,9 @@ bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit)
     return true;
 }
 
-uint32_t mdapl_rxwin_tell(struct mdapl_rxwin *w)
+uint32_t mdapl_rxwin_advertise(struct mdapl_rxwin *w)
 {
-    assert(mdapl_rxwin_limit(w) >= w->told);
-    w->told = mdapl_rxwin_limit(w);
-    return (uint32_t)w->told;
+    assert(mdapl_rxwin_limit(w) >= w->advertised);
+    w->advertised = mdapl_rxwin_limit(w);
+    return (uint32_t)w->advertised;
 }

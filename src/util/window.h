@@ -19,7 +19,7 @@ struct mdapl_txwin {
 /* The receiving end. */
 struct mdapl_rxwin {
     uint64_t freed;          /* slots that are free again, in total */
-    uint64_t told;           /* the limit that was advertised last */
+    uint64_t advertised;     /* the limit that was advertised last */
     uint32_t size;           /* slots */
 };
 
@@ -31,7 +31,7 @@ static inline bool mdapl_txwin_open(const struct mdapl_txwin *w, uint32_t reserv
 
 /* Takes an advertised limit (its low 32 bits); a lower one than before is old and ignored. Returns
  * true when the window grew. */
-bool mdapl_txwin_hear(struct mdapl_txwin *w, uint32_t limit);
+bool mdapl_txwin_update(struct mdapl_txwin *w, uint32_t limit);
 
 static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
 {
@@ -43,14 +43,14 @@ static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
  * advertised, and at least two slots: the frame with the update takes a slot itself, so with one
  * slot per update the two ends would answer each other's updates for ever.
  */
-static inline bool mdapl_rxwin_owes(const struct mdapl_rxwin *w)
+static inline bool mdapl_rxwin_update_due(const struct mdapl_rxwin *w)
 {
     uint32_t half = (w->size + 1) / 2;
 
-    return mdapl_rxwin_limit(w) - w->told >= (half > 2 ? half : 2);
+    return mdapl_rxwin_limit(w) - w->advertised >= (half > 2 ? half : 2);
 }
 
 /* The limit (low 32 bits) for a frame that is transmitted now; it counts as advertised. */
-uint32_t mdapl_rxwin_tell(struct mdapl_rxwin *w);
+uint32_t mdapl_rxwin_advertise(struct mdapl_rxwin *w);
 
 #endif

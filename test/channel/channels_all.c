@@ -10,10 +10,10 @@ const struct mdapl_channel *const test_channels[] = { &mdapl_shm_channel, &mdapl
 
 bool test_registrations_kept(void)
 {
-    struct mdapl_memwatch *watch;
+    struct mdapl_dapl_memwatch *watch;
 
-    if (mdapl_memwatch_open(&watch))
+    if (mdapl_dapl_memwatch_open(&watch))
         return false;
-    mdapl_memwatch_close(watch);
+    mdapl_dapl_memwatch_close(watch);
     return true;
 }

@@ -97,7 +97,7 @@ struct cr {
 struct pending {
     struct pending *next;
     enum { ARRIVE, TELL } kind;
-    bool held;                   /* outside, until fake_hold_requests(false) */
+    bool parked;                 /* outside, until fake_hold_requests(false) */
     struct cr *cr;               /* ARRIVE */
     DAT_CONN_QUAL qual;
     struct ep *ep;               /* TELL */
@@ -118,7 +118,7 @@ static struct {
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
-    int strangers_rejected, held;
+    int strangers_rejected, parked;
     bool hold, refuse_ias, hold_flushes;
     uint64_t not_ready;
     uint8_t forged[64];
@@ -835,7 +835,7 @@ static void arrive_later(struct cr *cr, DAT_CONN_QUAL qual)
     p->kind = ARRIVE;
     p->cr = cr;
     p->qual = qual;
-    p->held = f.hold;
+    p->parked = f.hold;
     p->next = f.pending;
     f.pending = p;
 }
@@ -844,7 +844,7 @@ void fake_hold_requests(bool hold)
 {
     f.hold = hold;
     for (struct pending *p = f.pending; p; p = p->next)
-        p->held = p->held && hold;
+        p->parked = p->parked && hold;
 }
 
 unsigned fake_requests(void)
@@ -1119,7 +1119,7 @@ void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
 
 void fake_hold(int nth)
 {
-    f.held = nth;
+    f.parked = nth;
 }
 
 void fake_hold_ia(int nth)
@@ -1176,11 +1176,11 @@ static bool move_pending(void)
     uint64_t n = 0, pick;
 
     for (p = f.pending; p; p = p->next)
-        n += !p->held;
+        n += !p->parked;
     if (n == 0)
         return false;
     pick = fake_random(n);
-    while ((*at)->held || pick-- > 0)
+    while ((*at)->parked || pick-- > 0)
         at = &(*at)->next;
     p = *at;
     if (p->kind == TELL)
@@ -1238,7 +1238,7 @@ bool fake_step(void)
     for (uint64_t i = 0; i < 256; i++) {
         struct ep *ep = eps[(first + i) % 256];
 
-        if (ep && (int)((first + i) % 256) != f.held && ep->ia != f.held_ia && move_ep(ep))
+        if (ep && (int)((first + i) % 256) != f.parked && ep->ia != f.held_ia && move_ep(ep))
             return true;
     }
     return move_pending();
@@ -1275,7 +1275,7 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     for (int i = 0; i < 8; i++)
         fake_random(2);
-    f.held = -1;
+    f.parked = -1;
     if (faults)
         f.faults = *faults;
     f.limits = limits ? *limits : usual;

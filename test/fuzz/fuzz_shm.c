@@ -46,8 +46,8 @@ struct op {
 
 struct rank {
     struct mdapl_ctx *ctx;
-    struct mdapl_shm *s;
-    int rank, faults[RANKS], told[RANKS];
+    struct mdapl_shm_chan *s;
+    int rank, faults[RANKS], acked[RANKS];
     struct mdapl_rx *kept[KEPT]; /* bodies that the owner has not finished */
     int n_kept;
     uint64_t sum;                /* of the bytes of bodies that were here: all of them are read */
@@ -107,7 +107,7 @@ static void change(uint8_t *base, size_t len, uint64_t *state)
 
 static size_t slot_now(void)
 {
-    const struct mdapl_speer *peer = r.rank[VICTIM].s->peers[HOSTILE];
+    const struct mdapl_shm_peer *peer = r.rank[VICTIM].s->peers[HOSTILE];
 
     return (peer ? peer->rx.taken + (run & 1) : 0) % MDAPL_SLOTS;
 }
@@ -115,17 +115,17 @@ static size_t slot_now(void)
 /* Somewhere that rank 1 can write. */
 static void meddle(uint64_t *state)
 {
-    struct mdapl_seg *own = &r.rank[HOSTILE].s->seg, *far = &r.rank[VICTIM].s->seg;
+    struct mdapl_shm_seg *own = &r.rank[HOSTILE].s->seg, *far = &r.rank[VICTIM].s->seg;
     uint8_t *ring = r.ring;
 
     switch (next(state) % 5) {
     case 0:
         if (ring)
-            change(ring, sizeof(struct mdapl_door), state);
+            change(ring, sizeof(struct mdapl_shm_inring), state);
         break;
     case 1:                      /* the message that is being taken, or one of the next */
         if (ring)
-            change(ring + offsetof(struct mdapl_door, slot) + slot_now() * MDAPL_SLOT_BYTES,
+            change(ring + offsetof(struct mdapl_shm_inring, slot) + slot_now() * MDAPL_SLOT_BYTES,
                    MDAPL_SLOT_BYTES / 2, state);
         break;
     case 2:
@@ -173,7 +173,7 @@ static void forge(void)
         40, 40, 40, sizeof(struct mdapl_shm_cts), sizeof(struct mdapl_shm_data),
         sizeof(struct mdapl_shm_fin)
     };
-    struct mdapl_speer *peer = r.rank[HOSTILE].s->peers[VICTIM];
+    struct mdapl_shm_peer *peer = r.rank[HOSTILE].s->peers[VICTIM];
     uint64_t type = draw(MDAPL_SHM_TYPES + 1), hdr[MDAPL_HDR_MAX / 8], body[130];
     size_t hdr_len = type < MDAPL_SHM_TYPES && draw(4) ? lens[type] : draw(MDAPL_HDR_MAX + 1);
     size_t len = draw(3) ? draw(3) * 8 : draw(sizeof(body));
@@ -187,9 +187,9 @@ static void forge(void)
         hdr[0] = (hdr[0] & ~(uint64_t)UINT32_MAX) | 1 << 20 | draw(draw(2) ? 4 : 32);
     if (!peer || peer->dead || !mdapl_shm_tx_put(peer, (int)type, hdr, hdr_len, body, len))
         return;
-    r.ring = (uint8_t *)peer->tx.door;
+    r.ring = (uint8_t *)peer->tx.inring;
     if (draw(2))
-        mdapl_bell_ring(peer);
+        mdapl_shm_doorbell_ring(peer);
 }
 
 /* -- owners ----------------------------------------------------------------------------------- */
@@ -257,7 +257,7 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     if (m->hdr_len > sizeof(copy))
         die("a header that is too long");
     memcpy(copy, m->hdr, m->hdr_len);
-    me->told[peer->rank]++;
+    me->acked[peer->rank]++;
     for (uint64_t n = draw(4); n > 0 && me->rank == VICTIM && peer->rank == HOSTILE; n--)
         meddle(&rng);
     if (memcmp(copy, m->hdr, m->hdr_len))
@@ -364,7 +364,7 @@ static void begin(void)
         static uint64_t state;
 
         state = rng;
-        r.ring = (uint8_t *)r.rank[HOSTILE].s->peers[VICTIM]->tx.door;
+        r.ring = (uint8_t *)r.rank[HOSTILE].s->peers[VICTIM]->tx.inring;
         if (pthread_create(&r.thread, NULL, meddle_all_the_time, &state))
             die("no thread");
     }
@@ -378,7 +378,7 @@ static void step(void)
     case 0: send_some(victim, HOSTILE); break;
     case 1:
         send_some(hostile, VICTIM);
-        r.ring = (uint8_t *)hostile->s->peers[VICTIM]->tx.door;
+        r.ring = (uint8_t *)hostile->s->peers[VICTIM]->tx.inring;
         break;
     case 2: forge(); break;
     case 3: mdapl_progress(hostile->ctx); break;
@@ -417,7 +417,7 @@ static void check_bystander(void)
     }
     if (a->faults[BYSTANDER] || b->faults[VICTIM])
         die("the bystander is lost");
-    if (a->told[BYSTANDER] != WELL || b->told[VICTIM] != WELL)
+    if (a->acked[BYSTANDER] != WELL || b->acked[VICTIM] != WELL)
         die("the bystander's messages do not arrive");
 }
 

@@ -111,7 +111,7 @@ static void quiet_close(void *state)
 static const struct mdapl_channel quiet = {
     .name = "quiet", .open = quiet_open, .card = quiet_card, .reach = quiet_reach,
     .wire = quiet_wire, .eager_max = quiet_eager_max, .progress = quiet_progress,
-    .hears = quiet_hears, .drain = quiet_zero, .close = quiet_close,
+    .has_connections = quiet_hears, .drain = quiet_zero, .close = quiet_close,
 };
 
 static const struct mdapl_channel *const alone[] = { &mdapl_dapl_channel, NULL };

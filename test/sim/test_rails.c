@@ -206,35 +206,36 @@ static void bodies_avoid_a_suspect_rail(void **state)
 /* Two rails without a channel around them. */
 static struct bare {
     struct mdapl_ctx *ctx;
-    struct mdapl_dat dat;
-    struct mdapl_rails rails;
-    struct mdapl_regcache regs;
-    struct mdapl_vbufs vbufs;    /* of the second */
+    struct mdapl_dapl_dat dat;
+    struct mdapl_dapl_rails rails;
+    struct mdapl_dapl_regcache regs;
+    struct mdapl_dapl_vbufs vbufs; /* of the second */
 } bare;
 
 static int open_bare(struct mdapl_ctx *ctx, void **state_p)
 {
-    static const struct mdapl_ia_hooks none;
-    struct mdapl_rails *rails = &bare.rails;
+    static const struct mdapl_dapl_ia_hooks none;
+    struct mdapl_dapl_rails *rails = &bare.rails;
 
     *state_p = &bare;
     mdapl_dapl_rails_init(rails);
-    assert_int_equal(mdapl_dat_load(&bare.dat, mdapl_ctx_err(ctx)), 0);
+    assert_int_equal(mdapl_dapl_dat_load(&bare.dat, mdapl_ctx_err(ctx)), 0);
     for (; rails->n < 2; rails->n++) {
-        assert_int_equal(mdapl_ia_open(ctx, &bare.dat, "fake", &none, &rails->ia[rails->n]), 0);
+        assert_int_equal(mdapl_dapl_ia_open(ctx, &bare.dat, "fake", &none, &rails->ia[rails->n]),
+                         0);
         rails->ia[rails->n]->rail = rails->n;
     }
     assert_int_equal(mdapl_dapl_rails_start(rails), 0);
-    mdapl_regcache_init(&bare.regs, rails, mdapl_ctx_stats(ctx), NULL, 0);
-    mdapl_vbufs_init(&bare.vbufs, rails->ia[1], &bare.regs, 4096);
+    mdapl_dapl_regcache_init(&bare.regs, rails, mdapl_ctx_stats(ctx), NULL, 0);
+    mdapl_dapl_vbufs_init(&bare.vbufs, rails->ia[1], &bare.regs, 4096);
     return 0;
 }
 
 static void close_bare(void *state)
 {
     (void)state;
-    mdapl_vbufs_fini(&bare.vbufs);
-    mdapl_regcache_fini(&bare.regs);
+    mdapl_dapl_vbufs_fini(&bare.vbufs);
+    mdapl_dapl_regcache_fini(&bare.regs);
     mdapl_dapl_rails_close(&bare.rails);
 }
 
@@ -260,43 +261,43 @@ static void keys_have_a_generation(void **state)
 {
     enum { FIRST = 1, SECOND = 2 };      /* sets of rails */
     static char memory[4096];
-    struct mdapl_ia *second;
+    struct mdapl_dapl_ia *second;
     DAT_RMR_CONTEXT old[2];
     DAT_LMR_CONTEXT frames;
     DAT_CONN_QUAL qual;
-    struct mdapl_vbuf *b;
-    struct mdapl_lmr lmr;
+    struct mdapl_dapl_vbuf *b;
+    struct mdapl_dapl_lmr lmr;
 
     (void)state;
     start_bare();
     second = bare.rails.ia[1];
-    mdapl_lmr_init(&lmr, &bare.rails, memory, sizeof(memory), MDAPL_LMR_REMOTE_READ);
-    assert_int_equal(mdapl_lmr_need(&lmr, FIRST), 0);
-    assert_true(mdapl_lmr_has(&lmr, 0) && !mdapl_lmr_has(&lmr, 1));
-    assert_int_equal(mdapl_lmr_need(&lmr, FIRST | SECOND), 0);
-    assert_true(mdapl_lmr_has(&lmr, 1));
+    mdapl_dapl_lmr_init(&lmr, &bare.rails, memory, sizeof(memory), MDAPL_LMR_REMOTE_READ);
+    assert_int_equal(mdapl_dapl_lmr_need(&lmr, FIRST), 0);
+    assert_true(mdapl_dapl_lmr_has(&lmr, 0) && !mdapl_dapl_lmr_has(&lmr, 1));
+    assert_int_equal(mdapl_dapl_lmr_need(&lmr, FIRST | SECOND), 0);
+    assert_true(mdapl_dapl_lmr_has(&lmr, 1));
     old[0] = lmr.on[0].key, old[1] = lmr.on[1].key;
-    b = mdapl_vbuf_get(&bare.vbufs);
+    b = mdapl_dapl_vbuf_get(&bare.vbufs);
     frames = b->key;
     qual = second->qual;
 
     assert_int_equal(mdapl_dapl_rail_reopen(second), -EBUSY);
     mdapl_dapl_rail_step(second, MDAPL_DAPL_RAIL_FATAL);
     assert_int_equal(second->state, MDAPL_DAPL_RAIL_DOWN);
-    assert_true(mdapl_lmr_has(&lmr, 0) && !mdapl_lmr_has(&lmr, 1));
-    assert_int_equal(mdapl_lmr_need(&lmr, FIRST), 0);
-    assert_true(mdapl_lmr_need(&lmr, FIRST | SECOND) < 0);
+    assert_true(mdapl_dapl_lmr_has(&lmr, 0) && !mdapl_dapl_lmr_has(&lmr, 1));
+    assert_int_equal(mdapl_dapl_lmr_need(&lmr, FIRST), 0);
+    assert_true(mdapl_dapl_lmr_need(&lmr, FIRST | SECOND) < 0);
 
     assert_int_equal(mdapl_dapl_rail_reopen(second), 0);
     assert_int_equal(second->state, MDAPL_DAPL_RAIL_OPEN);
     assert_true(second->qual == qual);
-    assert_false(mdapl_lmr_has(&lmr, 1));
-    assert_int_equal(mdapl_lmr_need(&lmr, FIRST | SECOND), 0);
+    assert_false(mdapl_dapl_lmr_has(&lmr, 1));
+    assert_int_equal(mdapl_dapl_lmr_need(&lmr, FIRST | SECOND), 0);
     assert_int_equal(lmr.on[0].key, old[0]);
     assert_int_not_equal(lmr.on[1].key, old[1]);
     assert_int_not_equal(b->key, frames);
-    mdapl_vbuf_put(&bare.vbufs, b);
-    mdapl_lmr_release(&lmr);
+    mdapl_dapl_vbuf_put(&bare.vbufs, b);
+    mdapl_dapl_lmr_release(&lmr);
     mdapl_ctx_close(bare.ctx);
     assert_int_equal(fake_stop(), 0);
 }
@@ -304,7 +305,7 @@ static void keys_have_a_generation(void **state)
 /* The adapter does not come back: the rail is DOWN as before. */
 static void a_refused_reopening_leaves_it_down(void **state)
 {
-    struct mdapl_ia *second;
+    struct mdapl_dapl_ia *second;
 
     (void)state;
     start_bare();

@@ -119,7 +119,7 @@ static void out_of_memory_is_no_lost_connection(void **state)
     sim_open_all(&s, "streams=2");
     s.may_fail = true;
     SIM_CHECK(&s, mdapl_peer_get(s.rank[0].ctx, 1, &peer) == 0);
-    mdapl_dapl_out_of_memory(mdapl_dpeer_of(peer), "a message that waits");
+    mdapl_dapl_out_of_memory(mdapl_dapl_peer_of(peer), "a message that waits");
     SIM_CHECK(&s, s.rank[0].faults == 0);            /* no upcall from inside a verb */
     sim_rounds(&s, 2000);
     SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[0].status == -ENOMEM);
@@ -188,7 +188,7 @@ static void verdicts(void **state)
     enum { LIMIT_MS = 5000, TIMEOUT_MS = 1000 };
     static const struct {
         struct mdapl_dapl_fault f;
-        enum mdapl_cm_cause_id cause;
+        enum mdapl_dapl_cm_cause_id cause;
         enum mdapl_dapl_verdict verdict, without_limit;
     } row[] = {
         { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_TRANSPORT },
@@ -222,7 +222,7 @@ static void verdicts(void **state)
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         struct mdapl_dapl_fault f = row[i].f;
 
-        f.cause = mdapl_cm_cause(row[i].cause);
+        f.cause = mdapl_dapl_cm_cause(row[i].cause);
         cfg.connect_unanswered_ms = LIMIT_MS;
         assert_int_equal(mdapl_dapl_judge(&f, &cfg), row[i].verdict);
         cfg.connect_unanswered_ms = 0;
@@ -308,18 +308,18 @@ static void closing_waits_for_drained(void **state)
     struct sim s;
 
     (void)state;
-    for (int held = 0; held < 2; held++) {
+    for (int parked = 0; parked < 2; parked++) {
         uint64_t began;
 
         start(&s, 0, NULL);
         sim_open_all(&s, "streams=2 ring=off");
         sim_rounds(&s, 1000);
         SIM_CHECK(&s, fake_eps() == 4);
-        fake_hold_flushes(held);
+        fake_hold_flushes(parked);
         began = *fake_time();
         mdapl_ctx_close(s.rank[0].ctx);
         s.rank[0].ctx = NULL;
-        SIM_CHECK(&s, (*fake_time() - began >= 1000000000u) == (held == 1));
+        SIM_CHECK(&s, (*fake_time() - began >= 1000000000u) == (parked == 1));
         SIM_CHECK(&s, fake_eps() == 2);
         fake_hold_flushes(false);
         sim_close(&s);

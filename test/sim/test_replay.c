@@ -35,19 +35,19 @@ static void start(struct sim *s, uint64_t i)
 }
 
 /* The other rank, as the dapl channel of `rank` has it. */
-static struct mdapl_dpeer *peer_of(struct sim *s, int rank)
+static struct mdapl_dapl_peer *peer_of(struct sim *s, int rank)
 {
     struct mdapl_peer *base;
 
     SIM_CHECK(s, mdapl_peer_get(s->rank[rank].ctx, 1 - rank, &base) == 0);
-    return mdapl_dpeer_of(base);
+    return mdapl_dapl_peer_of(base);
 }
 
 /* The oldest retained frame of a type; NULL: none. */
-static struct mdapl_vbuf *retained(const struct mdapl_dpeer *peer, uint8_t type)
+static struct mdapl_dapl_vbuf *retained(const struct mdapl_dapl_peer *peer, uint8_t type)
 {
     MDAPL_LIST_EACH(pos, &peer->retained) {
-        struct mdapl_vbuf *b = MDAPL_OF(pos, struct mdapl_vbuf, link);
+        struct mdapl_dapl_vbuf *b = MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
 
         if (b->data[0] == type)
             return b;
@@ -64,12 +64,12 @@ static void control_frames_are_bytes(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds(20); i++) {
-        uint8_t queued[sizeof(((struct mdapl_item *)NULL)->u.bytes)];
-        struct mdapl_dpeer *peer;
-        struct mdapl_vbuf *b = NULL;
-        struct mdapl_item *it;
+        uint8_t queued[sizeof(((struct mdapl_dapl_item *)NULL)->u.bytes)];
+        struct mdapl_dapl_peer *peer;
+        struct mdapl_dapl_vbuf *b = NULL;
+        struct mdapl_dapl_item *it;
         struct mdapl_err err;
-        struct mdapl_rts rts;
+        struct mdapl_dapl_rts rts;
         uint32_t len;
 
         start(&s, i);
@@ -77,8 +77,9 @@ static void control_frames_are_bytes(void **state)
             SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand ring=off", &err) == 0);
         sim_send(&s, 0, 1, 20000, false);
         peer = peer_of(&s, 0);
-        it = MDAPL_OF(mdapl_list_first(&peer->queue), struct mdapl_item, link);
-        SIM_CHECK(&s, it->type == MDAPL_FRAME_RTS && mdapl_rts_get(&rts, it->u.bytes, it->len));
+        it = MDAPL_OF(mdapl_list_first(&peer->queue), struct mdapl_dapl_item, link);
+        SIM_CHECK(&s,
+                  it->type == MDAPL_FRAME_RTS && mdapl_dapl_rts_get(&rts, it->u.bytes, it->len));
         SIM_CHECK(&s, rts.body_len == 20000 && rts.at.n == 1);
         len = it->len;
         memcpy(queued, it->u.bytes, len);
@@ -108,8 +109,8 @@ static void posted_twice(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds(80); i++) {
-        struct mdapl_dpeer *peer;
-        struct mdapl_vbuf *b;
+        struct mdapl_dapl_peer *peer;
+        struct mdapl_dapl_vbuf *b;
         uint32_t psn;
 
         start(&s, i);
@@ -152,18 +153,18 @@ static void posted_twice(void **state)
 /* -- what a rendezvous learns twice ----------------------------------------------------------- */
 
 /* Delivers the frame in b to a rank once more, as one in its turn: a replay under a new number. */
-static void deliver_again(struct sim *s, int rank, const struct mdapl_vbuf *b)
+static void deliver_again(struct sim *s, int rank, const struct mdapl_dapl_vbuf *b)
 {
-    struct mdapl_dpeer *peer = peer_of(s, rank);
+    struct mdapl_dapl_peer *peer = peer_of(s, rank);
     uint8_t frame[FRAME_BYTES];
     uint64_t credit = 0;
-    struct mdapl_frame f;
+    struct mdapl_dapl_frame f;
 
     memcpy(frame, b->data, b->len);
-    SIM_CHECK(s, mdapl_frame_get(&f, frame, b->len));
+    SIM_CHECK(s, mdapl_dapl_frame_get(&f, frame, b->len));
     f.psn = (uint32_t)peer->rx_next;
-    mdapl_frame_put(&f, frame);
-    mdapl_rx_frame(&peer->stream[0], &credit, frame, b->len);
+    mdapl_dapl_frame_put(&f, frame);
+    mdapl_dapl_rx_frame(&peer->stream[0], &credit, frame, b->len);
     peer->rx_next--;             /* the frame that has this number is still to come */
 }
 
@@ -176,7 +177,7 @@ static void written_twice(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds(40); i++) {
-        struct mdapl_vbuf *b;
+        struct mdapl_dapl_vbuf *b;
 
         start(&s, i);
         sim_open_all(&s, "ring=off streams=2 rndv=rput stripe_bytes=1000 ack_idle_us=60000000");
@@ -211,7 +212,7 @@ static void asked_twice(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds(20); i++) {
-        struct mdapl_vbuf *b = NULL;
+        struct mdapl_dapl_vbuf *b = NULL;
         uint64_t written;
 
         start(&s, i);
@@ -276,7 +277,7 @@ static void data_twice(void **state)
         sim_rounds(&s, 200);
         sim_send(&s, 0, 1, 40000, false);
         for (int k = 0; k < 400 && !sim_settled(&s); k++) {
-            struct mdapl_vbuf *b = retained(peer_of(&s, 0), MDAPL_FRAME_DATA);
+            struct mdapl_dapl_vbuf *b = retained(peer_of(&s, 0), MDAPL_FRAME_DATA);
 
             sim_round(&s);
             if (!b || b->holds == 0 || b->data[0] != MDAPL_FRAME_DATA || s.rank[1].reads > 0
@@ -296,12 +297,13 @@ static void data_twice(void **state)
 /* The body that rank 1 has asked for by its oldest CTS. */
 static struct mdapl_rx *asked(struct sim *s)
 {
-    struct mdapl_dpeer *peer = peer_of(s, 1);
-    const struct mdapl_vbuf *b = retained(peer, MDAPL_FRAME_CTS);
-    struct mdapl_cts cts;
+    struct mdapl_dapl_peer *peer = peer_of(s, 1);
+    const struct mdapl_dapl_vbuf *b = retained(peer, MDAPL_FRAME_CTS);
+    struct mdapl_dapl_cts cts;
 
-    if (!b || !mdapl_cts_get(&cts, b->data + MDAPL_FRAME_HDR_BYTES,
-                             b->len - MDAPL_FRAME_HDR_BYTES))
+    if (!b
+        || !mdapl_dapl_cts_get(&cts, b->data + MDAPL_FRAME_HDR_BYTES,
+                               b->len - MDAPL_FRAME_HDR_BYTES))
         return NULL;
     return mdapl_idmap_find(&peer->d->rx_ids, cts.rx_id);
 }

@@ -419,11 +419,11 @@ static uint64_t seed_at(uint64_t i)
 /* Does this system allow registrations to be kept? */
 static bool can_watch(void)
 {
-    struct mdapl_memwatch *watch;
-    bool can = mdapl_memwatch_open(&watch) == 0;
+    struct mdapl_dapl_memwatch *watch;
+    bool can = mdapl_dapl_memwatch_open(&watch) == 0;
 
     if (can)
-        mdapl_memwatch_close(watch);
+        mdapl_dapl_memwatch_close(watch);
     return can;
 }
 
@@ -572,13 +572,13 @@ static void few_buffers(void **state)
 
 static void strangers_are_refused(void **state)
 {
-    struct mdapl_hello h = { .job = 78, .src = 1, .dst = 0, .epoch = 1 };
+    struct mdapl_dapl_hello h = { .job = 78, .src = 1, .dst = 0, .epoch = 1 };
     uint8_t other_job[MDAPL_HELLO_BYTES], wrong_key[MDAPL_HELLO_BYTES], rubbish[56] = "GET / HTTP";
 
     (void)state;
-    mdapl_hello_put(&h, (const uint8_t *)"sixteen bytes..", other_job);
+    mdapl_dapl_hello_put(&h, (const uint8_t *)"sixteen bytes..", other_job);
     h.job = 77;
-    mdapl_hello_put(&h, (const uint8_t *)"other key.......", wrong_key);
+    mdapl_dapl_hello_put(&h, (const uint8_t *)"other key.......", wrong_key);
     for (uint64_t i = 0; i < seeds(20); i++) {
         memset(&w, 0, sizeof(w));
         w.seed = seed_at(i);
@@ -661,7 +661,7 @@ static void broken_connection(void **state)
 
 static void wrong_frames(void **state)
 {
-    static const struct mdapl_frame wrong[] = {
+    static const struct mdapl_dapl_frame wrong[] = {
         { .type = MDAPL_FRAME_TYPES },
         { .type = MDAPL_FRAME_MSG, .flags = 1 },
         { .type = MDAPL_FRAME_MSG, .len = 5 },               /* longer than what came */
@@ -677,7 +677,7 @@ static void wrong_frames(void **state)
             uint64_t bad;
 
             start_with_faults(seed_at(i), NULL);
-            mdapl_frame_put(&wrong[k], raw);
+            mdapl_dapl_frame_put(&wrong[k], raw);
             fake_forge(raw, sizeof(raw));
             until_faults(2);
             bad = SUM(bad_frames);

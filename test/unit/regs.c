@@ -45,23 +45,23 @@ static void open_ctx(void)
 }
 
 /* Its thread maps memory as it begins; that is not to come into the gaps that tests make. */
-static void await_thread(struct mdapl_memwatch *watch)
+static void await_thread(struct mdapl_dapl_memwatch *watch)
 {
     char *m = regs_map(NULL, regs.page, 0);
-    struct mdapl_range r = { (uintptr_t)m, (uintptr_t)m + regs.page };
+    struct mdapl_dapl_memwatch_range r = { (uintptr_t)m, (uintptr_t)m + regs.page };
 
-    assert_int_equal(mdapl_memwatch_add(watch, r), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(watch, r), 0);
     munmap(m, regs.page);        /* ends when the thread has read of it */
 }
 
 void regs_start(uint64_t limit)
 {
-    struct mdapl_memwatch *watch;
+    struct mdapl_dapl_memwatch *watch;
 
-    if (mdapl_memwatch_open(&watch))
+    if (mdapl_dapl_memwatch_open(&watch))
         SKIP_TEST("this system cannot watch memory");
     if (!pinner_open()) {
-        mdapl_memwatch_close(watch);
+        mdapl_dapl_memwatch_close(watch);
         SKIP_TEST("this system cannot pin memory");
     }
     regs.page = (size_t)getpagesize();
@@ -71,36 +71,36 @@ void regs_start(uint64_t limit)
     open_ctx();
     regs.dat.dat_lmr_create = pinner_lmr_create;
     regs.dat.dat_lmr_free = pinner_lmr_free;
-    regs.ia = (struct mdapl_ia){ .ctx = regs.ctx, .dat = &regs.dat, .generation = 1,
+    regs.ia = (struct mdapl_dapl_ia){ .ctx = regs.ctx, .dat = &regs.dat, .generation = 1,
                                 .max = { .lmr = 1 << 30 } };
-    regs.rails = (struct mdapl_rails){ .ia = { &regs.ia }, .n = 1, .lmr_max = 1 << 30 };
-    mdapl_regcache_init(&regs.c, &regs.rails, regs.stats, watch, limit);
+    regs.rails = (struct mdapl_dapl_rails){ .ia = { &regs.ia }, .n = 1, .lmr_max = 1 << 30 };
+    mdapl_dapl_regcache_init(&regs.c, &regs.rails, regs.stats, watch, limit);
 }
 
 void regs_stop(void)
 {
-    mdapl_regcache_fini(&regs.c);
+    mdapl_dapl_regcache_fini(&regs.c);
     mdapl_ctx_close(regs.ctx);
     assert_int_equal(pinner_close(), 0);
     assert_true(regs.wrong == 0 || regs.deaf);
 }
 
-struct mdapl_reg *regs_get(void *at, size_t len, unsigned use)
+struct mdapl_dapl_reg *regs_get(void *at, size_t len, unsigned use)
 {
-    struct mdapl_reg *reg = NULL;
-    struct mdapl_range r;
+    struct mdapl_dapl_reg *reg = NULL;
+    struct mdapl_dapl_memwatch_range r;
 
     if (regs.deaf) {
-        mdapl_memwatch_sync(regs.c.watch);
-        while (mdapl_memwatch_next(regs.c.watch, &r))
+        mdapl_dapl_memwatch_sync(regs.c.watch);
+        while (mdapl_dapl_memwatch_next(regs.c.watch, &r))
             ;
     }
-    return mdapl_reg_get(&regs.c, at, len, use, 1, &reg) ? NULL : reg;
+    return mdapl_dapl_reg_get(&regs.c, at, len, use, 1, &reg) ? NULL : reg;
 }
 
-void regs_put(struct mdapl_reg *reg)
+void regs_put(struct mdapl_dapl_reg *reg)
 {
-    mdapl_reg_put(&regs.c, reg);
+    mdapl_dapl_reg_put(&regs.c, reg);
 }
 
 char *regs_map(void *at, size_t len, int flags)
@@ -145,7 +145,7 @@ void regs_stamp(void *at, size_t len)
     }
 }
 
-void regs_agree(const struct mdapl_reg *reg, void *at, size_t len)
+void regs_agree(const struct mdapl_dapl_reg *reg, void *at, size_t len)
 {
     static uint64_t fresh[PINNER_MAX / 8];
     DAT_LMR_CONTEXT key = reg->lmr.on[0].local;
@@ -163,7 +163,7 @@ void regs_agree(const struct mdapl_reg *reg, void *at, size_t len)
 
 void regs_transfer(void *at, size_t len)
 {
-    struct mdapl_reg *reg = regs_get(at, len, MDAPL_LMR_LOCAL | MDAPL_LMR_REMOTE_READ);
+    struct mdapl_dapl_reg *reg = regs_get(at, len, MDAPL_LMR_LOCAL | MDAPL_LMR_REMOTE_READ);
 
     assert_non_null(reg);
     regs_agree(reg, at, len);

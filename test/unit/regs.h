@@ -18,10 +18,10 @@
 extern struct regs {
     struct mdapl_ctx *ctx;
     struct mdapl_stats *stats;
-    struct mdapl_dat dat;
-    struct mdapl_ia ia;
-    struct mdapl_rails rails;
-    struct mdapl_regcache c;
+    struct mdapl_dapl_dat dat;
+    struct mdapl_dapl_ia ia;
+    struct mdapl_dapl_rails rails;
+    struct mdapl_dapl_regcache c;
     size_t page;
     uint64_t stamp;
     uint64_t ns;                 /* the clock */
@@ -35,13 +35,13 @@ void regs_start(uint64_t limit);
 void regs_stop(void);
 
 /* NULL: refused. */
-struct mdapl_reg *regs_get(void *at, size_t len, unsigned use);
-void regs_put(struct mdapl_reg *reg);
+struct mdapl_dapl_reg *regs_get(void *at, size_t len, unsigned use);
+void regs_put(struct mdapl_dapl_reg *reg);
 
 /* Fills memory with what has never been anywhere before. */
 void regs_stamp(void *at, size_t len);
 /* Does the adapter see what the program writes, and, if it may write, the other way round? */
-void regs_agree(const struct mdapl_reg *reg, void *at, size_t len);
+void regs_agree(const struct mdapl_dapl_reg *reg, void *at, size_t len);
 /* Get for reading and writing, agree, put. */
 void regs_transfer(void *at, size_t len);
 

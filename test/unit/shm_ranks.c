@@ -28,7 +28,7 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
 enum mdapl_next ranks_on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
-    struct told *t = &me->told[me->n_told++ % KEEP];
+    struct acked *t = &me->acked[me->n_told++ % KEEP];
 
     (void)peer;
     assert_int_equal(m->hdr_len, sizeof(t->number));
@@ -185,5 +185,5 @@ bool memory_can_be_read(void)
     uint64_t from = 1, to = 0;
     struct iovec here = { &to, sizeof(to) }, there = { &from, sizeof(from) };
 
-    return mdapl_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)sizeof(to);
+    return mdapl_shm_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)sizeof(to);
 }

@@ -15,10 +15,10 @@
 #include "stats.h"
 #include "transport.h"
 
-enum { MANY = MDAPL_HOT + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
+enum { MANY = MDAPL_SHM_POLLED + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
 
 /* A message that has been announced to a rank. */
-struct told {
+struct acked {
     uint32_t number;
     size_t len;
     struct mdapl_rx *rx;         /* NULL: it was here, and has been copied into sink */
@@ -26,9 +26,9 @@ struct told {
 
 struct rank {
     struct mdapl_ctx *ctx;
-    struct mdapl_shm *s;         /* the inside of its channel */
+    struct mdapl_shm_chan *s;    /* the inside of its channel */
     struct mdapl_peer *other;
-    struct told told[KEEP];
+    struct acked acked[KEEP];
     int n_told;
     enum mdapl_next next;
     char fault[512];

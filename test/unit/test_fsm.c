@@ -16,17 +16,17 @@ static void every_cell_is_possible(void **state)
     (void)state;
     for (int s = 0; s < MDAPL_CM_STATES; s++)
         for (int e = 0; e < MDAPL_CM_EVENTS; e++) {
-            struct mdapl_cm_move m = mdapl_cm_step(s, e);
+            struct mdapl_dapl_cm_move m = mdapl_dapl_cm_step(s, e);
 
             assert_in_range(m.next, 0, MDAPL_CM_STATES - 1);
             /* A request is always answered or refused, never left alone. */
             if (e == MDAPL_CM_CR_WINS || e == MDAPL_CM_CR_LOSES)
-                assert_true(m.action == MDAPL_CM_DO_ANSWER || m.action == MDAPL_CM_DO_REFUSE);
+                assert_true(m.action == MDAPL_CM_DO_ACCEPT || m.action == MDAPL_CM_DO_REJECT);
             /* Where nothing is done nothing changes. */
             if (m.action == MDAPL_CM_NOTHING)
                 assert_int_equal(m.next, s);
-            assert_non_null(mdapl_cm_state_name(s));
-            assert_non_null(mdapl_cm_event_name(e));
+            assert_non_null(mdapl_dapl_cm_state_name(s));
+            assert_non_null(mdapl_dapl_cm_event_name(e));
         }
 }
 
@@ -34,16 +34,18 @@ static void every_cell_is_possible(void **state)
 static void every_wait_ends(void **state)
 {
     (void)state;
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_CALLING, MDAPL_CM_TIMER).next, MDAPL_CM_PAUSING);
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_PAUSING, MDAPL_CM_TIMER).next, MDAPL_CM_CALLING);
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_ANSWERING, MDAPL_CM_TIMER).next, MDAPL_CM_IDLE);
+    assert_int_equal(mdapl_dapl_cm_step(MDAPL_CM_CONNECTING, MDAPL_CM_TIMER).next,
+                     MDAPL_CM_BACKOFF);
+    assert_int_equal(mdapl_dapl_cm_step(MDAPL_CM_BACKOFF, MDAPL_CM_TIMER).next,
+                     MDAPL_CM_CONNECTING);
+    assert_int_equal(mdapl_dapl_cm_step(MDAPL_CM_ACCEPTING, MDAPL_CM_TIMER).next, MDAPL_CM_IDLE);
 }
 
 static void dead_stays_dead(void **state)
 {
     (void)state;
     for (int e = 0; e < MDAPL_CM_EVENTS; e++)
-        assert_int_equal(mdapl_cm_step(MDAPL_CM_DEAD, e).next, MDAPL_CM_DEAD);
+        assert_int_equal(mdapl_dapl_cm_step(MDAPL_CM_DEAD, e).next, MDAPL_CM_DEAD);
 }
 
 /* A connection that ends drains, whatever else happens; nothing but the end of that leads on, and
@@ -52,27 +54,27 @@ static void draining_ends_with_drained(void **state)
 {
     static const int ends[][2] = {
         { MDAPL_CM_UP, MDAPL_CM_LOST }, { MDAPL_CM_UP, MDAPL_CM_CLOSE },
-        { MDAPL_CM_CALLING, MDAPL_CM_CLOSE }, { MDAPL_CM_ANSWERING, MDAPL_CM_CLOSE },
+        { MDAPL_CM_CONNECTING, MDAPL_CM_CLOSE }, { MDAPL_CM_ACCEPTING, MDAPL_CM_CLOSE },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-        assert_int_equal(mdapl_cm_step(ends[i][0], ends[i][1]).next, MDAPL_CM_DRAINING);
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_LOSE);
+        assert_int_equal(mdapl_dapl_cm_step(ends[i][0], ends[i][1]).next, MDAPL_CM_DRAINING);
+    assert_int_equal(mdapl_dapl_cm_step(MDAPL_CM_UP, MDAPL_CM_LOST).action, MDAPL_CM_DO_LOSE);
     for (int e = 0; e < MDAPL_CM_EVENTS; e++) {
-        struct mdapl_cm_move m = mdapl_cm_step(MDAPL_CM_DRAINING, e);
+        struct mdapl_dapl_cm_move m = mdapl_dapl_cm_step(MDAPL_CM_DRAINING, e);
 
         assert_int_equal(m.next, e == MDAPL_CM_DRAINED ? MDAPL_CM_DEAD : MDAPL_CM_DRAINING);
-        assert_true(m.action != MDAPL_CM_DO_CALL && m.action != MDAPL_CM_DO_ANSWER);
+        assert_true(m.action != MDAPL_CM_DO_CONNECT && m.action != MDAPL_CM_DO_ACCEPT);
     }
-    assert_int_equal(mdapl_cm_step(MDAPL_CM_DRAINING, MDAPL_CM_DRAINED).action,
+    assert_int_equal(mdapl_dapl_cm_step(MDAPL_CM_DRAINING, MDAPL_CM_DRAINED).action,
                      MDAPL_CM_DO_FORGET);
     /* Only what may have DTOs posted waits for them. */
     for (int s = 0; s < MDAPL_CM_STATES; s++)
         for (int e = 0; e < MDAPL_CM_EVENTS; e++)
-            if (s != MDAPL_CM_DRAINING && mdapl_cm_step(s, e).next == MDAPL_CM_DRAINING)
-                assert_true(s == MDAPL_CM_UP || s == MDAPL_CM_CALLING
-                            || s == MDAPL_CM_ANSWERING);
+            if (s != MDAPL_CM_DRAINING && mdapl_dapl_cm_step(s, e).next == MDAPL_CM_DRAINING)
+                assert_true(s == MDAPL_CM_UP || s == MDAPL_CM_CONNECTING
+                            || s == MDAPL_CM_ACCEPTING);
 }
 
 /* -- one rail --------------------------------------------------------------------------------- */
@@ -118,7 +120,7 @@ struct flying {
 };
 
 struct end {
-    enum mdapl_cm_state state;
+    enum mdapl_dapl_cm_state state;
     int attempt;                 /* the one it is part of: (caller << 16) | number; 0: none */
     int tries;
 };
@@ -145,32 +147,32 @@ static void send_to(struct net *w, enum kind kind, int to, int attempt)
         w->strange = true;
 }
 
-static void feed(struct net *w, int me, enum mdapl_cm_event event, int attempt)
+static void feed(struct net *w, int me, enum mdapl_dapl_cm_event event, int attempt)
 {
     struct end *e = &w->end[me];
-    struct mdapl_cm_move m = mdapl_cm_step(e->state, event);
+    struct mdapl_dapl_cm_move m = mdapl_dapl_cm_step(e->state, event);
 
     e->state = m.next;
     switch (m.action) {
-    case MDAPL_CM_DO_CALL:
+    case MDAPL_CM_DO_CONNECT:
         e->attempt = (me + 1) << 16 | ++e->tries;
         send_to(w, REQUEST, !me, e->attempt);
         break;
-    case MDAPL_CM_DO_ANSWER:
+    case MDAPL_CM_DO_ACCEPT:
         e->attempt = attempt;
         send_to(w, ACCEPTED, !me, attempt);
         break;
-    case MDAPL_CM_DO_REFUSE:
+    case MDAPL_CM_DO_REJECT:
         send_to(w, REJECTED, !me, attempt);
         break;
-    case MDAPL_CM_DO_PAUSE:
-    case MDAPL_CM_DO_CALL_SOON:
+    case MDAPL_CM_DO_BACKOFF:
+    case MDAPL_CM_DO_CONNECT_SOON:
         e->attempt = 0;
         send_to(w, PAUSE_OVER, me, 0);
         break;
     case MDAPL_CM_DO_RELEASE:                /* both ends want it, sooner or later */
         e->attempt = 0;
-        feed(w, me, MDAPL_CM_WANT, 0);
+        feed(w, me, MDAPL_CM_CONNECT_REQ, 0);
         break;
     case MDAPL_CM_DO_LOSE:
         w->strange = true;
@@ -202,10 +204,10 @@ static void arrive(struct net *w, struct flying f)
         break;
     case REJECTED:
         if (e->attempt == f.attempt)
-            feed(w, f.to, MDAPL_CM_REFUSED, f.attempt);
+            feed(w, f.to, MDAPL_CM_REJECTED, f.attempt);
         break;
     case PAUSE_OVER:
-        if (e->state == MDAPL_CM_PAUSING)
+        if (e->state == MDAPL_CM_BACKOFF)
             feed(w, f.to, MDAPL_CM_TIMER, 0);
         break;
     }
@@ -224,7 +226,7 @@ static void crossing_connects(void **state)
             unsigned what = next_random(&w, (unsigned)w.n + 2);
 
             if (what < 2) {
-                feed(&w, (int)what, MDAPL_CM_WANT, 0);
+                feed(&w, (int)what, MDAPL_CM_CONNECT_REQ, 0);
                 wanted[what] = true;
             } else {
                 struct flying f = w.fly[what - 2];
@@ -236,8 +238,8 @@ static void crossing_connects(void **state)
         if (w.strange || w.end[0].state != MDAPL_CM_UP || w.end[1].state != MDAPL_CM_UP
             || w.end[0].attempt != w.end[1].attempt)
             fail_msg("seed %u: %s on attempt %x, %s on attempt %x after %d steps", seed,
-                     mdapl_cm_state_name(w.end[0].state), (unsigned)w.end[0].attempt,
-                     mdapl_cm_state_name(w.end[1].state), (unsigned)w.end[1].attempt, steps);
+                     mdapl_dapl_cm_state_name(w.end[0].state), (unsigned)w.end[0].attempt,
+                     mdapl_dapl_cm_state_name(w.end[1].state), (unsigned)w.end[1].attempt, steps);
     }
 }
 
@@ -261,10 +263,10 @@ static void sender_table(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
-        assert_int_equal(mdapl_rtx_step(row[i].from, row[i].event), row[i].to);
+        assert_int_equal(mdapl_dapl_rtx_step(row[i].from, row[i].event), row[i].to);
     for (int s = 0; s < MDAPL_RTX_STATES; s++)
         for (int e = 0; e < MDAPL_RTX_EVENTS; e++)
-            possible += mdapl_rtx_step(s, e) >= 0;
+            possible += mdapl_dapl_rtx_step(s, e) >= 0;
     assert_int_equal(possible, sizeof(row) / sizeof(row[0]));
 }
 
@@ -274,21 +276,22 @@ static void receiver_table(void **state)
 
     (void)state;
     /* Nothing is written to a buffer that the owner has back. */
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_IDLE, MDAPL_RRX_DATA), -1);
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DATA), -1);
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_DATA), -1);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_IDLE, MDAPL_RRX_DATA), -1);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DATA), -1);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_DATA), -1);
     /* One read at a time, and no drop while one is under way. */
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_READ), -1);
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DROP), -1);
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_ASKED, MDAPL_RRX_DROP), -1);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_READ), -1);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DROP), -1);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_ASKED, MDAPL_RRX_DROP), -1);
     /* A lost peer's reads are waited for. */
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_LOST_BUSY), MDAPL_RRX_FAILING);
-    assert_int_equal(mdapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_FLUSHED), MDAPL_RRX_IDLE);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_LOST_BUSY),
+                     MDAPL_RRX_FAILING);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_FLUSHED), MDAPL_RRX_IDLE);
     for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
-        assert_int_equal(mdapl_rrx_step(MDAPL_RRX_OVER, e), -1);
+        assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_OVER, e), -1);
     for (int s = 0; s < MDAPL_RRX_STATES; s++)
         for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
-            possible += mdapl_rrx_step(s, e) >= 0;
+            possible += mdapl_dapl_rrx_step(s, e) >= 0;
     assert_int_equal(possible, 13);
 }
 

@@ -14,7 +14,7 @@
 
 enum { PAGES = 16 };
 
-static struct mdapl_memwatch *w;
+static struct mdapl_dapl_memwatch *w;
 static size_t page;
 
 /* New memory, or with MAP_FIXED at an address. New memory is between two pages without access, so
@@ -36,41 +36,41 @@ static char *map(char *at, size_t pages, int flags)
     return m;
 }
 
-static struct mdapl_range range(const char *at, size_t pages)
+static struct mdapl_dapl_memwatch_range range(const char *at, size_t pages)
 {
-    return (struct mdapl_range){ (uintptr_t)at, (uintptr_t)at + pages * page };
+    return (struct mdapl_dapl_memwatch_range){ (uintptr_t)at, (uintptr_t)at + pages * page };
 }
 
 /* It gives up, as it may, while a busy machine gives the watcher's thread no core. */
-static void sync_with(struct mdapl_memwatch *watch)
+static void sync_with(struct mdapl_dapl_memwatch *watch)
 {
-    while (!mdapl_memwatch_sync(watch))
+    while (!mdapl_dapl_memwatch_sync(watch))
         sched_yield();
 }
 
 static void expect(const char *at, size_t pages)
 {
-    struct mdapl_range r, want = range(at, pages);
+    struct mdapl_dapl_memwatch_range r, want = range(at, pages);
 
     sync_with(w);
-    assert_true(mdapl_memwatch_next(w, &r));
+    assert_true(mdapl_dapl_memwatch_next(w, &r));
     assert_int_equal(r.start, want.start);
     assert_int_equal(r.end, want.end);
 }
 
 static void expect_nothing(void)
 {
-    struct mdapl_range r;
+    struct mdapl_dapl_memwatch_range r;
 
     sync_with(w);
-    assert_false(mdapl_memwatch_next(w, &r));
+    assert_false(mdapl_dapl_memwatch_next(w, &r));
 }
 
 static int start(void **state)
 {
     (void)state;
     page = (size_t)getpagesize();
-    if (mdapl_memwatch_open(&w))
+    if (mdapl_dapl_memwatch_open(&w))
         w = NULL;
     return 0;
 }
@@ -79,7 +79,7 @@ static int stop(void **state)
 {
     (void)state;
     if (w)
-        mdapl_memwatch_close(w);
+        mdapl_dapl_memwatch_close(w);
     return 0;
 }
 
@@ -98,8 +98,8 @@ static void hears_of_every_change(void **state)
     need_watcher();
     m = map(NULL, PAGES, MAP_PRIVATE);
     other = map(NULL, PAGES, MAP_PRIVATE);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, PAGES)), 0);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, PAGES)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, PAGES)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, PAGES)), 0);
     expect_nothing();
     munmap(m, page);
     expect(m, 1);
@@ -118,7 +118,8 @@ static void hears_of_every_change(void **state)
     expect_nothing();
     munmap(m, PAGES * page);
     munmap(other, PAGES * page);
-    while (mdapl_memwatch_sync(w) && mdapl_memwatch_next(w, &(struct mdapl_range){ 0, 0 }))
+    while (mdapl_dapl_memwatch_sync(w)
+           && mdapl_dapl_memwatch_next(w, &(struct mdapl_dapl_memwatch_range){ 0, 0 }))
         ;
 }
 
@@ -132,7 +133,7 @@ static void hears_of_brk(void **state)
     m = sbrk((intptr_t)(2 * page));
     assert_int_equal((uintptr_t)m % page, 0);
     memset(m, 1, 2 * page);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, 2)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, 2)), 0);
     assert_ptr_equal(sbrk(-(intptr_t)page), m + 2 * page);
     expect(m + page, 1);
     assert_ptr_equal(sbrk(-(intptr_t)page), m + page);
@@ -147,8 +148,8 @@ static void part_of_a_mapping(void **state)
     (void)state;
     need_watcher();
     m = map(NULL, PAGES, MAP_PRIVATE);
-    assert_int_equal(mdapl_memwatch_add(w, range(m + 4 * page, 2)), 0);
-    assert_int_equal(mdapl_memwatch_add(w, range(m + 9 * page, 1)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m + 4 * page, 2)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m + 9 * page, 1)), 0);
     n = mremap(m, PAGES * page, 2 * PAGES * page, MREMAP_MAYMOVE);
     if (n == MAP_FAILED)
         fail_msg("mremap: %s", strerror(errno));
@@ -156,11 +157,12 @@ static void part_of_a_mapping(void **state)
     assert_int_equal(n[5 * page], 1);
     expect(m, PAGES);                    /* moved, and so */
     expect(m, PAGES);                    /* gone */
-    assert_int_equal(mdapl_memwatch_add(w, range(n + 4 * page, 1)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(n + 4 * page, 1)), 0);
     n = mremap(n, 2 * PAGES * page, 4 * PAGES * page, MREMAP_MAYMOVE);
     assert_ptr_not_equal(n, MAP_FAILED);
     munmap(n, 4 * PAGES * page);
-    while (mdapl_memwatch_sync(w) && mdapl_memwatch_next(w, &(struct mdapl_range){ 0, 0 }))
+    while (mdapl_dapl_memwatch_sync(w)
+           && mdapl_dapl_memwatch_next(w, &(struct mdapl_dapl_memwatch_range){ 0, 0 }))
         ;
 }
 
@@ -173,8 +175,8 @@ static void same_addresses_again(void **state)
     need_watcher();
     m = map(NULL, PAGES, MAP_PRIVATE);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(mdapl_memwatch_add(w, range(m + 2 * page, 1)), 0);
-        assert_int_equal(mdapl_memwatch_add(w, range(m + 3 * page, 1)), 0);
+        assert_int_equal(mdapl_dapl_memwatch_add(w, range(m + 2 * page, 1)), 0);
+        assert_int_equal(mdapl_dapl_memwatch_add(w, range(m + 3 * page, 1)), 0);
         map(m, PAGES, MAP_PRIVATE | MAP_FIXED);
         expect(m, PAGES);
         madvise(m + 2 * page, page, MADV_DONTNEED);
@@ -186,21 +188,21 @@ static void same_addresses_again(void **state)
 
 static void too_much_is_everything(void **state)
 {
-    struct mdapl_range r;
+    struct mdapl_dapl_memwatch_range r;
     char *m;
     int n = 0;
 
     (void)state;
     need_watcher();
     m = map(NULL, 1, MAP_PRIVATE);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, 1)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, 1)), 0);
     for (int i = 0; i < 2000; i++)
         madvise(m, page, MADV_DONTNEED);
     sync_with(w);
-    assert_true(mdapl_memwatch_next(w, &r));
+    assert_true(mdapl_dapl_memwatch_next(w, &r));
     assert_int_equal(r.start, 0);
     assert_int_equal(r.end, UINTPTR_MAX);
-    while (mdapl_memwatch_next(w, &r))
+    while (mdapl_dapl_memwatch_next(w, &r))
         n++;
     assert_in_range(n, 1, 1999);
     madvise(m, page, MADV_DONTNEED);                 /* and it hears again */
@@ -212,7 +214,7 @@ static void too_much_is_everything(void **state)
 
 static void knows_what_it_cannot_watch(void **state)
 {
-    struct mdapl_memwatch *second;
+    struct mdapl_dapl_memwatch *second;
     FILE *f = tmpfile();
     char *m, *s, *of_file, *mixed;
 
@@ -224,19 +226,19 @@ static void knows_what_it_cannot_watch(void **state)
     assert_int_equal(ftruncate(fileno(f), (off_t)page), 0);
     of_file = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(f), 0);
     assert_ptr_not_equal(of_file, MAP_FAILED);
-    assert_true(mdapl_memwatch_add(w, range(of_file, 1)) < 0);
-    assert_true(mdapl_memwatch_shared(w, range(s, 2)));
-    assert_false(mdapl_memwatch_shared(w, range(m, 2)));
+    assert_true(mdapl_dapl_memwatch_add(w, range(of_file, 1)) < 0);
+    assert_true(mdapl_dapl_memwatch_shared(w, range(s, 2)));
+    assert_false(mdapl_dapl_memwatch_shared(w, range(m, 2)));
     mixed = map(NULL, 3000, MAP_PRIVATE);            /* shared in its middle only */
-    assert_false(mdapl_memwatch_shared(w, range(mixed, 3000)));
+    assert_false(mdapl_dapl_memwatch_shared(w, range(mixed, 3000)));
     map(mixed + 1500 * page, 1, MAP_SHARED | MAP_FIXED);
-    assert_true(mdapl_memwatch_shared(w, range(mixed, 3000)));
+    assert_true(mdapl_dapl_memwatch_shared(w, range(mixed, 3000)));
     munmap(mixed, 3000 * page);
-    assert_int_equal(mdapl_memwatch_open(&second), 0);
-    assert_int_equal(mdapl_memwatch_add(second, range(m, 1)), 0);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, 2)), -EBUSY);
-    mdapl_memwatch_close(second);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, 2)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_open(&second), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(second, range(m, 1)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, 2)), -EBUSY);
+    mdapl_dapl_memwatch_close(second);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, 2)), 0);
     munmap(of_file, page);
     munmap(s, 2 * page);
     expect_nothing();
@@ -254,7 +256,7 @@ static void child_is_not_heard(void **state)
     (void)state;
     need_watcher();
     m = map(NULL, 2, MAP_PRIVATE);
-    assert_int_equal(mdapl_memwatch_add(w, range(m, 2)), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, 2)), 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -271,15 +273,15 @@ static void child_is_not_heard(void **state)
 /* What was watched when the watcher closed is ordinary memory again. */
 static void closes_with_ranges_watched(void **state)
 {
-    struct mdapl_memwatch *second;
+    struct mdapl_dapl_memwatch *second;
     char *m;
 
     (void)state;
     need_watcher();
     m = map(NULL, 2, MAP_PRIVATE);
-    assert_int_equal(mdapl_memwatch_open(&second), 0);
-    assert_int_equal(mdapl_memwatch_add(second, range(m, 2)), 0);
-    mdapl_memwatch_close(second);
+    assert_int_equal(mdapl_dapl_memwatch_open(&second), 0);
+    assert_int_equal(mdapl_dapl_memwatch_add(second, range(m, 2)), 0);
+    mdapl_dapl_memwatch_close(second);
     assert_int_equal(munmap(m, 2 * page), 0);
 }
 

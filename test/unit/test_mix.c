@@ -23,7 +23,7 @@ struct buffer {
 
 static struct mix {
     char *arena;
-    struct mdapl_reg *held[HELD];
+    struct mdapl_dapl_reg *parked[HELD];
     struct buffer heap[HEAPS];
     uint64_t seed;
 } m;
@@ -48,15 +48,15 @@ static void mix_use(struct buffer b)
     static const unsigned uses[] = { MDAPL_LMR_LOCAL, MDAPL_LMR_REMOTE_READ,
                                      MDAPL_LMR_REMOTE_WRITE };
     size_t at = draw(b.len / 2), len = 1 + draw(b.len - at), h = draw(3 * HELD);
-    struct mdapl_reg *reg = regs_get(b.at + at, len, uses[draw(3)]);
+    struct mdapl_dapl_reg *reg = regs_get(b.at + at, len, uses[draw(3)]);
 
     if (!reg)
         return;                              /* refused: what is held is too much */
     regs_agree(reg, b.at + at, len);
-    if (h >= HELD || m.held[h])
+    if (h >= HELD || m.parked[h])
         regs_put(reg);
     else
-        m.held[h] = reg;
+        m.parked[h] = reg;
 }
 
 static void mix_put(struct buffer b)
@@ -64,9 +64,9 @@ static void mix_put(struct buffer b)
     size_t h = draw(HELD);
 
     (void)b;
-    if (m.held[h])
-        regs_put(m.held[h]);
-    m.held[h] = NULL;
+    if (m.parked[h])
+        regs_put(m.parked[h]);
+    m.parked[h] = NULL;
 }
 
 static void mix_map_again(struct buffer b)
@@ -149,8 +149,8 @@ static void run_mix(uint64_t seed, bool deaf)
     for (int i = 0; i < STEPS; i++)
         act[draw(sizeof(act) / sizeof(act[0]))](draw_pages());
     for (size_t h = 0; h < HELD; h++)
-        if (m.held[h])
-            regs_put(m.held[h]);
+        if (m.parked[h])
+            regs_put(m.parked[h]);
     for (size_t h = 0; h < HEAPS; h++)
         free(m.heap[h].at);
     munmap(m.arena, ARENA * regs.page);

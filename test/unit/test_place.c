@@ -27,10 +27,10 @@ static void near_and_far(void **state)
 {
     (void)state;
     bind_to(1, 1);
-    mdapl_place_describe_device("ib0", line, sizeof(line));
+    mdapl_dapl_place_describe_device("ib0", line, sizeof(line));
     assert_string_equal(line, "ib0 is near cores 1; this rank runs on 1: near");
     bind_to(0, 0);
-    mdapl_place_describe_device("ib0", line, sizeof(line));
+    mdapl_dapl_place_describe_device("ib0", line, sizeof(line));
     assert_string_equal(line, "ib0 is near cores 1; this rank runs on 0: far (latency 21, where "
                               "10 is near). To bind it: mpiexec -bind-to user:1");
 }
@@ -39,7 +39,7 @@ static void both(void **state)
 {
     (void)state;
     bind_to(0, 1);
-    mdapl_place_describe_device("ib0", line, sizeof(line));
+    mdapl_dapl_place_describe_device("ib0", line, sizeof(line));
     assert_string_equal(line, "ib0 is near cores 1; this rank runs on 0-1: near only at times. To "
                               "bind it: mpiexec -bind-to user:1");
 }
@@ -49,10 +49,10 @@ static void nowhere(void **state)
     struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 
     (void)state;
-    mdapl_place_describe((const struct sockaddr *)(const void *)&in, line, sizeof(line));
+    mdapl_dapl_place_describe((const struct sockaddr *)(const void *)&in, line, sizeof(line));
     assert_string_equal(line, "lo is as near to every core");
     in.sin_addr.s_addr = htonl(0xc0000201);    /* 192.0.2.1, nobody's */
-    mdapl_place_describe((const struct sockaddr *)(const void *)&in, line, sizeof(line));
+    mdapl_dapl_place_describe((const struct sockaddr *)(const void *)&in, line, sizeof(line));
     assert_non_null(strstr(line, "not known"));
 }
 

@@ -58,7 +58,7 @@ static void reuse_is_a_hit(void **state)
 /* The registration for this use. */
 static DAT_LMR_CONTEXT key_for(unsigned use)
 {
-    struct mdapl_reg *reg = regs_get(at(0), pages(2), use);
+    struct mdapl_dapl_reg *reg = regs_get(at(0), pages(2), use);
     DAT_LMR_CONTEXT key = reg->lmr.on[0].local;
 
     regs_put(reg);
@@ -90,7 +90,7 @@ static void rights_are_what_was_asked_for(void **state)
 /* The adapter fails and is opened again: what was kept is not used before it has a new key. */
 static void a_new_generation_is_registered_again(void **state)
 {
-    struct mdapl_reg *reg;
+    struct mdapl_dapl_reg *reg;
     DAT_LMR_HANDLE handle;
 
     (void)state;
@@ -119,8 +119,8 @@ static void neighbours_join(void **state)
     (void)state;
     start(PLENTY);
     for (int i = 0; i < 4; i++) {
-        struct mdapl_reg *one = regs_get(at(0), len, MDAPL_LMR_LOCAL);
-        struct mdapl_reg *two = regs_get(at(0) + len, len, MDAPL_LMR_REMOTE_READ);
+        struct mdapl_dapl_reg *one = regs_get(at(0), len, MDAPL_LMR_LOCAL);
+        struct mdapl_dapl_reg *two = regs_get(at(0) + len, len, MDAPL_LMR_REMOTE_READ);
 
         regs_agree(one, at(0), len);
         regs_agree(two, at(0) + len, len);
@@ -170,7 +170,7 @@ static void parts_leave_a_mapping_whole(void **state)
 
 static void limit_leaves_what_is_used(void **state)
 {
-    struct mdapl_reg *used, *more;
+    struct mdapl_dapl_reg *used, *more;
 
     (void)state;
     start(4 * (uint64_t)getpagesize());
@@ -193,8 +193,8 @@ static void limit_leaves_what_is_used(void **state)
 
 static void refusal_evicts(void **state)
 {
-    struct mdapl_reg *used, *more;
-    struct mdapl_block own;
+    struct mdapl_dapl_reg *used, *more;
+    struct mdapl_dapl_block own;
 
     (void)state;
     start(PLENTY);
@@ -210,8 +210,8 @@ static void refusal_evicts(void **state)
     regs_agree(more, at(30), pages(2));
     regs_agree(used, at(20), pages(6));
     regs_put(more);
-    assert_true(mdapl_block_make(&regs.c, pages(2), MDAPL_LMR_LOCAL, 1, &own));
-    mdapl_block_free(&own);
+    assert_true(mdapl_dapl_block_make(&regs.c, pages(2), MDAPL_LMR_LOCAL, 1, &own));
+    mdapl_dapl_block_free(&own);
     regs_put(used);
     regs_transfer(at(20), pages(6));
     stop();
@@ -219,7 +219,7 @@ static void refusal_evicts(void **state)
 
 static void used_until_its_last_put(void **state)
 {
-    struct mdapl_reg *one, *again, *other;
+    struct mdapl_dapl_reg *one, *again, *other;
 
     (void)state;
     start(PLENTY);
@@ -270,8 +270,8 @@ static void nothing_is_kept_unwatched(void **state)
 {
     (void)state;
     start(PLENTY);
-    mdapl_regcache_fini(&regs.c);
-    mdapl_regcache_init(&regs.c, &regs.rails, regs.stats, NULL, PLENTY);
+    mdapl_dapl_regcache_fini(&regs.c);
+    mdapl_dapl_regcache_init(&regs.c, &regs.rails, regs.stats, NULL, PLENTY);
     for (int i = 0; i < 3; i++) {
         regs_transfer(at(0), pages(9));
         assert_int_equal(pinner_count(), 0);
@@ -297,11 +297,11 @@ static void keeping_pays_where_registering_is_slow(void **state)
 {
     (void)state;
     start(PLENTY);
-    assert_false(mdapl_regcache_pays(regs.ctx, &regs.rails, regs.c.watch));
+    assert_false(mdapl_dapl_regcache_pays_off(regs.ctx, &regs.rails, regs.c.watch));
     regs.dat.dat_lmr_create = slow_lmr_create;
-    assert_true(mdapl_regcache_pays(regs.ctx, &regs.rails, regs.c.watch));
+    assert_true(mdapl_dapl_regcache_pays_off(regs.ctx, &regs.rails, regs.c.watch));
     pinner_limit(pages(1));      /* an adapter that refuses is not to be tried to the end */
-    assert_false(mdapl_regcache_pays(regs.ctx, &regs.rails, regs.c.watch));
+    assert_false(mdapl_dapl_regcache_pays_off(regs.ctx, &regs.rails, regs.c.watch));
     assert_int_equal(pinner_count(), 0);
     stop();
 }

@@ -39,7 +39,7 @@ static void record_before_its_rts(void **state, int type, const void *record, si
         assert_int_equal(send_now(a, i, 8), MDAPL_DONE);
     assert_int_equal(send_op(a, MDAPL_SLOTS, LONG, true, &s.op), 0);
     assert_int_equal(*(const uint32_t *)record, only_id(a));
-    assert_true(mdapl_shm_tx_put(mdapl_speer_of(b->other), type, record, len, NULL, 0));
+    assert_true(mdapl_shm_tx_put(mdapl_shm_peer_of(b->other), type, record, len, NULL, 0));
     rounds(a, 2);
     assert_true(s.done == 1 && s.status == -EPROTO);
     assert_non_null(strstr(a->fault, "none of this protocol"));
@@ -70,13 +70,13 @@ static uint32_t seen[2];
 
 static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
-    struct mdapl_door *door = mdapl_speer_of(sender->other)->tx.door;
-    uint32_t slot = mdapl_speer_of(peer)->rx.taken % MDAPL_SLOTS;
+    struct mdapl_shm_inring *inring = mdapl_shm_peer_of(sender->other)->tx.inring;
+    uint32_t slot = mdapl_shm_peer_of(peer)->rx.taken % MDAPL_SLOTS;
 
     (void)owner;
     memcpy(&seen[0], m->hdr, sizeof(seen[0]));
-    memset(door->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
-    memset(door->data, 0xbb, sizeof(door->data));
+    memset(inring->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
+    memset(inring->data, 0xbb, sizeof(inring->data));
     memcpy(&seen[1], m->hdr, sizeof(seen[1]));
     if (m->rx)
         mdapl_rx_drop(m->rx);
@@ -110,15 +110,15 @@ static void no_message_after_the_fault(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct mdapl_speer *to_b = mdapl_speer_of(a->other);
+    struct mdapl_shm_peer *to_b = mdapl_shm_peer_of(a->other);
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    atomic_store(&to_b->tx.door->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
     rounds(b, 1);
     assert_int_equal(b->n_faults, 1);
     send_now(a, 1, 8);
-    mdapl_bell_ring(to_b);
+    mdapl_shm_doorbell_ring(to_b);
     rounds(b, 2);
     assert_int_equal(b->n_told, 1);
     assert_int_equal(b->n_faults, 1);
@@ -170,21 +170,21 @@ static void end_other(pid_t pid, bool reap)
 /* Names (os_posix.c) stay behind a killed process; a segment without one does not. */
 static void nothing_is_left(const char *text)
 {
-    struct mdapl_card card;
-    struct mdapl_seg gone;
+    struct mdapl_shm_card card;
+    struct mdapl_shm_seg gone;
 
-    assert_true(mdapl_card_read(&card, text));
+    assert_true(mdapl_shm_card_read(&card, text));
     if (card.ref[0] == '/')
-        mdapl_os_segment_remove(card.ref);
-    assert_true(mdapl_seg_open(&gone, card.ref, card.token, 1, 2) < 0);
+        mdapl_shm_os_segment_remove(card.ref);
+    assert_true(mdapl_shm_seg_open(&gone, card.ref, card.token, 1, 2) < 0);
 }
 
 /* Does the system say that a process has ended before its parent has reaped it? */
 static bool ends_are_noticed(void)
 {
-    int process = mdapl_os_process_open(getpid());
+    int process = mdapl_shm_os_process_open(getpid());
 
-    mdapl_os_process_close(process);
+    mdapl_shm_os_process_close(process);
     return process >= 0;
 }
 

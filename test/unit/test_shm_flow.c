@@ -48,7 +48,7 @@ static void arrives(struct pair *p, size_t len, bool synchronous)
 {
     struct rank *a = &p->rank[0], *d = &p->rank[3];
     struct sending s = { .op.done = ranks_done };
-    int told = d->n_told, rc;
+    int acked = d->n_told, rc;
 
     reading = (struct sending){ .op.done = ranks_done };
     memset(sink, 0, len);
@@ -59,7 +59,7 @@ static void arrives(struct pair *p, size_t len, bool synchronous)
         rounds(a, 1);
         rounds(d, 1);
     }
-    assert_int_equal(d->n_told, told + 1);
+    assert_int_equal(d->n_told, acked + 1);
     assert_int_equal(reading.done, 1);
     assert_true(rc == MDAPL_DONE || s.done == 1);
     assert_memory_equal(sink, source, len);
@@ -111,7 +111,7 @@ static void past_bodies_that_were_asked_for(void **state)
         assert_int_equal(send_to(&p->rank[0], to, 1, MIB, stuck_op()), 0);
         rounds(me, 1);
         asked[to] = (struct sending){ .op.done = ranks_done };
-        assert_int_equal(mdapl_rx_read(me->told[0].rx, &v, 1, &asked[to].op), 0);
+        assert_int_equal(mdapl_rx_read(me->acked[0].rx, &v, 1, &asked[to].op), 0);
     }
     rounds(&p->rank[0], 10);
     on_message = read_it;
@@ -169,7 +169,7 @@ static void those_who_waited_get_theirs(void **state)
     assert_int_equal(p->rank[1].n_told, SENDS);
     assert_int_equal(p->rank[2].n_told, SENDS);
     assert_int_equal(mdapl_peer_get(a->ctx, 3, &a->other), 0);
-    assert_true(mdapl_cells_free(mdapl_speer_of(a->other), MDAPL_FLY, 0));
+    assert_true(mdapl_shm_cells_free(mdapl_shm_peer_of(a->other), MDAPL_SHM_INFLIGHT, 0));
     assert_int_equal(a->s->n_free_cells, MDAPL_CELLS);
 }
 

@@ -19,7 +19,7 @@ enum { PORTABLE = 0 };
 /* The wish to lie near the owner is the memory's own: it holds in other processes' mappings too. */
 static void near_its_owner(void **state)
 {
-    struct mdapl_seg seg, far;
+    struct mdapl_shm_seg seg, far;
     uint64_t word = 1;
     uint32_t index;
     int mode = -1;
@@ -27,13 +27,14 @@ static void near_its_owner(void **state)
     (void)state;
     if (PORTABLE)
         SKIP_TEST("built without what only Linux has");
-    assert_int_equal(mdapl_seg_make(&seg, 0, 2, &word, false), 0);
-    assert_int_equal(mdapl_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
-    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, mdapl_seg_take_door(&far, &index), MPOL_F_ADDR))
+    assert_int_equal(mdapl_shm_seg_make(&seg, 0, 2, &word, false), 0);
+    assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, mdapl_shm_seg_claim_inring(&far, &index),
+                MPOL_F_ADDR))
         SKIP_TEST("no memory policies here");
     assert_int_equal(mode, MPOL_PREFERRED);
-    mdapl_seg_close(&far);
-    mdapl_seg_close(&seg);
+    mdapl_shm_seg_close(&far);
+    mdapl_shm_seg_close(&seg);
 }
 
 enum { FLAGS = 512 };                    /* bytes of a line of smaps */
@@ -73,7 +74,7 @@ static bool advice_counts(void)
 /* Where shared memory comes in huge pages a door would cost 2 MiB. */
 static void of_small_pages(void **state)
 {
-    struct mdapl_seg seg, far;
+    struct mdapl_shm_seg seg, far;
     uint64_t word = 1;
     char near[FLAGS], other[FLAGS];
 
@@ -84,14 +85,14 @@ static void of_small_pages(void **state)
         SKIP_TEST("this kernel has no transparent huge pages");
     if (!advice_counts())
         SKIP_TEST("advice about pages has no effect here: an emulator's kernel");
-    assert_int_equal(mdapl_seg_make(&seg, 0, 2, &word, false), 0);
-    assert_int_equal(mdapl_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
+    assert_int_equal(mdapl_shm_seg_make(&seg, 0, 2, &word, false), 0);
+    assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
     mapping_flags(seg.head, near);
     mapping_flags(far.head, other);
     assert_non_null(strstr(near, " nh"));
     assert_non_null(strstr(other, " nh"));
-    mdapl_seg_close(&far);
-    mdapl_seg_close(&seg);
+    mdapl_shm_seg_close(&far);
+    mdapl_shm_seg_close(&seg);
 }
 
 int main(void)

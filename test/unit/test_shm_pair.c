@@ -18,12 +18,12 @@
 static void only_what_is_proven(void **state)
 {
     struct pair *p = *state;
-    struct mdapl_card card, bad;
-    struct mdapl_speer *peer;
+    struct mdapl_shm_card card, bad;
+    struct mdapl_shm_peer *peer;
     char text[MDAPL_CARD_MAX];
 
-    assert_true(mdapl_card_read(&card, p->rank[1].card[1]));
-    assert_false(mdapl_card_read(&bad, "dapl:1:7f000001/1024:host"));
+    assert_true(mdapl_shm_card_read(&card, p->rank[1].card[1]));
+    assert_false(mdapl_shm_card_read(&bad, "dapl:1:7f000001/1024:host"));
     for (int wrong = 0; wrong < 4; wrong++) {
         bad = card;
         bad.node ^= wrong == 0;
@@ -32,20 +32,20 @@ static void only_what_is_proven(void **state)
             strcpy(bad.ref, "1.1");
         if (wrong == 3)
             strcpy(bad.ref, p->rank[0].s->seg.ref);
-        assert_true(mdapl_card_write(&bad, text, sizeof(text)) > 0);
-        assert_true(mdapl_speer_make(p->rank[0].s, 1, text, &peer) < 0);
+        assert_true(mdapl_shm_card_write(&bad, text, sizeof(text)) > 0);
+        assert_true(mdapl_shm_peer_make(p->rank[0].s, 1, text, &peer) < 0);
     }
-    assert_int_equal(mdapl_card_write(&card, text, 20), -ENOSPC);
+    assert_int_equal(mdapl_shm_card_write(&card, text, 20), -ENOSPC);
 }
 
 /* One who writes into a door without the job's key is not listened to, and finds that out. */
 static void strangers_are_refused(void **state)
 {
     struct pair *p = *state;
-    struct mdapl_speer *peer = mdapl_speer_of(p->rank[0].other);
+    struct mdapl_shm_peer *peer = mdapl_shm_peer_of(p->rank[0].other);
 
-    assert_int_equal(mdapl_bell_come(peer), 0);
-    peer->tx.door->hello.mac[3] ^= 1;
+    assert_int_equal(mdapl_shm_doorbell_open(peer), 0);
+    peer->tx.inring->hello.mac[3] ^= 1;
     assert_int_equal(send_now(&p->rank[0], 1, 8), MDAPL_DONE);
     rounds(&p->rank[1], 3);
     assert_int_equal(p->rank[1].n_told, 0);
@@ -72,14 +72,14 @@ static void bells_only_for_the_unwatched(void **state)
     rounds(b, 1);
     assert_int_equal(stats(a)->shm_msgs, 51);
     assert_int_equal(stats(a)->shm_lines, 50);   /* 4 bytes of header and 8 of body */
-    assert_int_equal(stats(a)->shm_bells, 1);
+    assert_int_equal(stats(a)->shm_doorbells, 1);
     rounds(b, 20000);
-    assert_int_equal(b->s->n_hot, 0);
+    assert_int_equal(b->s->n_polled, 0);
     assert_int_equal(send_now(a, 51, 8), MDAPL_DONE);
-    assert_int_equal(stats(a)->shm_bells, 2);
+    assert_int_equal(stats(a)->shm_doorbells, 2);
     rounds(b, 1);
     assert_int_equal(b->n_told, 52);
-    assert_int_equal(b->s->n_hot, 1);
+    assert_int_equal(b->s->n_polled, 1);
 }
 
 /* A message that is in the ring when the reader stops watching is seen all the same. */
@@ -116,7 +116,7 @@ static void no_barrier_for_each_sleep(void **state)
         assert_int_equal(send_now(a, (uint32_t)i, 8), MDAPL_DONE);
         rounds(b, 1);
     }
-    assert_true(stats(a)->shm_bells <= 102);
+    assert_true(stats(a)->shm_doorbells <= 102);
 }
 
 /* Are sleeps short naps, because nobody could end them (os_posix.c)? */
@@ -126,7 +126,7 @@ static bool naps(void)
     uint64_t start = mdapl_clock_now(&clock);
     _Atomic uint32_t word = 1;
 
-    mdapl_os_sleep(&word, 1, MDAPL_MS(5));
+    mdapl_shm_os_sleep(&word, 1, MDAPL_MS(5));
     return mdapl_clock_now(&clock) - start < MDAPL_MS(5);
 }
 
@@ -183,14 +183,14 @@ static void a_full_ring(void **state)
     rounds(b, 1);
     assert_int_equal(b->n_told, n);
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(b->told[i].number, i);
+        assert_int_equal(b->acked[i].number, i);
 }
 
 static bool in_ring(struct mdapl_peer *peer, const void *p)
 {
-    uintptr_t at = (uintptr_t)p, door = (uintptr_t)mdapl_speer_of(peer)->rx.door;
+    uintptr_t at = (uintptr_t)p, inring = (uintptr_t)mdapl_shm_peer_of(peer)->rx.inring;
 
-    return at >= door && at < door + MDAPL_DOOR_BYTES;
+    return at >= inring && at < inring + MDAPL_SHM_INRING_BYTES;
 }
 
 static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
@@ -216,7 +216,7 @@ static void taken_in_place(void **state)
     }
     on_message = ranks_on_msg;
     assert_int_equal(b->n_told, sizeof(lens) / sizeof(lens[0]));
-    assert_int_equal(stats(b)->held, 0);
+    assert_int_equal(stats(b)->parked, 0);
 }
 
 /* The body of a held message is its own. */
@@ -228,12 +228,12 @@ static enum mdapl_next compare(void *owner, struct mdapl_peer *peer, const struc
     assert_int_equal(m->len, 100);
     assert_false(in_ring(peer, m->data));
     for (size_t i = 0; i < m->len; i++)
-        assert_int_equal(m->data[i], me->told[me->n_told - 1].number % 100);
+        assert_int_equal(m->data[i], me->acked[me->n_told - 1].number % 100);
     return MDAPL_NEXT_GO;
 }
 
 /* While the owner holds, what follows is copied out of the ring; then it comes in order. */
-static void held(void **state)
+static void parked(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
@@ -249,12 +249,12 @@ static void held(void **state)
     }
     assert_int_equal(b->n_told, 1);
     on_message = compare;
-    mdapl_rx_drop(b->told[0].rx);
+    mdapl_rx_drop(b->acked[0].rx);
     rounds(b, 1);
     on_message = ranks_on_msg;
     assert_int_equal(b->n_told, n);
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(b->told[i].number, i);
+        assert_int_equal(b->acked[i].number, i);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == -ECANCELED);
 }
@@ -275,16 +275,17 @@ static void by_cells(void **state)
     assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
     rounds(b, 1);
     assert_int_equal(b->n_told, 1);
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 2, &r.op), 0);
+    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v, 2, &r.op), 0);
     for (int i = 0; i < 100 && !s.done; i++) {
         rounds(a, 1);
-        assert_true(stats(a)->shm_cells <= (uint64_t)(i + 1) * MDAPL_FLY);
+        assert_true(stats(a)->shm_cells <= (uint64_t)(i + 1) * MDAPL_SHM_INFLIGHT);
         rounds(b, 1);
     }
     assert_true(s.done == 1 && s.status == 0 && r.done == 1 && r.status == 0);
     assert_memory_equal(source, sink, LONG);
     assert_int_equal(stats(b)->shm_copies, 1);
-    assert_int_equal(a->s->n_free_cells + (int)mdapl_speer_of(a->other)->fly_n, MDAPL_CELLS);
+    assert_int_equal(a->s->n_free_cells + (int)mdapl_shm_peer_of(a->other)->inflight_n,
+                     MDAPL_CELLS);
     mdapl_drain(a->ctx);
     mdapl_drain(b->ctx);
     rounds(a, 1);
@@ -336,7 +337,7 @@ static void by_one_copy(void **state)
     memset(sink, 0, LONG);
     assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, &v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->acked[0].rx, &v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(source, sink, LONG);
     assert_int_equal(stats(b)->shm_single_copies, 1);
     rounds(a, 1);
@@ -356,14 +357,14 @@ static void pushed(void **state)
     assert_int_equal(send_now(a, 0, 40000), MDAPL_DONE);
     assert_true(stats(a)->shm_cells > 1);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(sink, source, 777);
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, v + 1, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v + 1, 1, NULL), MDAPL_DONE);
     assert_memory_equal(sink + 1000, source + 777, 30000);
     v[0].iov_len = LONG;
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(sink, source + 30777, 40000 - 30777);
-    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->pushed));
+    assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->pushed));
 }
 
 /* Read inside up->msg, when none of it has come, in two batches; dropped there by turns. */
@@ -377,7 +378,7 @@ static void next_batch(struct mdapl_op *op, int status)
     struct iovec v = { sink + 5000, LONG };
 
     assert_int_equal(status, 0);
-    if (++batches == 1 && mdapl_rx_read(me->told[0].rx, &v, 1, op) == MDAPL_DONE)
+    if (++batches == 1 && mdapl_rx_read(me->acked[0].rx, &v, 1, op) == MDAPL_DONE)
         batches++;
 }
 
@@ -412,8 +413,8 @@ static void pushed_in_batches(void **state)
     assert_int_equal(b->n_told, 3);
     assert_int_equal(batches, 2);
     assert_memory_equal(sink, source, 20000);
-    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->pushed));
-    assert_int_equal(mdapl_speer_of(b->other)->coming_left, 0);
+    assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->pushed));
+    assert_int_equal(mdapl_shm_peer_of(b->other)->piping_left, 0);
 }
 
 /* Without enough free cells a body waits for its peer's; if others have them it is asked for. */
@@ -426,7 +427,7 @@ static void no_cell_free(void **state)
 
     while (send_now(a, n, 60000) == MDAPL_DONE)
         n++;
-    assert_int_equal(n, MDAPL_FLY / 4);
+    assert_int_equal(n, MDAPL_SHM_INFLIGHT / 4);
     assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
     for (int i = 0; i < 20 && b->n_told < (int)n; i++) {
         rounds(b, 1);
@@ -435,14 +436,14 @@ static void no_cell_free(void **state)
     assert_true(s.done == 1 && s.status == 0);
     rounds(b, 1);
     rounds(a, 1);
-    assert_false(mdapl_cells_free(mdapl_speer_of(a->other), MDAPL_CELLS, 0));
+    assert_false(mdapl_shm_cells_free(mdapl_shm_peer_of(a->other), MDAPL_CELLS, 0));
     a->s->n_free_cells -= MDAPL_CELLS;       /* others have them */
     assert_int_equal(send_op(a, n++, 60000, false, &asked.op), 0);
     a->s->n_free_cells += MDAPL_CELLS;
     rounds(b, 1);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(b->told[i].number, i);
-        mdapl_rx_drop(b->told[i].rx);
+        assert_int_equal(b->acked[i].number, i);
+        mdapl_rx_drop(b->acked[i].rx);
     }
     rounds(a, 1);
     assert_true(asked.done == 1 && asked.status == -ECANCELED);
@@ -459,7 +460,7 @@ static void dropped(void **state)
     rounds(b, 1);
     assert_int_equal(s.done, 0);
     assert_false(mdapl_peer_idle(a->other));
-    mdapl_rx_drop(b->told[0].rx);
+    mdapl_rx_drop(b->acked[0].rx);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == -ECANCELED);
 }
@@ -484,11 +485,11 @@ static void nonsense(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct mdapl_speer *to_b = mdapl_speer_of(a->other);
+    struct mdapl_shm_peer *to_b = mdapl_shm_peer_of(a->other);
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    atomic_store(&to_b->tx.door->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
     rounds(b, 1);
     assert_non_null(strstr(b->fault, "none of this protocol"));
     assert_int_equal(stats(b)->bad_frames, 1);
@@ -512,17 +513,17 @@ static void reads_of_a_lost_peer(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct mdapl_speer *to_b = mdapl_speer_of(a->other);
+    struct mdapl_shm_peer *to_b = mdapl_shm_peer_of(a->other);
     static struct sending s = { .op.done = ranks_done };      /* it ends with the channel */
     struct sending r[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
     struct iovec v = { sink, LONG };
 
     assert_int_equal(send_op(a, 0, LONG, true, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->told[0].rx, &v, 1, &r[0].op), 0);
+    assert_int_equal(mdapl_rx_read(b->acked[0].rx, &v, 1, &r[0].op), 0);
     assert_int_equal(send_now(a, 1, 40000), MDAPL_DONE);
     /* The cells of the second body are lost on their way, behind its announcement. */
-    atomic_store(&to_b->tx.door->slot[2].word, (uint64_t)3 << 32 | 24 << 8 | 250);
+    atomic_store(&to_b->tx.inring->slot[2].word, (uint64_t)3 << 32 | 24 << 8 | 250);
     on_message = read_in_vain;
     in_vain = &r[1].op;
     rounds(b, 1);
@@ -530,7 +531,7 @@ static void reads_of_a_lost_peer(void **state)
     assert_non_null(strstr(b->fault, "none of this protocol"));
     for (int i = 0; i < 2; i++)
         assert_true(r[i].done == 1 && r[i].status == -EPROTO);
-    assert_true(mdapl_list_empty(&mdapl_speer_of(b->other)->reading));
+    assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->reading));
 }
 
 int main(void)
@@ -540,7 +541,7 @@ int main(void)
         TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
         TEST(the_bell_wakes),
-        TEST(a_full_ring), TEST(taken_in_place), TEST(held), TEST(by_cells), TEST(by_one_copy),
+        TEST(a_full_ring), TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_one_copy),
         TEST(pushed), TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
         TEST(nonsense),

@@ -10,18 +10,18 @@
 enum { MANY = 60000, SOME_BYTES = 8192 };
 
 struct pair {
-    struct mdapl_door *door;
-    struct mdapl_spsc_tx tx;
-    struct mdapl_spsc_rx rx;
+    struct mdapl_shm_inring *inring;
+    struct mdapl_shm_spsc_tx tx;
+    struct mdapl_shm_spsc_rx rx;
 };
 
 static int make(void **state)
 {
     struct pair *p = calloc(1, sizeof(*p));
 
-    p->door = aligned_alloc(4096, sizeof(*p->door));
-    memset(p->door, 0, sizeof(*p->door));
-    p->tx.door = p->rx.door = p->door;
+    p->inring = aligned_alloc(4096, sizeof(*p->inring));
+    memset(p->inring, 0, sizeof(*p->inring));
+    p->tx.inring = p->rx.inring = p->inring;
     *state = p;
     return 0;
 }
@@ -30,7 +30,7 @@ static int unmake(void **state)
 {
     struct pair *p = *state;
 
-    free(p->door);
+    free(p->inring);
     free(p);
     return 0;
 }
@@ -56,39 +56,39 @@ static bool right(const uint8_t *p, uint32_t n, size_t from, size_t len)
 }
 
 /* Writes the n-th message if there is room. */
-static bool put(struct mdapl_spsc_tx *tx, uint32_t n, size_t hdr_len, size_t len)
+static bool put(struct mdapl_shm_spsc_tx *tx, uint32_t n, size_t hdr_len, size_t len)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    if (!mdapl_spsc_reserve(tx, hdr_len, len, &m))
+    if (!mdapl_shm_spsc_reserve(tx, hdr_len, len, &m))
         return false;
     fill(m.hdr, n, 0, hdr_len);
     fill(m.body, n, hdr_len, len);
-    mdapl_spsc_publish(tx, &m, (uint8_t)(n % 5), n);
+    mdapl_shm_spsc_publish(tx, &m, (uint8_t)(n % 5), n);
     return true;
 }
 
-static bool get(struct mdapl_spsc_rx *rx, uint32_t n, size_t hdr_len, size_t len)
+static bool get(struct mdapl_shm_spsc_rx *rx, uint32_t n, size_t hdr_len, size_t len)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    if (mdapl_spsc_peek(rx, &m) != MDAPL_SPSC_MSG || m.hdr_len != hdr_len || m.len != len
+    if (mdapl_shm_spsc_peek(rx, &m) != MDAPL_SPSC_MSG || m.hdr_len != hdr_len || m.len != len
         || m.type != n % 5 || m.ack != n || !right(m.hdr, n, 0, hdr_len)
         || !right(m.body, n, hdr_len, len))
         return false;
-    mdapl_spsc_took(rx, &m);
+    mdapl_shm_spsc_took(rx, &m);
     return true;
 }
 
 static void nothing_is_there(void **state)
 {
     struct pair *p = *state;
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_NONE);
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_NONE);
     assert_true(put(&p->tx, 7, 3, 0));
     assert_true(get(&p->rx, 7, 3, 0));
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_NONE);
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_NONE);
 }
 
 static void every_size(void **state)
@@ -100,12 +100,12 @@ static void every_size(void **state)
         for (size_t len = 0; len <= 200; len++, n++) {
             assert_true(put(&p->tx, n, hdr, len));
             assert_true(get(&p->rx, n, hdr, len));
-            mdapl_spsc_tell(&p->rx);
+            mdapl_shm_spsc_ack_flush(&p->rx);
         }
     for (size_t len = 0; len < 16000; len += 61, n++) {
         assert_true(put(&p->tx, n, 24, len));
         assert_true(get(&p->rx, n, 24, len));
-        mdapl_spsc_tell(&p->rx);
+        mdapl_shm_spsc_ack_flush(&p->rx);
     }
 }
 
@@ -134,7 +134,7 @@ static void full(void **state)
     assert_true(put(&p->tx, in++, 8, 8));
     assert_true(get(&p->rx, out++, 120, SOME_BYTES));
     assert_false(put(&p->tx, in, 120, SOME_BYTES));
-    mdapl_spsc_tell(&p->rx);
+    mdapl_shm_spsc_ack_flush(&p->rx);
     assert_true(put(&p->tx, in, 120, SOME_BYTES));
     for (; out < in - 1; out++)
         assert_true(get(&p->rx, out, 120, SOME_BYTES));
@@ -150,8 +150,8 @@ static void round_and_round(void **state)
     struct pair *p = *state;
     uint32_t in = 0, out = 0;
 
-    p->tx.next = p->tx.heard = p->rx.taken = p->rx.told = UINT32_MAX - 1000;
-    atomic_store(&p->door->taken, p->rx.taken);
+    p->tx.next = p->tx.acked = p->rx.taken = p->rx.acked = UINT32_MAX - 1000;
+    atomic_store(&p->inring->taken, p->rx.taken);
     while (out < MANY / 4) {
         if (in - out < 40 && put(&p->tx, in, hdr[in / 3 % 6], len[in % 8])) {
             in++;
@@ -159,8 +159,8 @@ static void round_and_round(void **state)
         }
         for (int i = 0; i < 23 && out < in; i++, out++)
             assert_true(get(&p->rx, out, hdr[out / 3 % 6], len[out % 8]));
-        if (mdapl_spsc_owes(&p->rx) || out % 3 == 0)
-            mdapl_spsc_tell(&p->rx);
+        if (mdapl_shm_spsc_ack_due(&p->rx) || out % 3 == 0)
+            mdapl_shm_spsc_ack_flush(&p->rx);
     }
 }
 
@@ -171,15 +171,15 @@ static void impossible_acks(void **state)
 
     for (uint32_t n = 0; n < 10; n++)
         assert_true(put(&p->tx, n, 8, 100));
-    mdapl_spsc_hear(&p->tx, 6);
-    assert_int_equal(p->tx.heard, 6);
-    mdapl_spsc_hear(&p->tx, 5);
-    mdapl_spsc_hear(&p->tx, 6);
-    mdapl_spsc_hear(&p->tx, 11);
-    mdapl_spsc_hear(&p->tx, UINT32_MAX);
-    assert_int_equal(p->tx.heard, 6);
-    mdapl_spsc_hear(&p->tx, 10);
-    assert_int_equal(p->tx.heard, 10);
+    mdapl_shm_spsc_ack_in(&p->tx, 6);
+    assert_int_equal(p->tx.acked, 6);
+    mdapl_shm_spsc_ack_in(&p->tx, 5);
+    mdapl_shm_spsc_ack_in(&p->tx, 6);
+    mdapl_shm_spsc_ack_in(&p->tx, 11);
+    mdapl_shm_spsc_ack_in(&p->tx, UINT32_MAX);
+    assert_int_equal(p->tx.acked, 6);
+    mdapl_shm_spsc_ack_in(&p->tx, 10);
+    assert_int_equal(p->tx.acked, 10);
     assert_int_equal(p->tx.put, 0);
 }
 
@@ -187,19 +187,19 @@ static void impossible_acks(void **state)
 static void impossible_slots(void **state)
 {
     struct pair *p = *state;
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
     assert_true(put(&p->tx, 0, 24, 1000));
-    p->door->slot[0].at = MDAPL_DATA_BYTES_MAX - 999;
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    p->door->slot[0].at = UINT32_MAX;
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    p->door->slot[0].at = 0;
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_MSG);
-    atomic_store(&p->door->slot[0].word, (uint64_t)1 << 32 | 0xffff0000u | 24 << 8);
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    atomic_store(&p->door->slot[0].word, (uint64_t)1 << 32 | 129 << 8);
-    assert_int_equal(mdapl_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    p->inring->slot[0].at = MDAPL_DATA_BYTES_MAX - 999;
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    p->inring->slot[0].at = UINT32_MAX;
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    p->inring->slot[0].at = 0;
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_MSG);
+    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 0xffff0000u | 24 << 8);
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
+    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 129 << 8);
+    assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
 }
 
 /* -- two threads ------------------------------------------------------------------------------ */
@@ -222,8 +222,8 @@ static size_t some_len(uint32_t n)
 /* Both ends where half of MANY messages are left before the numbers wrap. */
 static void start_late(struct pair *p)
 {
-    p->tx.next = p->tx.heard = p->rx.taken = p->rx.told = UINT32_MAX - MANY / 2;
-    atomic_store(&p->door->taken, p->rx.taken);
+    p->tx.next = p->tx.acked = p->rx.taken = p->rx.acked = UINT32_MAX - MANY / 2;
+    atomic_store(&p->inring->taken, p->rx.taken);
 }
 
 static void *write_all(void *arg)
@@ -241,31 +241,31 @@ static void *write_all(void *arg)
 static void two_threads(void **state)
 {
     struct pair *p = *state;
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
     pthread_t writer;
     uint32_t n = 0;
 
     start_late(p);
     assert_int_equal(pthread_create(&writer, NULL, write_all, p), 0);
     while (n < MANY) {
-        if (mdapl_spsc_peek(&p->rx, &m) == MDAPL_SPSC_NONE) {
-            mdapl_spsc_tell(&p->rx);
+        if (mdapl_shm_spsc_peek(&p->rx, &m) == MDAPL_SPSC_NONE) {
+            mdapl_shm_spsc_ack_flush(&p->rx);
             sched_yield();
             continue;
         }
         if (!get(&p->rx, n, some_hdr(n), some_len(n)))
             fail_msg("message %u is not what was written", n);
         n++;
-        if (mdapl_spsc_owes(&p->rx))
-            mdapl_spsc_tell(&p->rx);
+        if (mdapl_shm_spsc_ack_due(&p->rx))
+            mdapl_shm_spsc_ack_flush(&p->rx);
     }
     assert_int_equal(pthread_join(writer, NULL), 0);
 }
 
 /* One of two that write to each other. */
 struct end {
-    struct mdapl_spsc_tx *tx;
-    struct mdapl_spsc_rx *rx;
+    struct mdapl_shm_spsc_tx *tx;
+    struct mdapl_shm_spsc_rx *rx;
     uint32_t in, out;
     bool wrong;
 };
@@ -273,28 +273,28 @@ struct end {
 /* The next message, if there is room; it tells what has been taken, as the channel's do. */
 static bool end_writes(struct end *e)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    if (e->out == MANY || !mdapl_spsc_reserve(e->tx, some_hdr(e->out), some_len(e->out), &m))
+    if (e->out == MANY || !mdapl_shm_spsc_reserve(e->tx, some_hdr(e->out), some_len(e->out), &m))
         return false;
     fill(m.hdr, e->out, 0, m.hdr_len);
     fill(m.body, e->out, m.hdr_len, m.len);
-    mdapl_spsc_publish(e->tx, &m, 0, e->rx->taken);
-    mdapl_spsc_told(e->rx);
+    mdapl_shm_spsc_publish(e->tx, &m, 0, e->rx->taken);
+    mdapl_shm_spsc_ack_piggybacked(e->rx);
     e->out++;
     return true;
 }
 
 static bool end_reads(struct end *e)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    if (mdapl_spsc_peek(e->rx, &m) == MDAPL_SPSC_NONE)
+    if (mdapl_shm_spsc_peek(e->rx, &m) == MDAPL_SPSC_NONE)
         return false;
-    mdapl_spsc_hear(e->tx, m.ack);
+    mdapl_shm_spsc_ack_in(e->tx, m.ack);
     e->wrong |= m.hdr_len != some_hdr(e->in) || m.len != some_len(e->in)
                 || !right(m.hdr, e->in, 0, m.hdr_len) || !right(m.body, e->in, m.hdr_len, m.len);
-    mdapl_spsc_took(e->rx, &m);
+    mdapl_shm_spsc_took(e->rx, &m);
     e->in++;
     return true;
 }
@@ -309,10 +309,10 @@ static void *write_and_read(void *arg)
         if (end_reads(e) || moved)
             continue;
         /* Nothing goes back: the line has to tell. */
-        mdapl_spsc_tell(e->rx);
+        mdapl_shm_spsc_ack_flush(e->rx);
         sched_yield();
     }
-    mdapl_spsc_tell(e->rx);
+    mdapl_shm_spsc_ack_flush(e->rx);
     return NULL;
 }
 

@@ -31,7 +31,7 @@ struct rank {
     struct job *job;
     struct mdapl_ctx *ctx;
     int rank, unfinished, received;
-    uint32_t sent[RANKS], heard[RANKS];
+    uint32_t sent[RANKS], acked[RANKS];
 };
 
 struct job {
@@ -122,16 +122,16 @@ static void read_done(struct mdapl_op *op, int status)
 static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
-    size_t len = len_of(me->heard[peer->rank]);
+    size_t len = len_of(me->acked[peer->rank]);
     struct body *b = body_make(me, read_done, len);
     struct iovec v = { b->bytes, len };
 
     memcpy(&b->h, m->hdr, m->hdr_len);
-    check(me, m->hdr_len == hdr_of(me->heard[peer->rank]) && (int)b->h.from == peer->rank
-              && b->h.number == me->heard[peer->rank] && right(b->h.more, &b->h, m->hdr_len - 8),
+    check(me, m->hdr_len == hdr_of(me->acked[peer->rank]) && (int)b->h.from == peer->rank
+              && b->h.number == me->acked[peer->rank] && right(b->h.more, &b->h, m->hdr_len - 8),
           "a header is not what was sent");
     check(me, m->len == len, "a body has another length");
-    me->heard[peer->rank]++;
+    me->acked[peer->rank]++;
     if (m->data)
         memcpy(b->bytes, m->data, len);
     if (!m->rx || mdapl_rx_read(m->rx, &v, 1, &b->op) == MDAPL_DONE)
@@ -297,7 +297,7 @@ static void run_all(bool to_one)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
     if (job->wrong)
         fail_msg("%s", job->wrong);
-    assert_true(stats->shm_bells > 0 && stats->shm_cells > 0);
+    assert_true(stats->shm_doorbells > 0 && stats->shm_cells > 0);
     end(job);
 }
 

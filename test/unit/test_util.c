@@ -81,9 +81,9 @@ static void window_is_absolute(void **state)
     (void)state;
     assert_false(mdapl_txwin_open(&tx, 0));
     assert_true(mdapl_txwin_open(&tx, 1));
-    assert_false(mdapl_txwin_hear(&tx, 0xfffffffe));     /* told again */
-    assert_false(mdapl_txwin_hear(&tx, 0xfffffff0));     /* an older one */
-    assert_true(mdapl_txwin_hear(&tx, 2));               /* over the wrap */
+    assert_false(mdapl_txwin_update(&tx, 0xfffffffe));   /* told again */
+    assert_false(mdapl_txwin_update(&tx, 0xfffffff0));   /* an older one */
+    assert_true(mdapl_txwin_update(&tx, 2));             /* over the wrap */
     assert_int_equal(tx.limit, 0x100000002);
     tx.sent = 0x100000002;
     assert_false(mdapl_txwin_open(&tx, 0));
@@ -91,24 +91,24 @@ static void window_is_absolute(void **state)
 
 static void window_owes_from_half(void **state)
 {
-    struct mdapl_rxwin rx = { .freed = 0, .told = 4, .size = 4 };
+    struct mdapl_rxwin rx = { .freed = 0, .advertised = 4, .size = 4 };
 
     (void)state;
-    assert_false(mdapl_rxwin_owes(&rx));
+    assert_false(mdapl_rxwin_update_due(&rx));
     rx.freed = 1;
-    assert_false(mdapl_rxwin_owes(&rx));
+    assert_false(mdapl_rxwin_update_due(&rx));
     rx.freed = 2;
-    assert_true(mdapl_rxwin_owes(&rx));
-    assert_int_equal(mdapl_rxwin_tell(&rx), 6);
-    assert_false(mdapl_rxwin_owes(&rx));
-    rx = (struct mdapl_rxwin){ .freed = 1, .told = 2, .size = 2 };
-    assert_false(mdapl_rxwin_owes(&rx));                 /* never one for one */
+    assert_true(mdapl_rxwin_update_due(&rx));
+    assert_int_equal(mdapl_rxwin_advertise(&rx), 6);
+    assert_false(mdapl_rxwin_update_due(&rx));
+    rx = (struct mdapl_rxwin){ .freed = 1, .advertised = 2, .size = 2 };
+    assert_false(mdapl_rxwin_update_due(&rx));           /* never one for one */
     rx.freed = 2;
-    assert_true(mdapl_rxwin_owes(&rx));
-    rx = (struct mdapl_rxwin){ .freed = 7, .told = 16, .size = 16 };
-    assert_false(mdapl_rxwin_owes(&rx));
+    assert_true(mdapl_rxwin_update_due(&rx));
+    rx = (struct mdapl_rxwin){ .freed = 7, .advertised = 16, .size = 16 };
+    assert_false(mdapl_rxwin_update_due(&rx));
     rx.freed = 8;
-    assert_true(mdapl_rxwin_owes(&rx));
+    assert_true(mdapl_rxwin_update_due(&rx));
 }
 
 static void iov_walks_pieces(void **state)
@@ -316,7 +316,7 @@ static void bytes(void **state)
             mdapl_bytes_copy(to + at, from + n % 5, n);
             assert_memory_equal(to, want, ROOM);
             memset(to, 0xee, ROOM);
-            mdapl_bytes_between_cores(to + at, from + n % 5, n);
+            mdapl_bytes_copy_stream(to + at, from + n % 5, n);
             assert_memory_equal(to, want, ROOM);
         }
 }

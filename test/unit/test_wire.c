@@ -34,30 +34,37 @@ static void siphash_vectors(void **state)
     assert_false(mdapl_mac_equal(mac, key));
 }
 
-static struct mdapl_hello hello(void)
+static struct mdapl_dapl_hello hello(void)
 {
-    return (struct mdapl_hello){ .stream = 3, .job = 0x01020304, .src = 2, .dst = 7, .epoch = 1,
-                                 .incarnation = 0xaabbccdd, .rx_next = 0x1122334455667788,
-                                 .frame_bytes = 8192, .sr_window = 16,
-                                 .offers = MDAPL_HELLO_RETAINS };
+    return (struct mdapl_dapl_hello){ .stream = 3,
+                                      .job = 0x01020304,
+                                      .src = 2,
+                                      .dst = 7,
+                                      .epoch = 1,
+                                      .incarnation = 0xaabbccdd,
+                                      .rx_next = 0x1122334455667788,
+                                      .frame_bytes = 8192,
+                                      .sr_window = 16,
+                                      .offers = MDAPL_HELLO_RETAINS };
 }
 
-static enum mdapl_hello_verdict get(const uint8_t *raw, size_t len)
+static enum mdapl_dapl_hello_verdict get(const uint8_t *raw, size_t len)
 {
-    struct mdapl_hello h;
+    struct mdapl_dapl_hello h;
 
-    return mdapl_hello_get(&h, raw, len, key, 0x01020304, 7, 8);
+    return mdapl_dapl_hello_get(&h, raw, len, key, 0x01020304, 7, 8);
 }
 
 static void hello_round_trip(void **state)
 {
-    struct mdapl_hello in = hello(), out;
+    struct mdapl_dapl_hello in = hello(), out;
     uint8_t raw[MDAPL_HELLO_BYTES + 8] = { 0 };
 
     (void)state;
-    mdapl_hello_put(&in, key, raw);
+    mdapl_dapl_hello_put(&in, key, raw);
     memset(&out, 0, sizeof(out));
-    assert_int_equal(mdapl_hello_get(&out, raw, sizeof(raw), key, in.job, 7, 8), MDAPL_HELLO_OK);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), key, in.job, 7, 8),
+                     MDAPL_HELLO_OK);
     assert_int_equal(out.src, 2);
     assert_int_equal(out.dst, 7);
     assert_int_equal(out.epoch, 1);
@@ -72,16 +79,16 @@ static void hello_round_trip(void **state)
 
 static void hello_verdicts(void **state)
 {
-    struct mdapl_hello h = hello();
+    struct mdapl_dapl_hello h = hello();
     uint8_t raw[MDAPL_HELLO_BYTES], bad[MDAPL_HELLO_BYTES];
-    const struct { size_t at; enum mdapl_hello_verdict verdict; } flip[] = {
+    const struct { size_t at; enum mdapl_dapl_hello_verdict verdict; } flip[] = {
         { 0, MDAPL_HELLO_NOT_OURS }, { 2, MDAPL_HELLO_OTHER_VERSION }, { 3, MDAPL_HELLO_BAD_MAC },
         { 4, MDAPL_HELLO_OTHER_JOB }, { 8, MDAPL_HELLO_BAD_MAC }, { 39, MDAPL_HELLO_BAD_MAC },
         { 40, MDAPL_HELLO_BAD_MAC }, { 55, MDAPL_HELLO_BAD_MAC },
     };
 
     (void)state;
-    mdapl_hello_put(&h, key, raw);
+    mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, 55), MDAPL_HELLO_SHORT);
     assert_int_equal(get(raw, 0), MDAPL_HELLO_SHORT);
     for (size_t i = 0; i < sizeof(flip) / sizeof(flip[0]); i++) {
@@ -90,29 +97,29 @@ static void hello_verdicts(void **state)
         assert_int_equal(get(bad, sizeof(bad)), flip[i].verdict);
     }
     h.src = 8;                               /* no such rank */
-    mdapl_hello_put(&h, key, raw);
+    mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
     h.src = 7;                               /* myself */
-    mdapl_hello_put(&h, key, raw);
+    mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
     h.src = 2, h.dst = 6;                    /* for somebody else */
-    mdapl_hello_put(&h, key, raw);
+    mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
     h = hello();
     h.frame_bytes = MDAPL_FRAME_MIN - 1;
-    mdapl_hello_put(&h, key, raw);
+    mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_SIZE);
     h.frame_bytes = MDAPL_FRAME_MIN;
     h.sr_window = MDAPL_WINDOW_MIN - 1;
-    mdapl_hello_put(&h, key, raw);
+    mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_SIZE);
     for (int v = 0; v <= MDAPL_HELLO_BAD_SIZE; v++)
-        assert_non_null(mdapl_hello_verdict_text(v));
+        assert_non_null(mdapl_dapl_hello_verdict_text(v));
 }
 
 static void frame_shapes(void **state)
 {
-    static const struct { struct mdapl_frame f; size_t extra; bool good; } row[] = {
+    static const struct { struct mdapl_dapl_frame f; size_t extra; bool good; } row[] = {
         { { .type = MDAPL_FRAME_MSG }, 0, true },
         { { .type = MDAPL_FRAME_MSG, .hdr_len = 80, .len = 100 }, 0, true },
         { { .type = MDAPL_FRAME_MSG, .hdr_len = 129 }, 0, false },
@@ -137,100 +144,100 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_RING, .len = 19 }, 0, false },
     };
     uint8_t raw[512] = { 0 };
-    struct mdapl_frame got;
+    struct mdapl_dapl_frame got;
 
     (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         size_t len = MDAPL_FRAME_HDR_BYTES + row[i].f.hdr_len + row[i].f.len % 256 + row[i].extra;
 
-        mdapl_frame_put(&row[i].f, raw);
-        if (mdapl_frame_get(&got, raw, len) != row[i].good)
+        mdapl_dapl_frame_put(&row[i].f, raw);
+        if (mdapl_dapl_frame_get(&got, raw, len) != row[i].good)
             fail_msg("row %zu", i);
     }
-    assert_false(mdapl_frame_get(&got, raw, 23));
+    assert_false(mdapl_dapl_frame_get(&got, raw, 23));
 }
 
 static void rts_shapes(void **state)
 {
-    struct mdapl_rts in = { .body_len = 30, .tx_id = 5,
+    struct mdapl_dapl_rts in = { .body_len = 30, .tx_id = 5,
                             .at = { 2, 2, { { 0x1000, 10, { 1, 3 } },
                                             { 0x9000, 20, { 2, 4 } } } } }, out;
     uint8_t raw[512];
-    size_t len = mdapl_rts_put(&in, raw);
+    size_t len = mdapl_dapl_rts_put(&in, raw);
 
     (void)state;
     assert_int_equal(len, MDAPL_RTS_BYTES + 2 * (MDAPL_SEG_BYTES + 2 * 4));
-    assert_true(mdapl_rts_get(&out, raw, len));
+    assert_true(mdapl_dapl_rts_get(&out, raw, len));
     assert_int_equal(out.at.seg[1].addr, 0x9000);
     assert_int_equal(out.at.seg[1].key[0], 2);
     assert_int_equal(out.at.seg[0].key[1], 3);
-    assert_false(mdapl_rts_get(&out, raw, len - 1));
-    assert_false(mdapl_rts_get(&out, raw, 15));
+    assert_false(mdapl_dapl_rts_get(&out, raw, len - 1));
+    assert_false(mdapl_dapl_rts_get(&out, raw, 15));
     in.body_len = 29;                        /* the pieces are more than the body */
-    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
     in.body_len = 31;                        /* or less */
-    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
-    in = (struct mdapl_rts){ .body_len = UINT64_MAX,
+    assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
+    in = (struct mdapl_dapl_rts){ .body_len = UINT64_MAX,
                              .at = { 2, 1, { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } } };
-    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
-    in = (struct mdapl_rts){ .body_len = 0 };
-    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
-    in = (struct mdapl_rts){ .body_len = 7 };
-    assert_true(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));
+    assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
+    in = (struct mdapl_dapl_rts){ .body_len = 0 };
+    assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
+    in = (struct mdapl_dapl_rts){ .body_len = 7 };
+    assert_true(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
     memset(raw + 12, 0xff, 4);               /* more pieces than there may be */
-    assert_false(mdapl_rts_get(&out, raw, sizeof(raw)));
-    in = (struct mdapl_rts){ .body_len = 9, .at = { .n = 1, .seg = { { 0, 9, { 0 } } } } };
-    assert_false(mdapl_rts_get(&out, raw, mdapl_rts_put(&in, raw)));     /* of no rail */
+    assert_false(mdapl_dapl_rts_get(&out, raw, sizeof(raw)));
+    in = (struct mdapl_dapl_rts){ .body_len = 9, .at = { .n = 1, .seg = { { 0, 9, { 0 } } } } };
+    assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw))); /* of no rail */
 }
 
 static void small_shapes(void **state)
 {
-    struct mdapl_cts cts = { 1, 2, 3, 4, { 0 } };
-    struct mdapl_written written = { 1, 2, { 2, { { 3, 4 }, { 9, 1 } } } };
-    struct mdapl_data data = { 5, 6, 7 };
-    struct mdapl_fin fin = { 8, MDAPL_FIN_DROPPED };
+    struct mdapl_dapl_cts cts = { 1, 2, 3, 4, { 0 } };
+    struct mdapl_dapl_written written = { 1, 2, { 2, { { 3, 4 }, { 9, 1 } } } };
+    struct mdapl_dapl_data data = { 5, 6, 7 };
+    struct mdapl_dapl_fin fin = { 8, MDAPL_FIN_DROPPED };
     uint8_t raw[64];
     size_t len;
 
     (void)state;
-    assert_int_equal(mdapl_cts_put(&cts, raw), MDAPL_CTS_BYTES);
-    assert_true(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
+    assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES);
+    assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
     assert_int_equal(cts.len, 4);
-    assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 1));
-    cts.to = (struct mdapl_segs){ 1, 1, { { 0x1000, 4, { 7 } } } };
-    assert_int_equal(mdapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4);
-    assert_true(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4));
+    assert_false(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 1));
+    cts.to = (struct mdapl_dapl_segs){ 1, 1, { { 0x1000, 4, { 7 } } } };
+    assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4);
+    assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4));
     assert_int_equal(cts.to.seg[0].key[0], 7);
     cts.to.seg[0].len = 3;                   /* less room than what is asked for */
-    assert_false(mdapl_cts_get(&cts, raw, mdapl_cts_put(&cts, raw)));
-    cts = (struct mdapl_cts){ 1, 2, 3, 0, { 0 } };
-    mdapl_cts_put(&cts, raw);
-    assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
-    cts = (struct mdapl_cts){ 1, 2, UINT64_MAX, 2, { 0 } };
-    mdapl_cts_put(&cts, raw);
-    assert_false(mdapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
-    mdapl_data_put(&data, raw);
-    assert_false(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES));      /* no bytes */
-    assert_true(mdapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
+    assert_false(mdapl_dapl_cts_get(&cts, raw, mdapl_dapl_cts_put(&cts, raw)));
+    cts = (struct mdapl_dapl_cts){ 1, 2, 3, 0, { 0 } };
+    mdapl_dapl_cts_put(&cts, raw);
+    assert_false(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
+    cts = (struct mdapl_dapl_cts){ 1, 2, UINT64_MAX, 2, { 0 } };
+    mdapl_dapl_cts_put(&cts, raw);
+    assert_false(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
+    mdapl_dapl_data_put(&data, raw);
+    assert_false(mdapl_dapl_data_get(&data, raw, MDAPL_DATA_BYTES)); /* no bytes */
+    assert_true(mdapl_dapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
     assert_int_equal(data.off, 7);
-    len = mdapl_written_put(&written, raw);
+    len = mdapl_dapl_written_put(&written, raw);
     assert_int_equal(len, MDAPL_WRITTEN_BYTES + 2 * MDAPL_RANGE_BYTES);
-    assert_true(mdapl_written_get(&written, raw, len));
+    assert_true(mdapl_dapl_written_get(&written, raw, len));
     assert_true(written.done.range[1].off == 9 && written.done.range[1].len == 1);
-    assert_false(mdapl_written_get(&written, raw, len - 1));
+    assert_false(mdapl_dapl_written_get(&written, raw, len - 1));
     written.done.range[0].len = 0;           /* nothing has been written */
-    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     written.done.range[0] = (struct mdapl_dapl_range){ UINT64_MAX, 2 };
-    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     written.done.n = 0;
-    assert_false(mdapl_written_get(&written, raw, mdapl_written_put(&written, raw)));
+    assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     memset(raw + 8, 0xff, 4);                /* more ranges than there may be */
-    assert_false(mdapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
-    mdapl_fin_put(&fin, raw);
-    assert_true(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
+    assert_false(mdapl_dapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
+    mdapl_dapl_fin_put(&fin, raw);
+    assert_true(mdapl_dapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
     fin.status = 2;
-    mdapl_fin_put(&fin, raw);
-    assert_false(mdapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
+    mdapl_dapl_fin_put(&fin, raw);
+    assert_false(mdapl_dapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
 }
 
 /* -- the examples of PROTOCOL ----------------------------------------------------------------- */
@@ -270,7 +277,7 @@ static void protocol_examples(void **state)
 
     (void)state;
     while (fgets(line, sizeof(line), f)) {
-        struct mdapl_frame frame;
+        struct mdapl_dapl_frame frame;
         size_t len;
 
         line[strcspn(line, "\n")] = 0;
@@ -281,8 +288,8 @@ static void protocol_examples(void **state)
         } else if (strncmp(line, "hex frame ", 10) == 0) {
             assert_string_equal(text, "");
             len = hex(line + 10, raw);
-            assert_true(mdapl_frame_get(&frame, raw, len));
-            mdapl_frame_put(&frame, again);
+            assert_true(mdapl_dapl_frame_get(&frame, raw, len));
+            mdapl_dapl_frame_put(&frame, again);
             assert_memory_equal(again, raw, MDAPL_FRAME_HDR_BYTES);
             mdapl_dapl_frame_text(raw, len, text, sizeof(text));
             frames[frame.type]++;
@@ -295,27 +302,27 @@ static void protocol_examples(void **state)
     assert_int_equal(hellos, 1);
     for (uint8_t type = 1; type < MDAPL_FRAME_TYPES; type++)
         if (frames[type] == 0)
-            fail_msg("PROTOCOL has no %s", mdapl_frame_name(type));
+            fail_msg("PROTOCOL has no %s", mdapl_dapl_frame_name(type));
 }
 
 /* What is no frame, or does not fit, is shown as well. */
 static void frames_as_text(void **state)
 {
-    struct mdapl_frame f = { .type = MDAPL_FRAME_FIN, .psn = 1, .len = 8 };
+    struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_FIN, .psn = 1, .len = 8 };
     uint8_t raw[MDAPL_FRAME_HDR_BYTES + 8] = { 0 };
     char text[64];
 
     (void)state;
     mdapl_dapl_frame_text("\x01\xff", 2, text, sizeof(text));
     assert_string_equal(text, "no frame: 2 bytes 01 ff");
-    mdapl_frame_put(&f, raw);
+    mdapl_dapl_frame_put(&f, raw);
     raw[MDAPL_FRAME_HDR_BYTES + 4] = 9;      /* its status */
     mdapl_dapl_frame_text(raw, sizeof(raw), text, sizeof(text));
     assert_string_equal(text, "FIN psn 1 ack 0 limits 0 0 len 8 impossible");
     mdapl_dapl_frame_text(raw, sizeof(raw), text, 10);
     assert_string_equal(text, "FIN psn 1");
     for (int type = 0; type < 256; type++)
-        assert_true((mdapl_frame_name((uint8_t)type)[0] == '?')
+        assert_true((mdapl_dapl_frame_name((uint8_t)type)[0] == '?')
                     == (type == 0 || type >= MDAPL_FRAME_TYPES));
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "move.h"
+#include "xfer.h"
 
 #include "cfg.h"
 #include "conn.h"
-#include "least.h"
+#include "min.h"
 #include "peer.h"
 #include "stats.h"
 #include "stream.h"
@@ -12,45 +12,45 @@
 
 /* One posted transfer. */
 struct transfer {
-    struct mdapl_dto dto;
-    struct mdapl_move *move;
+    struct mdapl_dapl_dto dto;
+    struct mdapl_dapl_xfer *move;
     uint64_t off;                    /* of its first byte, in the body */
 };
 
-void mdapl_move_init(struct mdapl_dapl *d)
+void mdapl_dapl_xfer_init(struct mdapl_dapl_chan *d)
 {
     mdapl_pool_init(&d->transfers, sizeof(struct transfer), sizeof(void *), 64, 0);
 }
 
-void mdapl_move_fini(struct mdapl_dapl *d)
+void mdapl_dapl_xfer_fini(struct mdapl_dapl_chan *d)
 {
     mdapl_pool_fini(&d->transfers);
 }
 
-static bool can_read(const struct mdapl_ep *ep)
+static bool can_read(const struct mdapl_dapl_ep *ep)
 {
-    return mdapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
+    return mdapl_dapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
 }
 
 /* Half of the request slots are reserved for frames. */
-static bool can_write(const struct mdapl_ep *ep)
+static bool can_write(const struct mdapl_dapl_ep *ep)
 {
-    return mdapl_ep_has_slot(ep) && ep->req_posted < ep->req_max / 2;
+    return mdapl_dapl_ep_has_slot(ep) && ep->req_posted < ep->req_max / 2;
 }
 
 static const struct {
-    bool (*can)(const struct mdapl_ep *ep);
-    int (*post)(struct mdapl_ep *ep, DAT_LMR_TRIPLET *here, const DAT_RMR_TRIPLET *there,
-                struct mdapl_dto *dto);
+    bool (*can)(const struct mdapl_dapl_ep *ep);
+    int (*post)(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *local, const DAT_RMR_TRIPLET *remote,
+                struct mdapl_dapl_dto *dto);
     enum mdapl_dapl_op op;
 } way[] = {
-    [MDAPL_DTO_READ] = { can_read, mdapl_ep_post_read, MDAPL_DAPL_OP_READ },
-    [MDAPL_DTO_WRITE] = { can_write, mdapl_ep_post_write, MDAPL_DAPL_OP_WRITE },
+    [MDAPL_DTO_READ] = { can_read, mdapl_dapl_ep_post_read, MDAPL_DAPL_OP_READ },
+    [MDAPL_DTO_WRITE] = { can_write, mdapl_dapl_ep_post_write, MDAPL_DAPL_OP_WRITE },
 };
 
 /* Maximum bytes of one DTO. A striped body has at least one DTO for each stream, unless each would
  * be shorter than half of MPIR_CVAR_DAPL_STRIPE_BYTES. */
-static uint64_t most(const struct mdapl_move *m)
+static uint64_t max_bytes(const struct mdapl_dapl_xfer *m)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(m->peer->d->ctx);
     uint64_t stripe = (m->len + (uint64_t)m->peer->n_streams - 1) / (uint64_t)m->peer->n_streams;
@@ -58,14 +58,14 @@ static uint64_t most(const struct mdapl_move *m)
 
     if (m->stream >= 0)
         return (uint64_t)cfg->rndv_segment;
-    return mdapl_least((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
+    return mdapl_min((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
 }
 
-static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct transfer *t = MDAPL_OF(dto, struct transfer, dto);
-    struct mdapl_move *m = t->move;
-    struct mdapl_dpeer *peer = m->peer;
+    struct mdapl_dapl_xfer *m = t->move;
+    struct mdapl_dapl_peer *peer = m->peer;
 
     (void)len;
     assert(m->under_way > 0);
@@ -78,37 +78,37 @@ static void moved(struct mdapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
     }
     mdapl_pool_give(&peer->d->transfers, t);
-    /* After a failed DTO only mdapl_move_stop() ends it, when its peer fails. Bytes that are moved
-     * once more are done before they are all posted. */
+    /* After a failed DTO only mdapl_dapl_xfer_stop() ends it, when its peer fails. Bytes that are
+     * moved once more are done before they are all posted. */
     if (m->under_way == 0
         && (m->stopped || (m->issued == m->len
                            && mdapl_dapl_ledger_has(m->done, m->body_at, m->len))))
         m->over(m);
     /* The next DTO, a frame or an acknowledgement may wait for this request slot. */
-    mdapl_dpeer_stir(peer);
+    mdapl_dapl_peer_wake_if_pending(peer);
 }
 
 /* Posts its next transfer. False: no room, or the connection is gone. */
-static bool post_one(struct mdapl_move *m)
+static bool post_one(struct mdapl_dapl_xfer *m)
 {
-    struct mdapl_dapl *d = m->peer->d;
-    struct mdapl_stream *st = mdapl_stream_pick(m->peer, m->stream, way[m->kind].can);
+    struct mdapl_dapl_chan *d = m->peer->d;
+    struct mdapl_dapl_stream *st = mdapl_dapl_stream_pick(m->peer, m->stream, way[m->kind].can);
     struct transfer *t = st ? mdapl_pool_take(&d->transfers) : NULL;
-    DAT_LMR_TRIPLET here;
-    DAT_RMR_TRIPLET there;
+    DAT_LMR_TRIPLET local;
+    DAT_RMR_TRIPLET remote;
     uint64_t n, rest;
 
     if (!t)
         return false;
-    here = mdapl_body_at(m->here, st->ia->rail, m->here_at + m->issued, &n);
-    there = mdapl_segs_at(m->there, st->ia->rail, m->there_at + m->issued, &rest);
-    n = mdapl_least(mdapl_least(n, rest), m->len - m->issued);
-    n = mdapl_least(mdapl_least(n, st->ia->max.rdma), most(m));
-    here.segment_length = there.segment_length = (DAT_SEG_LENGTH)n;
+    local = mdapl_dapl_body_at(m->local, st->ia->rail, m->local_off + m->issued, &n);
+    remote = mdapl_dapl_segs_at(m->remote, st->ia->rail, m->remote_off + m->issued, &rest);
+    n = mdapl_min(mdapl_min(n, rest), m->len - m->issued);
+    n = mdapl_min(mdapl_min(n, st->ia->max.rdma), max_bytes(m));
+    local.segment_length = remote.segment_length = (DAT_SEG_LENGTH)n;
     t->move = m;
     t->off = m->body_at + m->issued;
-    t->dto.done = moved;
-    if (way[m->kind].post(&st->up->ep, &here, &there, &t->dto)) {
+    t->dto.done = xfer_done;
+    if (way[m->kind].post(&st->up->ep, &local, &remote, &t->dto)) {
         mdapl_pool_give(&d->transfers, t);
         mdapl_dapl_post_refused(st->up, way[m->kind].op);
         return false;
@@ -120,21 +120,21 @@ static bool post_one(struct mdapl_move *m)
     return true;
 }
 
-void mdapl_move_start(struct mdapl_move *m)
+void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m)
 {
     mdapl_list_init(&m->link);
-    m->stream = mdapl_stream_for(m->peer, m->len);
-    mdapl_list_append(&m->peer->moving, &m->link);
-    mdapl_move_flush(m->peer);
+    m->stream = mdapl_dapl_stream_for(m->peer, m->len);
+    mdapl_list_append(&m->peer->xfers, &m->link);
+    mdapl_dapl_xfer_flush(m->peer);
 }
 
-int mdapl_move_flush(struct mdapl_dpeer *peer)
+int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l;
     int n = 0;
 
-    while ((l = mdapl_list_first(&peer->moving))) {
-        struct mdapl_move *m = MDAPL_OF(l, struct mdapl_move, link);
+    while ((l = mdapl_list_first(&peer->xfers))) {
+        struct mdapl_dapl_xfer *m = MDAPL_OF(l, struct mdapl_dapl_xfer, link);
 
         while (m->issued < m->len && post_one(m))
             n++;
@@ -147,7 +147,7 @@ int mdapl_move_flush(struct mdapl_dpeer *peer)
     return n;
 }
 
-bool mdapl_move_stop(struct mdapl_move *m)
+bool mdapl_dapl_xfer_stop(struct mdapl_dapl_xfer *m)
 {
     mdapl_list_remove(&m->link);
     m->stopped = true;

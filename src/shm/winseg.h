@@ -19,36 +19,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mdapl_share;
+struct mdapl_shm_winseg;
 
 /* What the maker sends to the others of its node, as bytes. */
-struct mdapl_share_offer {
+struct mdapl_shm_share_offer {
     int64_t rc;              /* 0, or -errno: there is none */
     uint64_t bytes;
-    struct mdapl_card card;
+    struct mdapl_shm_card card;
 };
 
 /* Makes it and fills the offer, at a failure too. 0, or with *share_p NULL -EFBIG (RLIMIT_FSIZE),
  * -ENOMEM, -ENOTSUP, or another -errno of the system's. */
-int mdapl_share_make(size_t bytes, struct mdapl_share_offer *offer, struct mdapl_share **share_p);
+int mdapl_shm_share_make(size_t bytes, struct mdapl_shm_share_offer *offer,
+                         struct mdapl_shm_winseg **share_p);
 /* Opens what another rank has made: offer->rc is 0. 0, or with *share_p NULL -EHOSTUNREACH (this is
  * not the same memory) or -ENOMEM. */
-int mdapl_share_open(const struct mdapl_share_offer *offer, struct mdapl_share **share_p);
+int mdapl_shm_share_open(const struct mdapl_shm_share_offer *offer,
+                         struct mdapl_shm_winseg **share_p);
 /* Allocates the part of this rank: len bytes from at on. 0, or -errno: there is no memory. */
-int mdapl_share_take(struct mdapl_share *share, size_t at, size_t len);
+int mdapl_shm_winseg_alloc(struct mdapl_shm_winseg *share, size_t at, size_t len);
 /* All ranks have opened it: the reference is removed. */
-void mdapl_share_settle(struct mdapl_share *share);
+void mdapl_shm_winseg_commit(struct mdapl_shm_winseg *share);
 /* Unmaps it; other ranks keep their mappings. */
-void mdapl_share_close(struct mdapl_share *share);
+void mdapl_shm_share_close(struct mdapl_shm_winseg *share);
 
 /* The first byte, at the start of a page, and the length in bytes. */
-void *mdapl_share_base(const struct mdapl_share *share);
-size_t mdapl_share_bytes(const struct mdapl_share *share);
+void *mdapl_shm_share_base(const struct mdapl_shm_winseg *share);
+size_t mdapl_shm_share_bytes(const struct mdapl_shm_winseg *share);
 /* Different for each share of a job, the same in all its ranks, never 0. */
-uint64_t mdapl_share_token(const struct mdapl_share *share);
+uint64_t mdapl_shm_share_token(const struct mdapl_shm_winseg *share);
 
 /* A lock between the processes; that of a process that has ended is released. */
-void mdapl_share_lock(struct mdapl_share *share);
-void mdapl_share_unlock(struct mdapl_share *share);
+void mdapl_shm_share_lock(struct mdapl_shm_winseg *share);
+void mdapl_shm_share_unlock(struct mdapl_shm_winseg *share);
 
 #endif

@@ -17,8 +17,8 @@
 #include "peer.h"
 
 #include "channel.h"
-#include "least.h"
-#include "read.h"
+#include "min.h"
+#include "rx_op.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -38,11 +38,11 @@ struct seg {
 };
 
 /* The sending end, from mdapl_send() to the FIN. */
-struct mdapl_long {
+struct mdapl_shm_rndv {
     struct mdapl_list link;      /* on peer->sends */
     struct mdapl_list streaming; /* on peer->streaming while cells are to be filled */
     struct mdapl_op *op;
-    struct mdapl_speer *peer;
+    struct mdapl_shm_peer *peer;
     uint32_t id;
     bool announced;              /* its RTS has been sent, so the receiver may use the id */
     size_t len;
@@ -57,24 +57,26 @@ struct mdapl_long {
 struct long_rx {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->bodies */
-    struct mdapl_speer *peer;
+    struct mdapl_shm_peer *peer;
     uint32_t tx_id, id;          /* the sender's, mine */
     size_t at;                   /* bytes of the body that have been read */
-    struct mdapl_shm_read read;  /* by cells */
+    struct mdapl_shm_rx_op read; /* by cells */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses of the sender's */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_msg *msg,
-                                   size_t len, struct mdapl_op *op)
+struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
+                                           const struct mdapl_msg *msg, size_t len,
+                                           struct mdapl_op *op)
 {
-    struct mdapl_long *send = malloc(sizeof(*send) + (size_t)msg->n_body * sizeof(send->body[0]));
+    struct mdapl_shm_rndv *send = malloc(sizeof(*send)
+                                         + (size_t)msg->n_body * sizeof(send->body[0]));
 
     if (!send)
         return NULL;
-    *send = (struct mdapl_long){ .op = op, .peer = peer, .len = len };
+    *send = (struct mdapl_shm_rndv){ .op = op, .peer = peer, .len = len };
     for (int i = 0; i < msg->n_body; i++)
         if (msg->body[i].iov_len > 0)
             send->body[send->n_body++] = msg->body[i];
@@ -84,11 +86,11 @@ struct mdapl_long *mdapl_long_send(struct mdapl_speer *peer, const struct mdapl_
     }
     mdapl_list_append(&peer->sends, &send->link);
     mdapl_list_init(&send->streaming);
-    mdapl_single_allow(peer->s, len);
+    mdapl_shm_cma_allow(peer->s, len);
     return send;
 }
 
-static void send_free(struct mdapl_long *send)
+static void send_free(struct mdapl_shm_rndv *send)
 {
     mdapl_idmap_remove(&send->peer->s->tx_ids, send->id);
     mdapl_list_remove(&send->link);
@@ -96,7 +98,7 @@ static void send_free(struct mdapl_long *send)
     free(send);
 }
 
-bool mdapl_long_put_rts(struct mdapl_long *send, const void *hdr, size_t hdr_len)
+bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len)
 {
     struct {
         struct rts rts;
@@ -114,16 +116,16 @@ bool mdapl_long_put_rts(struct mdapl_long *send, const void *hdr, size_t hdr_len
 }
 
 /* The body with this id, if it is one whose RTS this peer has got: ids come from the peer. */
-static struct mdapl_long *find_send(struct mdapl_speer *peer, uint32_t id)
+static struct mdapl_shm_rndv *find_send(struct mdapl_shm_peer *peer, uint32_t id)
 {
-    struct mdapl_long *send = mdapl_idmap_find(&peer->s->tx_ids, id);
+    struct mdapl_shm_rndv *send = mdapl_idmap_find(&peer->s->tx_ids, id);
 
     return send && send->peer == peer && send->announced ? send : NULL;
 }
 
-bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+bool mdapl_shm_rndv_on_cts(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_long *send;
+    struct mdapl_shm_rndv *send;
     struct mdapl_shm_cts cts;
 
     memcpy(&cts, m->hdr, sizeof(cts));
@@ -136,13 +138,13 @@ bool mdapl_long_on_cts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
     send->cursor = mdapl_iov_start(send->body, send->n_body);
     mdapl_iov_skip(&send->cursor, cts.off);
     mdapl_list_append(&peer->streaming, &send->streaming);
-    mdapl_speer_wake(peer);
+    mdapl_shm_peer_wake(peer);
     return true;
 }
 
-bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+bool mdapl_shm_rndv_on_fin(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_long *send;
+    struct mdapl_shm_rndv *send;
     struct mdapl_shm_fin fin;
     struct mdapl_op *op;
 
@@ -159,25 +161,25 @@ bool mdapl_long_on_fin(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
 /* -- sending what has been asked for ---------------------------------------------------------- */
 
 /* Sends the next piece of a body that has been asked for. False: no room. */
-static bool send_piece(struct mdapl_speer *peer, struct mdapl_long *send)
+static bool send_piece(struct mdapl_shm_peer *peer, struct mdapl_shm_rndv *send)
 {
-    size_t share = mdapl_cell_share(send->asked.len), left = send->asked.len - send->sent;
+    size_t share = mdapl_shm_cell_share(send->asked.len), left = send->asked.len - send->sent;
     struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->asked.rx_id,
                                    .off = send->asked.off + send->sent };
 
-    if (!mdapl_cell_or_ring(peer, &send->cursor, mdapl_least(left, share), &data))
+    if (!mdapl_shm_cell_or_ring(peer, &send->cursor, mdapl_min(left, share), &data))
         return false;
     send->sent += data.len;
     return true;
 }
 
-int mdapl_long_stream(struct mdapl_speer *peer)
+int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
 {
     struct mdapl_list *l;
     int n = 0;
 
     while ((l = mdapl_list_first(&peer->streaming))) {
-        struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, streaming);
+        struct mdapl_shm_rndv *send = MDAPL_OF(l, struct mdapl_shm_rndv, streaming);
 
         if (!send_piece(peer, send))
             break;
@@ -198,7 +200,7 @@ static void rx_free(struct long_rx *r)
     if (r->id)
         mdapl_idmap_remove(&r->peer->s->rx_ids, r->id);
     mdapl_list_remove(&r->link);
-    mdapl_shm_read_end(&r->read);
+    mdapl_shm_rx_op_end(&r->read);
     free(r);
 }
 
@@ -207,7 +209,7 @@ static void send_fin(struct long_rx *r, int status)
     struct mdapl_shm_fin fin = { r->tx_id, status };
 
     if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
-        mdapl_speer_broken(r->peer, -ENOMEM, "out of memory");
+        mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
 }
 
 /* So many more bytes have been read; the last one frees the body. */
@@ -241,10 +243,10 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
     struct mdapl_iov here = mdapl_iov_start(iov, n);
     struct mdapl_iov there = mdapl_iov_start(r->seg, (int)r->n_segs);
 
-    if (r->n_segs == 0 || !mdapl_single_pays(r->peer, want))
+    if (r->n_segs == 0 || !mdapl_shm_cma_pays_off(r->peer, want))
         return false;
     mdapl_iov_skip(&there, r->at);
-    return mdapl_single_read(r->peer, &here, &there, want);
+    return mdapl_shm_cma_read(r->peer, &here, &there, want);
 }
 
 /* Asks for the bytes in cells. */
@@ -256,11 +258,11 @@ static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t 
     if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
         return -ENOMEM;
     cts.rx_id = r->id;
-    if (mdapl_shm_read_begin(r->peer, &r->read, iov, n, want, op))
+    if (mdapl_shm_rx_op_begin(r->peer, &r->read, iov, n, want, op))
         return -ENOMEM;
     if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
         return 0;
-    mdapl_shm_read_end(&r->read);
+    mdapl_shm_rx_op_end(&r->read);
     return -ENOMEM;
 }
 
@@ -268,7 +270,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
 {
     struct long_rx *r = long_rx_of(rx);
     struct mdapl_stats *stats = r->peer->s->stats;
-    size_t room = mdapl_iov_len(iov, n), want = mdapl_least(room, rx->left);
+    size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
     bool first = r->at == 0;
     int rc;
 
@@ -297,10 +299,10 @@ static const struct mdapl_rx_ops long_ops = {
 /* -- receiving: messages ---------------------------------------------------------------------- */
 
 /* A read by cells has ended: all bytes have arrived, or it fails with status. */
-static void read_over(struct mdapl_shm_read *read, int status)
+static void read_over(struct mdapl_shm_rx_op *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
-    struct mdapl_op *op = mdapl_shm_read_end(read);
+    struct mdapl_op *op = mdapl_shm_rx_op_end(read);
 
     if (status == 0)
         advance(r, read->want);
@@ -330,38 +332,38 @@ static bool take_segs(struct long_rx *r, const char *p)
     return r->n_segs == 0 || sum == r->rx.left;
 }
 
-bool mdapl_long_on_rts(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     struct rts rts = { 0 };
     struct long_rx *r;
 
-    memcpy(&rts, m->body, mdapl_least(m->len, sizeof(rts)));
+    memcpy(&rts, m->body, mdapl_min(m->len, sizeof(rts)));
     if (!rts_right(&rts, m->len))
         return false;
     r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));
     if (!r)
-        return mdapl_speer_no_memory(peer);
+        return mdapl_shm_peer_no_memory(peer);
     *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
-    mdapl_shm_read_init(&r->read, read_over);
+    mdapl_shm_rx_op_init(&r->read, read_over);
     mdapl_list_append(&peer->bodies, &r->link);
     if (!take_segs(r, (const char *)m->body + sizeof(rts))) {
         rx_free(r);
         return false;
     }
     return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &r->rx) == 0
-           || mdapl_speer_no_memory(peer);
+           || mdapl_shm_peer_no_memory(peer);
 }
 
-bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data,
-                        const uint8_t *bytes)
+bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
+                            const uint8_t *bytes)
 {
     struct long_rx *r = mdapl_idmap_find(&peer->s->rx_ids, data->rx_id);
 
     if (!r || r->peer != peer || !r->read.op || r->tx_id != data->tx_id
         || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got)
         return false;
-    mdapl_shm_read_put(&r->read, bytes, data->len);
+    mdapl_shm_rx_op_put(&r->read, bytes, data->len);
     if (r->read.got == r->read.want)
         read_over(&r->read, 0);
     return true;
@@ -369,23 +371,23 @@ bool mdapl_long_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *d
 
 /* -- a lost peer ------------------------------------------------------------------------------ */
 
-void mdapl_long_fail(struct mdapl_speer *peer, int status)
+void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status)
 {
     struct mdapl_list *l;
 
     while ((l = mdapl_list_first(&peer->sends))) {
-        struct mdapl_long *send = MDAPL_OF(l, struct mdapl_long, link);
+        struct mdapl_shm_rndv *send = MDAPL_OF(l, struct mdapl_shm_rndv, link);
         struct mdapl_op *op = send->op;
 
         send_free(send);
         op->done(op, status);
     }
     /* It will not take the cells in flight. */
-    peer->tx.heard = peer->tx.next;
-    mdapl_cells_reclaim(peer);
+    peer->tx.acked = peer->tx.next;
+    mdapl_shm_cells_reclaim(peer);
 }
 
-void mdapl_long_free(struct mdapl_speer *peer)
+void mdapl_shm_rndv_free(struct mdapl_shm_peer *peer)
 {
     struct mdapl_list *l;
 

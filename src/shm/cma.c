@@ -12,35 +12,35 @@
 #include <string.h>
 #include <unistd.h>
 
-void mdapl_single_init(struct mdapl_shm *s)
+void mdapl_shm_cma_init(struct mdapl_shm_chan *s)
 {
     s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
 }
 
 /* What this permits goes to every process of the user, so not before there is a body that the knob
  * lets the receiver read out of our memory. */
-void mdapl_single_allow(struct mdapl_shm *s, size_t len)
+void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len)
 {
     int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
 
     if (s->reads_allowed || (from >= 0 && len < (uint64_t)from))
         return;
-    mdapl_os_reads_allow();
+    mdapl_shm_os_reads_allow();
     s->reads_allowed = true;
 }
 
 /* -- does it work ----------------------------------------------------------------------------- */
 
 /* The kernel decides for each pair of processes, so a word with a known value is read. */
-static bool works(struct mdapl_speer *peer)
+static bool works(struct mdapl_shm_peer *peer)
 {
-    const struct mdapl_seg_head *far = peer->far.head;
+    const struct mdapl_shm_seg_head *far = peer->far.head;
     uint64_t got = 0;
     struct iovec here = { &got, sizeof(got) };
     struct iovec there = { (void *)(uintptr_t)far->word_at, sizeof(got) };
 
     if (peer->can_read == MDAPL_READ_UNTRIED)
-        peer->can_read = mdapl_os_read(far->pid, &here, 1, &there, 1) == (ssize_t)sizeof(got)
+        peer->can_read = mdapl_shm_os_read(far->pid, &here, 1, &there, 1) == (ssize_t)sizeof(got)
                          && got == far->word ? MDAPL_READ_WORKS : MDAPL_READ_FAILS;
     return peer->can_read == MDAPL_READ_WORKS;
 }
@@ -64,7 +64,7 @@ static bool copy_by_kernel(const struct trial *t, size_t len)
 {
     struct iovec here = { t->to, len }, there = { t->from, len };
 
-    return mdapl_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)len;
+    return mdapl_shm_os_read(getpid(), &here, 1, &there, 1) == (ssize_t)len;
 }
 
 static bool copy_by_core(const struct trial *t, size_t len)
@@ -110,7 +110,7 @@ static int64_t crossover(const struct trial *t)
     return fixed <= ahead ? 0 : (int64_t)((fixed - ahead) / (core - each));
 }
 
-static int64_t measure(const struct mdapl_shm *s)
+static int64_t measure(const struct mdapl_shm_chan *s)
 {
     struct mdapl_log *log = mdapl_ctx_log(s->ctx);
     struct trial t = { malloc(LARGE), malloc(LARGE) };
@@ -131,9 +131,9 @@ static int64_t measure(const struct mdapl_shm *s)
     return from;
 }
 
-bool mdapl_single_pays(struct mdapl_speer *peer, size_t len)
+bool mdapl_shm_cma_pays_off(struct mdapl_shm_peer *peer, size_t len)
 {
-    struct mdapl_shm *s = peer->s;
+    struct mdapl_shm_chan *s = peer->s;
 
     if (s->single_from < 0)
         s->single_from = measure(s);
@@ -154,15 +154,15 @@ static int next_pieces(struct mdapl_iov cur, size_t most, struct iovec v[PIECES]
     return n;
 }
 
-bool mdapl_single_read(struct mdapl_speer *peer, struct mdapl_iov *here, struct mdapl_iov *there,
-                       size_t len)
+bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
+                        struct mdapl_iov *there, size_t len)
 {
     struct iovec to[PIECES], from[PIECES];
 
     while (len > 0) {
         size_t most = len < CALL_BYTES ? len : CALL_BYTES;
         int n_to = next_pieces(*here, most, to), n_from = next_pieces(*there, most, from);
-        ssize_t got = mdapl_os_read(peer->pid, to, n_to, from, n_from);
+        ssize_t got = mdapl_shm_os_read(peer->pid, to, n_to, from, n_from);
 
         if (got <= 0) {
             peer->can_read = MDAPL_READ_FAILS;

@@ -15,25 +15,25 @@
 
 #include <stdint.h>
 
-struct mdapl_dapl;
-struct mdapl_dpeer;
+struct mdapl_dapl_chan;
+struct mdapl_dapl_peer;
 
-struct mdapl_move {
+struct mdapl_dapl_xfer {
     /* what the caller says */
-    struct mdapl_dpeer *peer;
-    enum mdapl_dto_kind kind;        /* MDAPL_DTO_READ or MDAPL_DTO_WRITE */
-    const struct mdapl_body *here;   /* registered; both stay until it is over */
-    const struct mdapl_segs *there;
-    uint64_t here_at, there_at;      /* the first byte, of each */
+    struct mdapl_dapl_peer *peer;
+    enum mdapl_dapl_dto_kind kind;   /* MDAPL_DTO_READ or MDAPL_DTO_WRITE */
+    const struct mdapl_dapl_body *local; /* registered; both stay until it is over */
+    const struct mdapl_dapl_segs *remote;
+    uint64_t local_off, remote_off;  /* the first byte, of each */
     uint64_t body_at, len;           /* the bytes of the body that it moves */
     struct mdapl_dapl_ledger *done;  /* of the body: has them when they are moved */
     /* A piece of them has been posted on this stream; NULL: of no interest. */
-    void (*posted)(struct mdapl_move *m, int stream, uint64_t off, uint64_t len);
+    void (*posted)(struct mdapl_dapl_xfer *m, int stream, uint64_t off, uint64_t len);
     /* The last DTO has been posted: what is posted next on the same streams completes after it. */
-    void (*all_posted)(struct mdapl_move *m);
-    /* No DTO is in flight and none will be posted. Unless mdapl_move_stop() was called, every DTO
-     * has succeeded. */
-    void (*over)(struct mdapl_move *m);
+    void (*all_posted)(struct mdapl_dapl_xfer *m);
+    /* No DTO is in flight and none will be posted. Unless mdapl_dapl_xfer_stop() was called, every
+     * DTO has succeeded. */
+    void (*over)(struct mdapl_dapl_xfer *m);
 
     struct mdapl_list link;          /* on peer->moving while there is something to post */
     int stream;                      /* which carries it; -1: all of them, in stripes */
@@ -42,14 +42,14 @@ struct mdapl_move {
     bool stopped;
 };
 
-void mdapl_move_init(struct mdapl_dapl *d);
-void mdapl_move_fini(struct mdapl_dapl *d);
+void mdapl_dapl_xfer_init(struct mdapl_dapl_chan *d);
+void mdapl_dapl_xfer_fini(struct mdapl_dapl_chan *d);
 
 /* Starts it: posts as many DTOs as find a slot. *m stays the caller's, until over(). */
-void mdapl_move_start(struct mdapl_move *m);
+void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m);
 /* Posts DTOs that waited for a slot. Returns how many. */
-int mdapl_move_flush(struct mdapl_dpeer *peer);
+int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer);
 /* Posts no more of it. True: over() is called later, when the last DTO in flight has completed. */
-bool mdapl_move_stop(struct mdapl_move *m);
+bool mdapl_dapl_xfer_stop(struct mdapl_dapl_xfer *m);
 
 #endif

@@ -4,7 +4,7 @@
 /* The smaller of two numbers of bytes, transfers or nanoseconds. */
 #include <stdint.h>
 
-static inline uint64_t mdapl_least(uint64_t a, uint64_t b)
+static inline uint64_t mdapl_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "read.h"
+#include "rx_op.h"
 
 #include "peer.h"
 
@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void mdapl_shm_read_init(struct mdapl_shm_read *r,
-                         void (*over)(struct mdapl_shm_read *r, int status))
+void mdapl_shm_rx_op_init(struct mdapl_shm_rx_op *r,
+                          void (*over)(struct mdapl_shm_rx_op *r, int status))
 {
-    *r = (struct mdapl_shm_read){ .over = over };
+    *r = (struct mdapl_shm_rx_op){ .over = over };
     mdapl_list_init(&r->link);
 }
 
-int mdapl_shm_read_begin(struct mdapl_speer *peer, struct mdapl_shm_read *r,
-                         const struct iovec *iov, int n, size_t want, struct mdapl_op *op)
+int mdapl_shm_rx_op_begin(struct mdapl_shm_peer *peer, struct mdapl_shm_rx_op *r,
+                          const struct iovec *iov, int n, size_t want, struct mdapl_op *op)
 {
     r->dst = malloc((size_t)n * sizeof(*r->dst));
     if (!r->dst)
@@ -29,13 +29,13 @@ int mdapl_shm_read_begin(struct mdapl_speer *peer, struct mdapl_shm_read *r,
     return 0;
 }
 
-void mdapl_shm_read_put(struct mdapl_shm_read *r, const void *bytes, size_t n)
+void mdapl_shm_rx_op_put(struct mdapl_shm_rx_op *r, const void *bytes, size_t n)
 {
     mdapl_iov_scatter(&r->cursor, bytes, n);
     r->got += n;
 }
 
-struct mdapl_op *mdapl_shm_read_end(struct mdapl_shm_read *r)
+struct mdapl_op *mdapl_shm_rx_op_end(struct mdapl_shm_rx_op *r)
 {
     struct mdapl_op *op = r->op;
 
@@ -46,13 +46,13 @@ struct mdapl_op *mdapl_shm_read_end(struct mdapl_shm_read *r)
     return op;
 }
 
-void mdapl_shm_reads_fail(struct mdapl_speer *peer, int status)
+void mdapl_shm_rx_ops_fail(struct mdapl_shm_peer *peer, int status)
 {
     struct mdapl_list *l;
 
     /* One at a time: the op->done of one may drop another. */
     while ((l = mdapl_list_first(&peer->reading))) {
-        struct mdapl_shm_read *r = MDAPL_OF(l, struct mdapl_shm_read, link);
+        struct mdapl_shm_rx_op *r = MDAPL_OF(l, struct mdapl_shm_rx_op, link);
 
         r->over(r, status);
     }

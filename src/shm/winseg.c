@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "share.h"
+#include "winseg.h"
 
-#include "least.h"
+#include "min.h"
 #include "seg.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct share_head {
     pthread_mutex_t lock;
 };
 
-struct mdapl_share {
+struct mdapl_shm_winseg {
     struct share_head *head;
     size_t bytes;
     int fd;                      /* -1 once it is settled */
@@ -33,9 +33,9 @@ struct mdapl_share {
 /* -- making and opening ----------------------------------------------------------------------- */
 
 /* Takes the descriptor, at a failure too. */
-static int share_map(int fd, size_t bytes, const char *ref, struct mdapl_share **share_p)
+static int share_map(int fd, size_t bytes, const char *ref, struct mdapl_shm_winseg **share_p)
 {
-    struct mdapl_share *share = calloc(1, sizeof(*share));
+    struct mdapl_shm_winseg *share = calloc(1, sizeof(*share));
     void *p = share ? mmap(NULL, HEAD_BYTES + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                     : MAP_FAILED;
 
@@ -69,7 +69,7 @@ static int lock_init(pthread_mutex_t *lock)
     return -rc;
 }
 
-static int fill_head(struct mdapl_share *share)
+static int fill_head(struct mdapl_shm_winseg *share)
 {
     struct share_head *head = share->head;
     int rc = -posix_fallocate(share->fd, 0, HEAD_BYTES);
@@ -85,17 +85,17 @@ static int fill_head(struct mdapl_share *share)
 /* More than there is would be granted, and the kernel would kill a process later. */
 static int segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
 {
-    if (bytes > PTRDIFF_MAX - HEAD_BYTES || bytes > mdapl_os_memory_left())
+    if (bytes > PTRDIFF_MAX - HEAD_BYTES || bytes > mdapl_shm_os_memory_left())
         return -ENOMEM;
-    if (!mdapl_seg_size_allowed(HEAD_BYTES + bytes))
+    if (!mdapl_shm_seg_size_allowed(HEAD_BYTES + bytes))
         return -EFBIG;
-    return mdapl_os_segment_make(HEAD_BYTES + bytes, ref);
+    return mdapl_shm_os_segment_make(HEAD_BYTES + bytes, ref);
 }
 
-static int make(size_t bytes, struct mdapl_card *card, struct mdapl_share **share_p)
+static int make(size_t bytes, struct mdapl_shm_card *card, struct mdapl_shm_winseg **share_p)
 {
-    struct mdapl_share *share;
-    int rc = mdapl_node_here(&card->node), fd;
+    struct mdapl_shm_winseg *share;
+    int rc = mdapl_shm_node_here(&card->node), fd;
 
     if (rc)
         return rc;
@@ -104,12 +104,12 @@ static int make(size_t bytes, struct mdapl_card *card, struct mdapl_share **shar
         return fd;
     rc = share_map(fd, bytes, card->ref, &share);
     if (rc) {
-        mdapl_os_segment_remove(card->ref);
+        mdapl_shm_os_segment_remove(card->ref);
         return rc;
     }
     rc = fill_head(share);
     if (rc) {
-        mdapl_share_close(share);
+        mdapl_shm_share_close(share);
         return rc;
     }
     card->token = share->head->token;
@@ -117,7 +117,8 @@ static int make(size_t bytes, struct mdapl_card *card, struct mdapl_share **shar
     return 0;
 }
 
-int mdapl_share_make(size_t bytes, struct mdapl_share_offer *offer, struct mdapl_share **share_p)
+int mdapl_shm_share_make(size_t bytes, struct mdapl_shm_share_offer *offer,
+                         struct mdapl_shm_winseg **share_p)
 {
     int rc;
 
@@ -129,15 +130,16 @@ int mdapl_share_make(size_t bytes, struct mdapl_share_offer *offer, struct mdapl
     return rc;
 }
 
-int mdapl_share_open(const struct mdapl_share_offer *offer, struct mdapl_share **share_p)
+int mdapl_shm_share_open(const struct mdapl_shm_share_offer *offer,
+                         struct mdapl_shm_winseg **share_p)
 {
     uint64_t node, token = 0;
     int fd;
 
     *share_p = NULL;
-    if (mdapl_node_here(&node) || node != offer->card.node)
+    if (mdapl_shm_node_here(&node) || node != offer->card.node)
         return -EHOSTUNREACH;
-    fd = mdapl_os_segment_open(offer->card.ref, HEAD_BYTES + offer->bytes);
+    fd = mdapl_shm_os_segment_open(offer->card.ref, HEAD_BYTES + offer->bytes);
     if (fd < 0)
         return -EHOSTUNREACH;
     if (pread(fd, &token, sizeof(token), offsetof(struct share_head, token))
@@ -150,10 +152,10 @@ int mdapl_share_open(const struct mdapl_share_offer *offer, struct mdapl_share *
 
 /* -- its life --------------------------------------------------------------------------------- */
 
-int mdapl_share_take(struct mdapl_share *share, size_t at, size_t len)
+int mdapl_shm_winseg_alloc(struct mdapl_shm_winseg *share, size_t at, size_t len)
 {
     while (len > 0) {
-        size_t piece = mdapl_least(len, PIECE_BYTES);
+        size_t piece = mdapl_min(len, PIECE_BYTES);
         int rc = posix_fallocate(share->fd, (off_t)(HEAD_BYTES + at), (off_t)piece);
 
         if (rc == EINTR)
@@ -166,48 +168,48 @@ int mdapl_share_take(struct mdapl_share *share, size_t at, size_t len)
     return 0;
 }
 
-void mdapl_share_settle(struct mdapl_share *share)
+void mdapl_shm_winseg_commit(struct mdapl_shm_winseg *share)
 {
     if (share->fd < 0)
         return;
     close(share->fd);
     share->fd = -1;
     if (*share->ref)
-        mdapl_os_segment_remove(share->ref);
+        mdapl_shm_os_segment_remove(share->ref);
 }
 
-void mdapl_share_close(struct mdapl_share *share)
+void mdapl_shm_share_close(struct mdapl_shm_winseg *share)
 {
-    mdapl_share_settle(share);
+    mdapl_shm_winseg_commit(share);
     munmap(share->head, HEAD_BYTES + share->bytes);
     free(share);
 }
 
-void *mdapl_share_base(const struct mdapl_share *share)
+void *mdapl_shm_share_base(const struct mdapl_shm_winseg *share)
 {
     return (char *)share->head + HEAD_BYTES;
 }
 
-size_t mdapl_share_bytes(const struct mdapl_share *share)
+size_t mdapl_shm_share_bytes(const struct mdapl_shm_winseg *share)
 {
     return share->bytes;
 }
 
-uint64_t mdapl_share_token(const struct mdapl_share *share)
+uint64_t mdapl_shm_share_token(const struct mdapl_shm_winseg *share)
 {
     return share->head->token;
 }
 
 /* -- the lock --------------------------------------------------------------------------------- */
 
-void mdapl_share_lock(struct mdapl_share *share)
+void mdapl_shm_share_lock(struct mdapl_shm_winseg *share)
 {
     /* The operation that the dead process did not complete is lost with it. */
     if (pthread_mutex_lock(&share->head->lock) == EOWNERDEAD)
         pthread_mutex_consistent(&share->head->lock);
 }
 
-void mdapl_share_unlock(struct mdapl_share *share)
+void mdapl_shm_share_unlock(struct mdapl_shm_winseg *share)
 {
     pthread_mutex_unlock(&share->head->lock);
 }

@@ -3,15 +3,15 @@
  * Bodies of middle length, too long for the ring and too short for a rendezvous. If enough cells
  * are free the message and its cells are sent together (PUSH, then one DATA for each cell); if
  * earlier bodies to the same peer hold the cells, the message waits for them; if other peers hold
- * them it goes by rendezvous (copy.c). The receiver gets the message while the sender still copies.
+ * them it goes by rendezvous (rndv.c). The receiver gets the message while the sender still copies.
  * Bytes that arrive before the owner reads them are copied aside, so that no cell waits for the
  * owner.
  */
 #include "peer.h"
 
 #include "channel.h"
-#include "least.h"
-#include "read.h"
+#include "min.h"
+#include "rx_op.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,40 +21,40 @@
 struct pushed {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->pushed */
-    struct mdapl_speer *peer;
+    struct mdapl_shm_peer *peer;
     size_t len, came, at;        /* bytes of the body: all, arrived, read */
     uint8_t *aside;              /* len bytes; in use: those that have arrived and are not read */
-    struct mdapl_shm_read read;  /* the read in progress has got all that has arrived */
+    struct mdapl_shm_rx_op read; /* the read in progress has got all that has arrived */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
 static int cells_for(size_t len)
 {
-    size_t share = mdapl_cell_share(len);
+    size_t share = mdapl_shm_cell_share(len);
 
     return (int)((len + share - 1) / share);
 }
 
-bool mdapl_push_will(const struct mdapl_speer *peer, size_t len)
+bool mdapl_shm_pipe_will_fit(const struct mdapl_shm_peer *peer, size_t len)
 {
-    return peer->s->n_free_cells + (int)peer->fly_n >= cells_for(len);
+    return peer->s->n_free_cells + (int)peer->inflight_n >= cells_for(len);
 }
 
-bool mdapl_push_send(struct mdapl_speer *peer, const struct mdapl_msg *msg, size_t len)
+bool mdapl_shm_pipe_send(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
-    size_t share = mdapl_cell_share(len);
+    size_t share = mdapl_shm_cell_share(len);
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
     struct mdapl_shm_data data = { .off = 0 };
     uint64_t body = len;
 
-    if (!mdapl_cells_free(peer, cells_for(len), 1)
+    if (!mdapl_shm_cells_free(peer, cells_for(len), 1)
         || !mdapl_shm_tx_put(peer, MDAPL_SHM_PUSH, msg->hdr, msg->hdr_len, &body, sizeof(body)))
         return false;
     while (data.off < len) {
-        size_t n = mdapl_least(len - data.off, share);
+        size_t n = mdapl_min(len - data.off, share);
 
-        mdapl_cell_send(peer, &cur, n, &data);
+        mdapl_shm_cell_send(peer, &cur, n, &data);
         data.off += n;
     }
     return true;
@@ -69,15 +69,15 @@ static struct pushed *pushed_of(struct mdapl_rx *rx)
 
 static void pushed_free(struct pushed *b)
 {
-    struct mdapl_speer *peer = b->peer;
+    struct mdapl_shm_peer *peer = b->peer;
 
     mdapl_inbox_over(&peer->inbox, &b->rx);
-    if (peer->coming == b) {
-        peer->coming = NULL;
-        peer->coming_left = b->len - b->came;
+    if (peer->piping == b) {
+        peer->piping = NULL;
+        peer->piping_left = b->len - b->came;
     }
     mdapl_list_remove(&b->link);
-    mdapl_shm_read_end(&b->read);
+    mdapl_shm_rx_op_end(&b->read);
     free(b->aside);
     free(b);
 }
@@ -96,10 +96,10 @@ static void advance(struct pushed *b, size_t n)
         pushed_free(b);
 }
 
-static void read_over(struct mdapl_shm_read *read, int status)
+static void read_over(struct mdapl_shm_rx_op *read, int status)
 {
     struct pushed *b = MDAPL_OF(read, struct pushed, read);
-    struct mdapl_op *op = mdapl_shm_read_end(read);
+    struct mdapl_op *op = mdapl_shm_rx_op_end(read);
 
     if (status == 0)
         advance(b, read->want);
@@ -112,17 +112,17 @@ static void read_over(struct mdapl_shm_read *read, int status)
 static int read_on(struct pushed *b, const struct iovec *iov, int n, size_t want,
                    struct mdapl_op *op)
 {
-    if (mdapl_shm_read_begin(b->peer, &b->read, iov, n, want, op))
+    if (mdapl_shm_rx_op_begin(b->peer, &b->read, iov, n, want, op))
         return -ENOMEM;
     if (b->came > b->at)
-        mdapl_shm_read_put(&b->read, b->aside + b->at, b->came - b->at);
+        mdapl_shm_rx_op_put(&b->read, b->aside + b->at, b->came - b->at);
     return 0;
 }
 
 static int pushed_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
 {
     struct pushed *b = pushed_of(rx);
-    size_t want = mdapl_least(mdapl_iov_len(iov, n), rx->left);
+    size_t want = mdapl_min(mdapl_iov_len(iov, n), rx->left);
     struct mdapl_iov cur = mdapl_iov_start(iov, n);
 
     if (b->read.op)
@@ -142,27 +142,27 @@ static const struct mdapl_rx_ops pushed_ops = {
 
 /* -- what comes in ---------------------------------------------------------------------------- */
 
-bool mdapl_push_on_push(struct mdapl_speer *peer, const struct mdapl_spsc_msg *m)
+bool mdapl_shm_pipe_on_start(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     struct pushed *b = calloc(1, sizeof(*b));
     uint64_t total = 0;
 
     if (!b)
-        return mdapl_speer_no_memory(peer);
-    memcpy(&total, m->body, mdapl_least(m->len, sizeof(total)));
-    if (m->len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->coming
-        || peer->coming_left > 0) {
+        return mdapl_shm_peer_no_memory(peer);
+    memcpy(&total, m->body, mdapl_min(m->len, sizeof(total)));
+    if (m->len != sizeof(total) || total == 0 || total > MDAPL_SHM_PUSH_BYTES || peer->piping
+        || peer->piping_left > 0) {
         free(b);
         return false;
     }
     b->rx = (struct mdapl_rx){ &pushed_ops, total };
     b->peer = peer;
-    mdapl_shm_read_init(&b->read, read_over);
+    mdapl_shm_rx_op_init(&b->read, read_over);
     b->len = total;
-    peer->coming = b;
+    peer->piping = b;
     mdapl_list_append(&peer->pushed, &b->link);
     return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &b->rx) == 0
-           || mdapl_speer_no_memory(peer);
+           || mdapl_shm_peer_no_memory(peer);
 }
 
 static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
@@ -177,31 +177,31 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
 /* Gives bytes to the read in progress and puts the others aside for the next one. */
 static bool take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
-    struct mdapl_shm_read *read = &b->read;
-    size_t wanted = read->op ? read->want - read->got : 0, now = mdapl_least(n, wanted);
+    struct mdapl_shm_rx_op *read = &b->read;
+    size_t wanted = read->op ? read->want - read->got : 0, now = mdapl_min(n, wanted);
 
     if (now > 0)
-        mdapl_shm_read_put(read, bytes, now);
+        mdapl_shm_rx_op_put(read, bytes, now);
     b->came += now;
     if (n > now && !put_aside(b, bytes + now, n - now))
-        return mdapl_speer_no_memory(b->peer);
+        return mdapl_shm_peer_no_memory(b->peer);
     b->came += n - now;
     if (b->came == b->len)
-        b->peer->coming = NULL;
+        b->peer->piping = NULL;
     if (read->op && read->got == read->want)
         read_over(read, 0);
     return true;
 }
 
-bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *data,
-                        const uint8_t *bytes)
+bool mdapl_shm_pipe_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
+                            const uint8_t *bytes)
 {
-    struct pushed *b = peer->coming;
+    struct pushed *b = peer->piping;
 
     if (!b) {                    /* dropped */
-        if (data->len > peer->coming_left)
+        if (data->len > peer->piping_left)
             return false;
-        peer->coming_left -= data->len;
+        peer->piping_left -= data->len;
         return true;
     }
     if (data->off != b->came || data->len > b->len - b->came)
@@ -211,7 +211,7 @@ bool mdapl_push_on_data(struct mdapl_speer *peer, const struct mdapl_shm_data *d
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
-void mdapl_push_free(struct mdapl_speer *peer)
+void mdapl_shm_pipe_free(struct mdapl_shm_peer *peer)
 {
     struct mdapl_list *l;
 

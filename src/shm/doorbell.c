@@ -9,8 +9,8 @@
  * Both ends have to agree without waiting: the writer stores its slot and then loads `watched`; the
  * reader that stops polling stores `watched` and then looks at the slot once more. If both loads
  * could pass the stores before them, the message would stay unseen. Stopping is rare, so the reader
- * pays for the order, with mdapl_os_barrier(); where the system has none the writer uses a fence.
- * `watched` itself may then be relaxed.
+ * pays for the order, with mdapl_shm_os_barrier(); where the system has none the writer uses a
+ * fence. `watched` itself may then be relaxed.
  *
  * The doorbell bits, `bells` and `asleep` are sequentially consistent, because a sleeping reader
  * and a writer agree in the same way: one stores `asleep` and loads `bells`, the other sets its bit
@@ -30,201 +30,201 @@
 
 /* -- the writer: a ring in another's segment --------------------------------------------------- */
 
-static struct mdapl_shm_hello hello_for(const struct mdapl_speer *peer)
+static struct mdapl_shm_hello hello_for(const struct mdapl_shm_peer *peer)
 {
     const struct mdapl_job *job = mdapl_ctx_job(peer->s->ctx);
     struct mdapl_shm_hello h = { .job = job->id, .rank = (uint32_t)job->rank };
 
-    mdapl_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->token, h.mac);
+    mdapl_shm_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->token, h.mac);
     return h;
 }
 
-int mdapl_bell_come(struct mdapl_speer *peer)
+int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_shm *s = peer->s;
-    struct mdapl_door *door = mdapl_seg_take_door(&peer->far, &peer->far_door);
+    struct mdapl_shm_chan *s = peer->s;
+    struct mdapl_shm_inring *inring = mdapl_shm_seg_claim_inring(&peer->far, &peer->far_inring);
 
-    if (!door)
+    if (!inring)
         return -ENOMEM;
     peer->fence = !s->barrier || !peer->far.head->barrier;
-    door->hello = hello_for(peer);       /* the first doorbell publishes it */
-    peer->tx.door = door;
-    s->n_doors++;
+    inring->hello = hello_for(peer);     /* the first doorbell publishes it */
+    peer->tx.inring = inring;
+    s->n_inrings++;
     return 0;
 }
 
-void mdapl_bell_ring(struct mdapl_speer *peer)
+void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_seg_head *far = peer->far.head;
-    uint32_t word = peer->far_door / 64;
+    struct mdapl_shm_seg_head *far = peer->far.head;
+    uint32_t word = peer->far_inring / 64;
     struct mdapl_stats *stats = peer->s->stats;
 
-    stats->shm_bells++;
-    atomic_fetch_or(&far->bell[word], (uint64_t)1 << peer->far_door % 64);
+    stats->shm_doorbells++;
+    atomic_fetch_or(&far->bell[word], (uint64_t)1 << peer->far_inring % 64);
     if (!(atomic_load(&far->bells) >> word & 1))
         atomic_fetch_or(&far->bells, (uint64_t)1 << word);
     if (atomic_load(&far->asleep) && atomic_exchange(&far->asleep, 0)) {
         stats->shm_wakes++;
-        mdapl_os_wake(&far->asleep);
+        mdapl_shm_os_wake(&far->asleep);
     }
 }
 
 /* -- the reader: a first message --------------------------------------------------------------- */
 
-static bool hello_right(const struct mdapl_shm *s, const struct mdapl_shm_hello *h)
+static bool hello_right(const struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
     const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
     uint8_t mac[16];
 
     if (h->job != job->id || h->rank >= (uint32_t)job->size || (int)h->rank == job->rank)
         return false;
-    mdapl_seg_mac(job, h->rank, (uint32_t)job->rank, s->seg.head->token, mac);
+    mdapl_shm_seg_mac(job, h->rank, (uint32_t)job->rank, s->seg.head->token, mac);
     return mdapl_mac_equal(mac, h->mac);
 }
 
 /* The peer that sent this hello; NULL: its MAC is wrong, it has a ring already, it is lost, or we
  * do not reach it in shared memory. */
-static struct mdapl_speer *visitor(struct mdapl_shm *s, const struct mdapl_shm_hello *h)
+static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
     struct mdapl_peer *base;
 
     if (!hello_right(s, h) || mdapl_peer_get(s->ctx, (int)h->rank, &base)
-        || base->channel != &mdapl_shm_channel || mdapl_speer_of(base)->rx.door
-        || mdapl_speer_of(base)->dead)
+        || base->channel != &mdapl_shm_channel || mdapl_shm_peer_of(base)->rx.inring
+        || mdapl_shm_peer_of(base)->dead)
         return NULL;
-    return mdapl_speer_of(base);
+    return mdapl_shm_peer_of(base);
 }
 
-static struct mdapl_speer *open_door(struct mdapl_shm *s, uint32_t index)
+static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t index)
 {
-    struct mdapl_door *door = mdapl_seg_door(&s->seg, index);
+    struct mdapl_shm_inring *inring = mdapl_shm_seg_inring(&s->seg, index);
     struct mdapl_shm_hello hello;
-    struct mdapl_speer *peer;
+    struct mdapl_shm_peer *peer;
 
-    if (!door)
+    if (!inring)
         return NULL;
-    hello = door->hello;         /* once: the peer may change it; the doorbell has published it */
-    peer = visitor(s, &hello);
+    hello = inring->hello;       /* once: the peer may change it; the doorbell has published it */
+    peer = opener(s, &hello);
     if (!peer) {
         s->stats->cr_refused++;
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
                   "refused shared memory to one that calls itself rank %u", hello.rank);
-        atomic_store(&door->refused, 1);
+        atomic_store(&inring->refused, 1);
         return NULL;
     }
     mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, door %u",
               peer->base.rank, index);
-    peer->rx.door = door;
-    peer->door = index;
+    peer->rx.inring = inring;
+    peer->inring = index;
     s->owner[index] = peer;
-    s->n_doors++;
+    s->n_inrings++;
     return peer;
 }
 
 /* -- polled rings ----------------------------------------------------------------------------- */
 
-static void set_watched(struct mdapl_speer *peer, uint32_t yes)
+static void set_polled(struct mdapl_shm_peer *peer, uint32_t yes)
 {
-    atomic_store_explicit(&peer->rx.door->watched, yes, memory_order_relaxed);
+    atomic_store_explicit(&peer->rx.inring->polled, yes, memory_order_relaxed);
 }
 
-static void watch(struct mdapl_speer *peer)
+static void start_polling(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_shm *s = peer->s;
+    struct mdapl_shm_chan *s = peer->s;
 
     peer->active = true;
-    if (peer->hot || peer->dead || s->n_hot == MDAPL_HOT)
+    if (peer->polled || peer->dead || s->n_polled == MDAPL_SHM_POLLED)
         return;
-    peer->hot = true;
-    s->hot[s->n_hot++] = peer;
-    set_watched(peer, 1);
+    peer->polled = true;
+    s->polled[s->n_polled++] = peer;
+    set_polled(peer, 1);
 }
 
-static void unwatch(struct mdapl_shm *s, int i)
+static void stop_polling(struct mdapl_shm_chan *s, int i)
 {
-    s->hot[i]->hot = false;
-    s->hot[i] = s->hot[--s->n_hot];
+    s->polled[i]->polled = false;
+    s->polled[i] = s->polled[--s->n_polled];
 }
 
 /* It interrupts each core that runs a process with such barriers, so it is counted. */
-static void barrier(struct mdapl_shm *s)
+static void barrier(struct mdapl_shm_chan *s)
 {
     s->stats->shm_barriers++;
-    mdapl_os_barrier();
+    mdapl_shm_os_barrier();
 }
 
 /* Is there a message in its ring? */
-static bool has_news(const struct mdapl_speer *peer)
+static bool has_new(const struct mdapl_shm_peer *peer)
 {
-    struct mdapl_spsc_msg m;
+    struct mdapl_shm_spsc_msg m;
 
-    return mdapl_spsc_peek(&peer->rx, &m) != MDAPL_SPSC_NONE;
+    return mdapl_shm_spsc_peek(&peer->rx, &m) != MDAPL_SPSC_NONE;
 }
 
-void mdapl_bell_age(struct mdapl_shm *s)
+void mdapl_shm_polled_age(struct mdapl_shm_chan *s)
 {
     bool silent = false;
 
-    for (int i = 0; i < s->n_hot; i++)
-        if (!s->hot[i]->active) {
-            set_watched(s->hot[i], 0);
+    for (int i = 0; i < s->n_polled; i++)
+        if (!s->polled[i]->active) {
+            set_polled(s->polled[i], 0);
             silent = true;
         }
     if (silent)
         barrier(s);
-    for (int i = s->n_hot; i-- > 0;) {
-        struct mdapl_speer *peer = s->hot[i];
+    for (int i = s->n_polled; i-- > 0;) {
+        struct mdapl_shm_peer *peer = s->polled[i];
 
-        if (peer->active || has_news(peer))
-            set_watched(peer, 1);
+        if (peer->active || has_new(peer))
+            set_polled(peer, 1);
         else
-            unwatch(s, i);
+            stop_polling(s, i);
         peer->active = false;
     }
 }
 
-void mdapl_bell_forget(struct mdapl_speer *peer)
+void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_shm *s = peer->s;
+    struct mdapl_shm_chan *s = peer->s;
 
-    for (int i = s->n_hot; i-- > 0;)
-        if (s->hot[i] == peer)
-            unwatch(s, i);
+    for (int i = s->n_polled; i-- > 0;)
+        if (s->polled[i] == peer)
+            stop_polling(s, i);
 }
 
 /* -- doorbells that have been rung ------------------------------------------------------------- */
 
 /* Rings its doorbell here, for a ring with more messages than one round takes. */
-static void again(struct mdapl_shm *s, uint32_t door)
+static void again(struct mdapl_shm_chan *s, uint32_t inring)
 {
-    atomic_fetch_or(&s->seg.head->bell[door / 64], (uint64_t)1 << door % 64);
-    atomic_fetch_or(&s->seg.head->bells, (uint64_t)1 << door / 64);
+    atomic_fetch_or(&s->seg.head->bell[inring / 64], (uint64_t)1 << inring % 64);
+    atomic_fetch_or(&s->seg.head->bells, (uint64_t)1 << inring / 64);
 }
 
-static int answer(struct mdapl_shm *s, uint32_t door)
+static int answer(struct mdapl_shm_chan *s, uint32_t inring)
 {
-    struct mdapl_speer *peer = s->owner[door];
+    struct mdapl_shm_peer *peer = s->owner[inring];
     int n;
 
     if (!peer)
-        peer = open_door(s, door);
+        peer = open_inring(s, inring);
     if (!peer || peer->dead)
         return 0;
     /* A rank that sleeps between two messages stops polling before each sleep, which costs a
      * barrier: so a ring is polled when its doorbell rings a second time without a sleep. */
     if (!s->slept)
-        watch(peer);
+        start_polling(peer);
     n = mdapl_shm_rx_poll(peer);
-    if (peer->hot || peer->dead)
+    if (peer->polled || peer->dead)
         return n;
     /* tell() in shm.c does this later for the polled rings, and for no others. */
-    mdapl_spsc_tell(&peer->rx);
-    if (has_news(peer))
-        again(s, door);
+    mdapl_shm_spsc_ack_flush(&peer->rx);
+    if (has_new(peer))
+        again(s, inring);
     return n;
 }
 
-int mdapl_bell_answer(struct mdapl_shm *s)
+int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s)
 {
     uint64_t words = atomic_exchange(&s->seg.head->bells, 0);
     int n = 0;
@@ -243,37 +243,37 @@ int mdapl_bell_answer(struct mdapl_shm *s)
 /* -- sleeping --------------------------------------------------------------------------------- */
 
 /* Stops polling all rings, so that each message rings a doorbell. False: there is a message. */
-static bool unwatch_all(struct mdapl_shm *s)
+static bool stop_polling_all(struct mdapl_shm_chan *s)
 {
     bool quiet = true;
 
-    for (int i = 0; i < s->n_hot; i++) {
-        mdapl_spsc_tell(&s->hot[i]->rx);
-        set_watched(s->hot[i], 0);
+    for (int i = 0; i < s->n_polled; i++) {
+        mdapl_shm_spsc_ack_flush(&s->polled[i]->rx);
+        set_polled(s->polled[i], 0);
     }
-    if (s->n_hot > 0)
+    if (s->n_polled > 0)
         barrier(s);
-    for (int i = s->n_hot; i-- > 0;) {
-        if (has_news(s->hot[i])) {
-            set_watched(s->hot[i], 1);
+    for (int i = s->n_polled; i-- > 0;) {
+        if (has_new(s->polled[i])) {
+            set_polled(s->polled[i], 1);
             quiet = false;
         } else {
-            unwatch(s, i);
+            stop_polling(s, i);
         }
     }
     return quiet;
 }
 
-void mdapl_bell_sleep(struct mdapl_shm *s, uint64_t ns)
+void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns)
 {
-    struct mdapl_seg_head *head = s->seg.head;
+    struct mdapl_shm_seg_head *head = s->seg.head;
 
-    if (!unwatch_all(s))
+    if (!stop_polling_all(s))
         return;
     atomic_store(&head->asleep, 1);
     if (atomic_load(&head->bells) == 0) {
         s->stats->shm_sleeps++;
-        mdapl_os_sleep(&head->asleep, 1, ns);
+        mdapl_shm_os_sleep(&head->asleep, 1, ns);
         s->slept = true;
     }
     atomic_store(&head->asleep, 0);
