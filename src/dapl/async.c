@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "async.h"
-
 #include "cm.h"
+
 #include "cm_report.h"
 #include "conn.h"
 #include "err.h"

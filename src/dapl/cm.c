@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cm.h"
 
-#include "async.h"
 #include "cfg.h"
 #include "cm_fsm.h"
 #include "cm_report.h"
@@ -9,12 +8,12 @@
 #include "dapl.h"
 #include "ep.h"
 #include "err.h"
-#include "min.h"
+#include "frames.h"
 #include "log.h"
+#include "min.h"
 #include "peer.h"
-#include "rx.h"
-#include "seq.h"
 #include "stats.h"
+#include "window.h"
 #include "wire.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
  * A connection request is verified (hello, MAC under the job's key) before anything is allocated
  * for it.
  */
-#include "ia.h"
 #include "channel.h"
+#include "ia.h"
 
 struct mdapl_dapl_chan;
 struct mdapl_dapl_conn;
@@ -33,5 +33,14 @@ bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
 /* An attempt on this stream has ended so and will be repeated: the user's line about a peer that
  * does not answer, when the time since the last one has doubled. */
 void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
+
+/*
+ * An asynchronous error of an adapter: the hook of struct mdapl_dapl_ia_hooks, in async.c. An error
+ * of an endpoint ends that endpoint's connection; one after which the adapter is unusable is raised
+ * as a fault of each of its streams; any other is a line in the log. arg: the channel; what: the
+ * handle in the event; ep: the endpoint of that handle, or NULL when it is none.
+ */
+void mdapl_dapl_async_event(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what,
+                            struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number);
 
 #endif

@@ -5,18 +5,16 @@
 #include "cm.h"
 #include "conn.h"
 #include "err.h"
-#include "evd.h"
+#include "fault.h"
+#include "frames.h"
 #include "ia.h"
-#include "min.h"
 #include "log.h"
-#include "xfer.h"
+#include "min.h"
 #include "peer.h"
 #include "place.h"
-#include "recover.h"
-#include "rx.h"
-#include "tx.h"
 #include "wire.h"
 #include "wireup.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdio.h>

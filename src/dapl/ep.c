@@ -2,10 +2,10 @@
 #include "ep.h"
 
 #include "cfg.h"
-#include "err.h"
-#include "seq.h"
 #include "channel.h"
+#include "err.h"
 #include "vbuf.h"
+#include "window.h"
 
 #include <assert.h>
 #include <errno.h>

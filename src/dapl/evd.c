@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "evd.h"
+#include "ia.h"
 
+#include "channel.h"
 #include "ep.h"
 #include "stats.h"
-#include "channel.h"
 
 #include <string.h>
 

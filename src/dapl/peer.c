@@ -5,13 +5,12 @@
 #include "conn.h"
 #include "dapl.h"
 #include "err.h"
+#include "frames.h"
 #include "ia.h"
-#include "min.h"
 #include "log.h"
-#include "xfer.h"
+#include "min.h"
 #include "rndv.h"
-#include "rx.h"
-#include "tx.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdio.h>

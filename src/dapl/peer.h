@@ -24,7 +24,7 @@
 #include "idmap.h"
 #include "inbox.h"
 #include "list.h"
-#include "lmr.h"
+#include "rails.h"
 #include "pool.h"
 #include "regcache.h"
 #include "ring.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rails.h"
 
-#include "evd.h"
+#include "ia.h"
 #include "min.h"
 
 #include <stdio.h>

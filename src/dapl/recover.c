@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "recover.h"
+#include "fault.h"
 
 #include "cfg.h"
 #include "cm.h"

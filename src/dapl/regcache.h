@@ -18,7 +18,7 @@
  * last user. Where memory cannot be watched a registration ends with its transfer.
  */
 #include "list.h"
-#include "lmr.h"
+#include "rails.h"
 #include "memwatch.h"
 #include "pool.h"
 #include "tree.h"

@@ -3,10 +3,9 @@
 
 #include "cfg.h"
 #include "conn.h"
+#include "frames.h"
 #include "peer.h"
-#include "rx.h"
 #include "stats.h"
-#include "tx.h"
 
 #include <assert.h>
 #include <stdatomic.h>

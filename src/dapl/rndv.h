@@ -13,7 +13,7 @@
  *
  * and a FIN of the receiver ends it. The sender's knob chooses the first of the three that is
  * tried; where the adapters or the registrations do not allow it the next one is taken. The
- * handlers of the frames are declared in rx.h.
+ * handlers of the frames are declared in frames.h.
  */
 #include "channel.h"
 #include "wire.h"

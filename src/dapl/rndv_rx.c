@@ -4,14 +4,13 @@
 #include "body.h"
 #include "cfg.h"
 #include "conn.h"
+#include "frames.h"
 #include "iov.h"
 #include "ledger.h"
-#include "xfer.h"
 #include "peer.h"
 #include "rndv_fsm.h"
-#include "rx.h"
 #include "stats.h"
-#include "tx.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#include "rx.h"
+#include "frames.h"
 
 #include "cfg.h"
 #include "conn.h"
-#include "frame_log.h"
+#include "fault.h"
 #include "log.h"
 #include "peer.h"
-#include "recover.h"
 #include "rndv.h"
-#include "seq.h"
 #include "stats.h"
-#include "tx.h"
+#include "window.h"
 #include "wire.h"
 
 #include <errno.h>

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "tx.h"
+#include "frames.h"
 
 #include "cfg.h"
 #include "cm.h"
 #include "conn.h"
-#include "frame_log.h"
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
-#include "rndv.h"
 #include "ring.h"
-#include "rx.h"
-#include "seq.h"
+#include "rndv.h"
 #include "stats.h"
+#include "window.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "wire_thread.h"
+#include "wireup.h"
 
 #include "err.h"
-#include "evd.h"
+#include "fault.h"
 #include "ia.h"
 #include "peer.h"
-#include "recover.h"
-#include "wireup.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -9,7 +9,6 @@
 #include "log.h"
 #include "peer.h"
 #include "stats.h"
-#include "wire_thread.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "xfer.h"
 
+#include "body.h"
 #include "cfg.h"
 #include "conn.h"
+#include "ledger.h"
 #include "min.h"
 #include "peer.h"
 #include "stats.h"

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MDAPL_MOVE_H
-#define MDAPL_MOVE_H
+#ifndef MDAPL_DAPL_XFER_H
+#define MDAPL_DAPL_XFER_H
 /*
  * One long RDMA transfer, in one direction: a read into local pieces (rget) or a write out of them
  * (rput). It is cut into DTOs at MPIR_CVAR_DAPL_RNDV_SEGMENT (smaller if it is striped), at the
  * boundaries of the pieces of both ends and at the adapter's limit. Several DTOs are in flight, on
  * streams that stream.c picks; when no stream has a free slot the rest waits on peer->moving.
  */
-#include "body.h"
 #include "ia.h"
-#include "ledger.h"
 #include "list.h"
-#include "wire.h"
 
 #include <stdint.h>
 
+struct mdapl_dapl_body;
 struct mdapl_dapl_chan;
+struct mdapl_dapl_ledger;
 struct mdapl_dapl_peer;
+struct mdapl_dapl_segs;
 
 struct mdapl_dapl_xfer {
     /* what the caller says */
