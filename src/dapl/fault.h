@@ -67,11 +67,9 @@ extern const char mdapl_dapl_bug_advice[];
 const char *mdapl_dapl_fault_advice(const struct mdapl_dapl_fault *f);
 
 /*
- * What becomes of a fault: it is judged here, and the verdict is carried out. Today a
- * connection attempt is repeated until its time is over, and every other fault is the loss of the
- * peer.
+ * The verdict on a fault (recover.c). A connection attempt is repeated until the time that the
+ * knobs allow is over; every other fault is the loss of the peer.
  */
-
 enum mdapl_dapl_verdict {
     MDAPL_DAPL_RETRY,            /* connect again after the backoff that cm.c has begun */
     MDAPL_DAPL_FAIL_PEER,        /* the peer is lost: all its operations fail */

@@ -79,15 +79,15 @@ int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer);
  * limits, and both are true; on another stream it has to be on a connection of which the peer takes
  * nothing any more, or whose limit is not below that of st, since the limits are those of st. The
  * sr lane, because the ring lane writes the number of the write behind the frame, which an earlier
- * write may still need. The buffer is free when every post has come back and the peer has
+ * write may still need. The buffer is free when every post has completed and the peer has
  * acknowledged the frame. 0; -EAGAIN: there is no window or request slot now; -ENOMEM; -EIO:
  * refused, the connection is lost.
  */
 int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
-/* The peer has every frame below psn `ack` (low 32 bits): their buffers are let go. False: there is
- * no such frame yet. */
+/* The peer has every frame below psn `ack` (low 32 bits): releases their buffers. False: no
+ * such frame has been transmitted. */
 bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack);
-/* The peer is lost: every queued operation fails with status, retained buffers are let go. */
+/* The peer is lost: every queued operation fails with status, retained buffers are freed. */
 void mdapl_dapl_tx_fail(struct mdapl_dapl_peer *peer, int status);
 
 /* -- in: rx.c ---------------------------------------------------------------------------------- */
@@ -139,8 +139,8 @@ void mdapl_dapl_rx_fail(struct mdapl_dapl_peer *peer);
  * ended by a zero, cut when too short.
  */
 void mdapl_dapl_frame_text(const void *frame, size_t len, char *text, size_t room);
-/* Logs a frame that goes to ("->") or comes from ("<-") the peer. For level MDAPL_FRAME only: the
- * caller asks for the level, so that frames which are not logged cost one comparison. */
+/* Logs a frame that is sent to ("->") or has arrived from ("<-") the peer. For level MDAPL_FRAME
+ * only: the caller compares the level, so that frames which are not logged cost one comparison. */
 void mdapl_dapl_frame_log(const struct mdapl_dapl_peer *peer, const char *way, const void *frame,
                           size_t len);
 

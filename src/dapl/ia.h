@@ -35,7 +35,7 @@ enum mdapl_dapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL
 struct mdapl_dapl_dto {
     void (*done)(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
     struct mdapl_dapl_ep *ep;
-    struct mdapl_list link;  /* on ep->silent when its success makes no event */
+    struct mdapl_list link;  /* on ep->unsignaled when its success makes no event */
     uint32_t seq;            /* of the requests on its EP */
     bool unsignaled;
     enum mdapl_dapl_dto_kind kind;
@@ -123,8 +123,8 @@ void mdapl_dapl_ia_close(struct mdapl_dapl_ia *ia);
 struct mdapl_dapl_dto_evd *mdapl_dapl_ia_reserve(struct mdapl_dapl_ia *ia, uint32_t n);
 /*
  * An event in the life of a rail. SUSPECT ends by itself (mdapl_dapl_rail_look()). DOWN: the
- * registrations of the rail are void, it makes no others, and nobody sleeps on it; what was posted
- * on it is still flushed. The caller judges what that means for peers.
+ * registrations of the rail are void, it makes no others, and no thread sleeps on it; posted DTOs
+ * are still flushed. The caller judges what that means for peers.
  */
 void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event event);
 /* May anything be made on it, or posted? */

@@ -22,7 +22,7 @@
  */
 struct mdapl_dapl_alarm {
     pthread_mutex_t lock;
-    const struct mdapl_dapl_ia *asleep_on; /* NULL: nobody sleeps */
+    const struct mdapl_dapl_ia *asleep_on; /* NULL: no sleep in progress */
 };
 
 struct mdapl_dapl_rails {
@@ -47,7 +47,7 @@ void mdapl_dapl_rails_close(struct mdapl_dapl_rails *rails);
 void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns);
 
 /*
- * Registered memory: for each rail that needs it a handle and keys, made when first asked for. They
+ * Registered memory: for each rail that needs it a handle and keys, made at the first use. They
  * carry the generation of the rail (ia.h) and are void once the rail has gone DOWN: its adapter is
  * closed then, and takes its registrations with it. regcache.c makes and keeps them.
  */

@@ -16,12 +16,12 @@ int mdapl_dapl_wireup_run(struct mdapl_dapl_chan *d);
 /* Sets d->n_wanted: peers that another channel reaches are not to be connected. 0, or -errno with
  * the one clear line. */
 int mdapl_dapl_wireup_count(struct mdapl_dapl_chan *d);
-/* Calls a rank. 0, or -errno with the one clear line in mdapl_ctx_err(). */
+/* Sends connection requests to a rank. 0, or -errno with the one clear line in mdapl_ctx_err(). */
 int mdapl_dapl_wireup_call(struct mdapl_dapl_chan *d, int rank);
 /*
- * When all that this rank has to call are called: MDAPL_DONE if all of n_wanted are connected; else
- * 0, or -errno once a peer is lost. After connect_timeout_ms one line names those that are missing,
- * and they are called.
+ * To be called once this rank has sent all requests of its wiring: MDAPL_DONE if all of n_wanted
+ * are connected; else 0, or -errno once a peer is lost. After connect_timeout_ms a line names the
+ * ranks that are not connected, and requests are sent to them.
  */
 int mdapl_dapl_wireup_missing(struct mdapl_dapl_chan *d);
 
