@@ -92,7 +92,7 @@ static int open_rails(struct mdapl_dapl_chan *d)
 }
 
 /* Logs where each adapter and this rank are in the machine, for users who bind ranks to cores. */
-static void tell_places(const struct mdapl_dapl_chan *d)
+static void log_places(const struct mdapl_dapl_chan *d)
 {
     char line[512];
 
@@ -119,7 +119,7 @@ static void open_regs(struct mdapl_dapl_chan *d)
         rc = mdapl_dapl_memwatch_open(&watch);
     if (rc)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
-                  "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
+                  "system does not report unmapped memory (userfaultfd: %s)", strerror(-rc));
     if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO
         && !mdapl_dapl_regcache_pays_off(d->ctx, &d->rails, watch)) {
         mdapl_dapl_memwatch_close(watch);
@@ -180,7 +180,7 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
         close_channel(d);
         return rc;
     }
-    tell_places(d);
+    log_places(d);
     *state_p = d;
     return 0;
 }
