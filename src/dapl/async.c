@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "async.h"
-
 #include "cm.h"
+
 #include "cm_report.h"
 #include "conn.h"
 #include "err.h"
@@ -10,7 +9,7 @@
 
 #include <errno.h>
 
-/* What has happened, with DAT's name for it; NULL: providers deliver numbers that DAT has not. */
+/* The text of an event, with DAT's name for it; NULL: a number that DAT 2.0 does not have. */
 static const char *text_of(DAT_EVENT_NUMBER number)
 {
     const struct mdapl_dapl_cm_cause *cause = mdapl_dapl_cm_cause_of(number);
@@ -22,8 +21,8 @@ static const char *text_of(DAT_EVENT_NUMBER number)
     return cause ? cause->text : NULL;
 }
 
-/* Whether the error leaves the adapter unfit for all that it carries. An overflow loses events, and
- * of all events only connection requests are repeated, by the ranks that sent them. */
+/* Does the error make the adapter unusable? An overflow loses events, and of these the peers repeat
+ * connection requests only. */
 static bool ends_adapter(const struct mdapl_dapl_ia *ia, DAT_HANDLE what, DAT_EVENT_NUMBER number)
 {
     return number == DAT_ASYNC_ERROR_IA_CATASTROPHIC
@@ -31,7 +30,7 @@ static bool ends_adapter(const struct mdapl_dapl_ia *ia, DAT_HANDLE what, DAT_EV
            || (number == DAT_ASYNC_ERROR_EVD_OVERFLOW && what != ia->cr_evd);
 }
 
-/* Raises the fault on every stream that the adapter carries, and ends the wiring if it goes on. */
+/* Raises the fault on every stream of the adapter, and ends a wiring in progress. */
 static void adapter_ended(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
                           const char *text)
 {

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The pieces of the first max bytes, none longer than `most`, without empty ones. Returns how many;
- * to: where they go, or NULL. */
+/* Cuts the first max bytes of an iovec into pieces that are neither empty nor longer than the
+ * limit, and writes them to `to` unless that is NULL. Returns how many. */
 static int cut(const struct iovec *from, int n, size_t max, size_t max_bytes, struct iovec *to)
 {
     int made = 0;

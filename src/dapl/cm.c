@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cm.h"
 
-#include "async.h"
 #include "cfg.h"
 #include "cm_fsm.h"
 #include "cm_report.h"
@@ -9,12 +8,12 @@
 #include "dapl.h"
 #include "ep.h"
 #include "err.h"
-#include "min.h"
+#include "frames.h"
 #include "log.h"
+#include "min.h"
 #include "peer.h"
-#include "rx.h"
-#include "seq.h"
 #include "stats.h"
+#include "window.h"
 #include "wire.h"
 
 #include <stdio.h>
@@ -22,10 +21,10 @@
 
 enum {
     BACKOFF_DOUBLINGS = 5,       /* the pause between tries grows 32 times at most */
-    TIME_DOUBLINGS = 3,          /* the time of a request that nobody answers, 8 times */
-    GRACE_MS = 1000,             /* for the provider to report that a request's time is over */
-    SOON_MS = 5000,              /* an UNREACHABLE that comes later is no answer */
-    ATTENTIVE_MS = 10,           /* every round looks for events so long after the last one */
+    TIME_DOUBLINGS = 3,          /* the time of an unanswered request, 8 times */
+    GRACE_MS = 1000,             /* for the provider to report the timeout of a request */
+    SOON_MS = 5000,              /* an UNREACHABLE after more time is no answer */
+    ATTENTIVE_MS = 10,           /* each round polls all queues so long after an event */
 };
 
 /* What a step of the table acts on besides the stream. */
@@ -36,7 +35,7 @@ struct step {
     const char *detail;          /* more about it; NULL: nothing */
 };
 
-/* What an action returns: the event that follows from it at once, or that there is none. */
+/* What an action returns: the event to handle next in the same call, or NO_EVENT. */
 enum { NO_EVENT = MDAPL_CM_EVENTS };
 
 static const struct mdapl_cfg *cfg_of(const struct mdapl_dapl_stream *st)
@@ -83,7 +82,7 @@ static bool connecting(enum mdapl_dapl_cm_state s)
     return s == MDAPL_CM_CONNECTING || s == MDAPL_CM_BACKOFF || s == MDAPL_CM_ACCEPTING;
 }
 
-/* Gives the connection up, or the attempt at one; it drains aside. */
+/* Closes the stream's connection, or the attempt at one; it drains on d->closed. */
 static void give_up(struct mdapl_dapl_stream *st)
 {
     if (st->conn)
@@ -91,7 +90,8 @@ static void give_up(struct mdapl_dapl_stream *st)
     st->conn = NULL;
 }
 
-/* A fresh connection in place of what there is; epoch: number of the request that it is for. */
+/* Replaces the stream's connection by a new one; epoch: number of its connection request. 0, or
+ * -errno as mdapl_dapl_conn_open(). */
 static int fresh_conn(struct mdapl_dapl_stream *st, uint32_t epoch)
 {
     give_up(st);
@@ -108,8 +108,8 @@ static void set_timer(struct mdapl_dapl_stream *st, uint64_t due)
     mdapl_timer_set(&st->peer->d->timers, &st->cm.timer, due);
 }
 
-/* How long the next request may wait for an answer: longer each time that none comes, so that a
- * rank which has computed for long finds few requests of ours. */
+/* The timeout of the next request, in ns. It doubles with each unanswered one, so that few requests
+ * of this rank are queued at a peer that computes outside MPI for long. */
 static uint64_t time_of_request(const struct mdapl_dapl_stream *st, uint64_t now)
 {
     uint64_t limit = MDAPL_MS(cfg_of(st)->connect_unanswered_ms), waited = now - st->cm.since;
@@ -125,7 +125,7 @@ static int do_connect_soon(struct mdapl_dapl_stream *st, struct step *s)
     return NO_EVENT;
 }
 
-/* This side's adapter or memory does not allow the attempt. */
+/* The adapter or the memory of this side refuses the attempt: returns REJECTED, with the cause. */
 static int refused_here(struct mdapl_dapl_stream *st, struct step *s)
 {
     s->cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_LOCAL);
@@ -173,7 +173,7 @@ static int do_accept(struct mdapl_dapl_stream *st, struct step *s)
     return NO_EVENT;
 }
 
-/* A refusal that is no verdict: the caller is to go on. */
+/* Rejects a request with BUSY: its sender may repeat it, or has another request in flight. */
 static void refuse_for_now(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
 {
     uint8_t hello[MDAPL_HELLO_BYTES];
@@ -191,7 +191,8 @@ static int do_reject(struct mdapl_dapl_stream *st, struct step *s)
         return NO_EVENT;
     }
     refuse_for_now(st, s->cr, st->cm.peer_epoch);
-    /* Ours wins. As its receiver is alive, it will be answered soon or has been lost. */
+    /* The request of this rank wins. Its receiver is alive, so the answer arrives soon, or the
+     * request has been lost. */
     if (due < st->cm.timer.due)
         set_timer(st, due);
     return NO_EVENT;
@@ -226,7 +227,8 @@ void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fa
     st->cm.warn_at = now + f->waited_ns;
 }
 
-/* Raises the fault of an attempt that has ended, with how long there have been no others. */
+/* Raises the fault of an attempt that has ended. The fault has the time since connecting began and
+ * since the first refusal of those in a row. now: ns. */
 static void raise_attempt(struct mdapl_dapl_stream *st, const struct step *s, uint64_t now)
 {
     enum mdapl_dapl_cm_reply says = s->cause->says;
@@ -244,8 +246,9 @@ static void raise_attempt(struct mdapl_dapl_stream *st, const struct step *s, ui
     mdapl_dapl_raise(st, &f);
 }
 
-/* Without jitter all callers of a busy rank would come back together. A multiplicative hash of who
- * calls whom for which time, so that a run of the simulation can be repeated. */
+/* Without jitter, all requests to a busy rank would be repeated at the same time. The jitter is a
+ * multiplicative hash of job, both ranks and epoch, so that a run of the simulation is
+ * reproducible. */
 static uint64_t jitter(const struct mdapl_dapl_stream *st)
 {
     const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
@@ -317,19 +320,21 @@ static int (*const act[])(struct mdapl_dapl_stream *, struct step *) = {
     [MDAPL_CM_DO_FORGET] = do_forget,
 };
 
-/* -- the one place that changes the state ----------------------------------------------------- */
+/* -- changes of state ------------------------------------------------------------------------- */
 
+/* Changes the state of a stream's connection, and the counters of the peer and of the channel that
+ * follow from it. A timer belongs to the state in which it was set. */
 static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
 {
     struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_dapl_chan *d = peer->d;
     enum mdapl_dapl_cm_state was = st->cm.state;
     uint64_t now = mdapl_ctx_now(d->ctx);
-    bool whole = peer->n_up == peer->n_streams;
+    bool was_connected = peer->n_up == peer->n_streams;
 
     d->n_connecting += connecting(next) - connecting(was);
     peer->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
-    d->n_connected += (peer->n_up == peer->n_streams) - whole;
+    d->n_connected += (peer->n_up == peer->n_streams) - was_connected;
     if (next != was) {
         mdapl_timer_stop(&st->cm.timer);
         st->cm.overdue = false;
@@ -346,7 +351,7 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
     st->cm.state = next;
 }
 
-/* Takes a stream through an event, and through those that follow from its action. */
+/* Handles an event of a stream, and the events that its action returns. */
 static void run(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_event event, struct step s)
 {
     for (int e = event; e != NO_EVENT;) {
@@ -363,7 +368,7 @@ static void run(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_event event, st
     }
 }
 
-/* The same for what the channel has found by itself. */
+/* The same for an event that the channel itself makes. */
 static void run_for(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_event event,
                     enum mdapl_dapl_cm_cause_id id)
 {
@@ -382,8 +387,9 @@ static void reject_stranger(struct mdapl_dapl_chan *d, struct mdapl_dapl_ia *ia,
     refuse(d, cr);
 }
 
-/* A request that its caller has given up for a newer one, or that somebody repeats; or one that
- * was given up before the caller accepted ours. */
+/* Is the request stale? Its epoch is not above the last one of the peer (a newer request replaced
+ * it, or it is a replay), or the peer has accepted the request of this rank since it sent this
+ * one. */
 static bool is_stale(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h)
 {
     return !mdapl_seq_before(st->cm.peer_epoch, h->epoch)
@@ -439,7 +445,7 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
 
 /* -- connection events ------------------------------------------------------------------------ */
 
-/* Is this a hello from the called rank, about the request that is under way? */
+/* Is this a hello of the peer with this flag, in answer to the request that is in flight? */
 static bool hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len, uint8_t flag,
                           struct mdapl_dapl_hello *h)
 {
@@ -448,7 +454,8 @@ static bool hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t
            && h->epoch == st->cm.epoch;
 }
 
-/* What an event on our request means beyond its number. */
+/* The cause that follows from the hello or the time of an event of a request, beside the number of
+ * the event; MDAPL_CAUSES: the number alone says it. */
 static enum mdapl_dapl_cm_cause_id look_closer(struct mdapl_dapl_stream *st,
                                                DAT_EVENT_NUMBER number, const void *priv,
                                                size_t len)
@@ -502,14 +509,14 @@ static bool has_decided(const struct mdapl_dapl_ep *ep)
     return state == DAT_EP_STATE_CONNECTED || state == DAT_EP_STATE_DISCONNECTED;
 }
 
-/* The time of a pause, of a request or of an acceptance is over. */
+/* The timer of a backoff, of a request or of an acceptance has fired. */
 static void timer_fired(struct mdapl_timer *t)
 {
     struct mdapl_dapl_cm *cm = MDAPL_OF(t, struct mdapl_dapl_cm, timer);
     struct mdapl_dapl_stream *st = MDAPL_OF(cm, struct mdapl_dapl_stream, cm);
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
 
-    /* What the provider has decided, it has reported: the event is in the queue. */
+    /* The provider has changed the state of the EP, so the event for it is in the queue. */
     if (cm->state != MDAPL_CM_BACKOFF && !cm->overdue && has_decided(&st->conn->ep)) {
         cm->overdue = true;
         set_timer(st, now + MDAPL_MS(GRACE_MS));

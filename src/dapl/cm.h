@@ -3,12 +3,12 @@
 #define MDAPL_CM_H
 /*
  * Connection management: turns DAT's events into the events of cm_fsm.h and carries out its
- * actions. What fails is raised as a fault (conn.h); whether it ends the peer is not decided here.
+ * actions. A failure is raised as a fault (conn.h); recover.c decides whether it ends the peer.
  * A connection request is verified (hello, MAC under the job's key) before anything is allocated
  * for it.
  */
-#include "ia.h"
 #include "channel.h"
+#include "ia.h"
 
 struct mdapl_dapl_chan;
 struct mdapl_dapl_conn;
@@ -19,9 +19,10 @@ struct mdapl_dapl_stream;
 /* The hooks that the adapter calls. */
 struct mdapl_dapl_ia_hooks mdapl_dapl_cm_hooks(struct mdapl_dapl_chan *d);
 
+/* Initializes the connection management of a stream: state IDLE. */
 void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st);
-/* This peer is wanted, with all its streams: sends requests on those that are idle, in the next
- * round of progress. */
+/* Connects all streams of the peer: in the next round of progress, requests are sent on those that
+ * are idle. */
 void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
 /* The adapter reports, asynchronously, that the connection has ended. */
 void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
@@ -30,8 +31,17 @@ void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer);
 /* Frees the closed connections that have drained, and steps the streams that waited for that.
  * Returns whether all have. */
 bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
-/* An attempt on this stream has ended so and will be repeated: the user's line about a peer that
- * does not answer, when the time since the last one has doubled. */
+/* An attempt on this stream has ended with the fault *f and will be repeated. Prints the line about
+ * a peer that does not answer, when the time since the last such line has doubled. */
 void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
+
+/*
+ * An asynchronous error of an adapter: the hook of struct mdapl_dapl_ia_hooks, in async.c. An error
+ * of an endpoint ends that endpoint's connection; one after which the adapter is unusable is raised
+ * as a fault of each of its streams; any other is a line in the log. arg: the channel; what: the
+ * handle in the event; ep: the endpoint of that handle, or NULL when it is none.
+ */
+void mdapl_dapl_async_event(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what,
+                            struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number);
 
 #endif

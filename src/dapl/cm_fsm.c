@@ -5,10 +5,11 @@
 #define DO(action, next) { MDAPL_CM_DO_##action, MDAPL_CM_##next }
 
 /*
- * Rows: states; columns: events in their order. A request that loses while ours is under way is
- * refused: its sender will find our request waiting. One that arrives while we answer an earlier
- * one replaces it: its sender has given the earlier one up. An acceptance in vain costs nothing: it
- * is for the sender of the request to repeat it, unless this rank wants the connection as well.
+ * Rows: states; columns: events in their order. A request that loses while one of this rank is in
+ * flight is rejected: its sender has the request of this rank in its queue. A request that arrives
+ * during ACCEPTING replaces the accepted one, which its sender has given up. An acceptance that
+ * does not lead to a connection is not repeated here: the sender of the request repeats it, and
+ * this rank sends a request of its own if it is to connect as well.
  */
 static const struct mdapl_dapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] = {
     [MDAPL_CM_IDLE] = {
@@ -108,7 +109,7 @@ const char *mdapl_dapl_cm_state_name(enum mdapl_dapl_cm_state state)
 const char *mdapl_dapl_cm_event_name(enum mdapl_dapl_cm_event event)
 {
     static const char *const name[MDAPL_CM_EVENTS] = {
-        "want", "cr-wins", "cr-loses", "established", "refused", "lost", "timer", "close",
+        "connect", "cr-wins", "cr-loses", "established", "rejected", "lost", "timer", "close",
         "drained"
     };
 

@@ -5,8 +5,8 @@
  * The life of one stream's connection, as a table. cm.c turns DAT's events into these and carries
  * out the actions; mdapl_dapl_cm_step() is the only decision. Both ends may send a connection
  * request at the same time: the one of the lower rank wins, whatever the timing, because each end
- * compares the same two numbers. No DAT here: a unit test walks the whole table, and the simulation
- * crosses requests by the thousand.
+ * compares the same two numbers. The table does not depend on DAT: a unit test checks each entry,
+ * and the simulation makes thousands of crossing requests.
  *
  * A connection that was up drains before anything follows it, because an adapter may still carry
  * out what was posted on it, into memory that is in use for something else by then (NVMe TP4129
@@ -14,9 +14,9 @@
  */
 enum mdapl_dapl_cm_state {
     MDAPL_CM_IDLE,           /* not wanted yet */
-    MDAPL_CM_CONNECTING,     /* our request is under way */
-    MDAPL_CM_BACKOFF,        /* our next request leaves when the timer fires */
-    MDAPL_CM_ACCEPTING,      /* we have accepted theirs; ESTABLISHED is to come */
+    MDAPL_CM_CONNECTING,     /* a request of this rank is in flight */
+    MDAPL_CM_BACKOFF,        /* our next request is sent when the timer fires */
+    MDAPL_CM_ACCEPTING,      /* we have accepted theirs and wait for ESTABLISHED */
     MDAPL_CM_UP,
     MDAPL_CM_DRAINING,       /* ended; DTOs that were posted on it have not completed */
     MDAPL_CM_DEAD,           /* nothing is posted any more, and nothing follows */
@@ -40,11 +40,11 @@ enum mdapl_dapl_cm_action {
     MDAPL_CM_NOTHING,
     MDAPL_CM_DO_CONNECT_SOON, /* start the timer: in the next round, behind its events */
     MDAPL_CM_DO_CONNECT,     /* new connection, send a request */
-    MDAPL_CM_DO_ACCEPT,      /* give our own attempt up if there is one; new connection, accept */
+    MDAPL_CM_DO_ACCEPT,      /* close this rank's own attempt, if any; new connection, accept */
     MDAPL_CM_DO_REJECT,      /* reject the request */
-    MDAPL_CM_DO_UP,          /* let frames leave */
-    MDAPL_CM_DO_BACKOFF,     /* give the attempt up, start the timer of the next, raise a fault */
-    MDAPL_CM_DO_RELEASE,     /* give the attempt up; request, if this rank wants it itself */
+    MDAPL_CM_DO_UP,          /* frames may be transmitted */
+    MDAPL_CM_DO_BACKOFF,     /* close the attempt, start the timer of the next, raise a fault */
+    MDAPL_CM_DO_RELEASE,     /* close the attempt; request, if this rank is to connect itself */
     MDAPL_CM_DO_LOSE,        /* disconnect, wait for the drain, raise a fault */
     MDAPL_CM_DO_CLOSE,       /* disconnect, wait for the drain */
     MDAPL_CM_DO_END,         /* there was nothing to drain */

@@ -9,9 +9,9 @@
  * A rank answers connection requests only inside MPI calls, so DAT reports the same for a rank that
  * computes, one that is stopped and one whose host is down behind a router: nothing, until the time
  * of the request is over. Only an answer says something about the rank. UNREACHABLE is one when it
- * comes soon (no route; neighbour discovery gives up after 3 s); later it is how providers report
- * that their own retransmissions are over (rdma_cm and the UD-based manager), which a computing
- * rank causes as well.
+ * is reported soon (no route; neighbour discovery gives up after 3 s); later it is how providers
+ * report that their own retransmissions are over (rdma_cm and the UD-based manager), which a
+ * computing rank causes as well.
  */
 #include "cm_fsm.h"
 #include "dat.h"
@@ -28,8 +28,8 @@ struct mdapl_dapl_stream;
     "process or its host has gone"
 
 enum mdapl_dapl_cm_reply {
-    MDAPL_CM_REPLY_NO,           /* an answer: it is not there, or does not want */
-    MDAPL_CM_REPLY_LATER,        /* it is alive, and a connection may come about */
+    MDAPL_CM_REPLY_NO,           /* an answer: no such process, or it refuses */
+    MDAPL_CM_REPLY_LATER,        /* it is alive, and may accept a later request */
     MDAPL_CM_REPLY_NONE,
 };
 
@@ -49,9 +49,9 @@ enum mdapl_dapl_cm_cause_id {
     MDAPL_CAUSE_UNREACHABLE_LATE,    /* UNREACHABLE, but not soon */
     MDAPL_CAUSE_BUSY,                /* PEER_REJECTED, for another request between the two */
     MDAPL_CAUSE_NO_EVENT,            /* the provider has reported nothing in time */
-    MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by who was called */
+    MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by the rank of the request */
     MDAPL_CAUSE_LOCAL,               /* this side's adapter refused; mdapl_ctx_err() says why */
-    MDAPL_CAUSE_OWN,                 /* the channel itself wants or ends it */
+    MDAPL_CAUSE_OWN,                 /* the channel itself connects or disconnects */
     MDAPL_CAUSES
 };
 
@@ -69,7 +69,7 @@ const struct mdapl_dapl_cm_cause *mdapl_dapl_cm_cause_of(DAT_EVENT_NUMBER number
 
 /*
  * The lines, into buf of len bytes. unconnected: the peer is given up before there was a
- * connection. waiting: it is not, and its answer is waited for. lost: a connection was there.
+ * connection. waiting: its answer is still awaited. lost: an established connection has ended.
  * frame, memory, ia: the faults of these kinds.
  */
 void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,

@@ -2,9 +2,9 @@
 #include "conn.h"
 
 #include "err.h"
+#include "frames.h"
 #include "log.h"
 #include "peer.h"
-#include "rx.h"
 
 #include <errno.h>
 #include <stdlib.h>

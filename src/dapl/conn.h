@@ -6,8 +6,8 @@
  * to, the windows of its sr lane, and the count of its DTOs. cm.c makes one for each attempt and
  * brings it up. A connection that ended, or was given up, is never used again: it is disconnected,
  * it drains until every DTO that was posted has completed, and only then is its EP freed, because
- * until then an adapter may still write into its receives and its RDMA buffers. Whoever has to wait
- * for that (a stream in the state DRAINING) is named as its waiter.
+ * until then an adapter may still write into its receives and its RDMA buffers. A stream that waits
+ * for that (state DRAINING) is its waiter.
  *
  *      open -> [up] -> closed, on d->closed -> drained -> freed
  */
@@ -44,7 +44,7 @@ static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *e
 int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
                          struct mdapl_dapl_conn **conn_p);
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
- * above; NULL: nobody waits. */
+ * above, or NULL. */
 void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_stream *waiter);
 /* Takes the next closed connection that has drained off d->closed; NULL: all that are left still
  * have DTOs posted. The caller frees it. */
@@ -54,8 +54,8 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
 
 /*
  * Raising a fault. recover.c judges it in the same round of progress, and never inside the call, as
- * verbs make no upcalls. Of several faults of one stream before that the first counts. Frames
- * leave on the stream's connection no more.
+ * verbs make no upcalls. Of several faults of one stream before that the first counts. No
+ * more frames are transmitted on the stream's connection.
  */
 
 /* A DTO has completed with this status, an error; a flushed DTO is no fault of its own, because

@@ -5,18 +5,16 @@
 #include "cm.h"
 #include "conn.h"
 #include "err.h"
-#include "evd.h"
+#include "fault.h"
+#include "frames.h"
 #include "ia.h"
-#include "min.h"
 #include "log.h"
-#include "xfer.h"
+#include "min.h"
 #include "peer.h"
 #include "place.h"
-#include "recover.h"
-#include "rx.h"
-#include "tx.h"
 #include "wire.h"
 #include "wireup.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,14 +23,14 @@
 #include <sys/random.h>
 
 enum {
-    CLOSE_MS = 2000,             /* longest wait for the adapter to flush what is closed */
-    FLUSH_US = 100,              /* longest sleep between two looks at what is closed */
-    UNHEARD_US = 100,            /* longest sleep when frames come by other ways as well */
+    CLOSE_MS = 2000,             /* longest wait for the adapter to flush closed EPs */
+    FLUSH_US = 100,              /* longest sleep between two polls for that */
+    UNNOTIFIED_US = 100,         /* longest sleep when frames may arrive without an event */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
 
-/* Is this rail good enough to carry the job? 0, or -ENODEV with the one clear line. */
+/* Does this rail have the limits that the channel needs? 0, or -ENODEV with the one clear line. */
 static int check_rail(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_dapl_ia_limits *max = &ia->max;
@@ -94,7 +92,7 @@ static int open_rails(struct mdapl_dapl_chan *d)
 }
 
 /* Logs where each adapter and this rank are in the machine, for users who bind ranks to cores. */
-static void tell_places(const struct mdapl_dapl_chan *d)
+static void log_places(const struct mdapl_dapl_chan *d)
 {
     char line[512];
 
@@ -109,8 +107,8 @@ static void tell_places(const struct mdapl_dapl_chan *d)
     }
 }
 
-/* Registrations are kept if the knob says so, or by measurement (auto), and if the system reports
- * unmapped memory. */
+/* Makes the registration cache. It keeps registrations if the system reports unmapped memory, and
+ * if the knob is on, or auto and a measurement shows that keeping them costs less. */
 static void open_regs(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
@@ -121,7 +119,7 @@ static void open_regs(struct mdapl_dapl_chan *d)
         rc = mdapl_dapl_memwatch_open(&watch);
     if (rc)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO, "registrations end with their transfer: this "
-                  "system does not tell when memory is unmapped (userfaultfd: %s)", strerror(-rc));
+                  "system does not report unmapped memory (userfaultfd: %s)", strerror(-rc));
     if (watch && cfg->reg_cache == MDAPL_REG_CACHE_AUTO
         && !mdapl_dapl_regcache_pays_off(d->ctx, &d->rails, watch)) {
         mdapl_dapl_memwatch_close(watch);
@@ -182,7 +180,7 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
         close_channel(d);
         return rc;
     }
-    tell_places(d);
+    log_places(d);
     *state_p = d;
     return 0;
 }
@@ -262,7 +260,7 @@ static int poll(struct mdapl_dapl_chan *d, bool all)
     return n;
 }
 
-/* Are connections being made, by this rank or, in a ring, to it? */
+/* Does this rank connect, or wait for requests of its wiring? */
 static bool connecting(const struct mdapl_dapl_chan *d)
 {
     return d->n_connecting > 0 || d->wiring;
@@ -276,7 +274,7 @@ static bool any_vbuf_available(const struct mdapl_dapl_chan *d)
     return false;
 }
 
-/* What depends on the time, or is too rare for each round. Returns how many timers were due. */
+/* Timers, buffers and other work that is not part of each round. Returns how many timers fired. */
 static int housekeeping(struct mdapl_dapl_chan *d)
 {
     wake_ack_pending(d);
@@ -288,7 +286,8 @@ static int housekeeping(struct mdapl_dapl_chan *d)
     return mdapl_timers_run(&d->timers, d->now);
 }
 
-/* One round: what has completed, frames, work; when `all`, also what is looked at less often. */
+/* One round of progress: completions, rings, peers with work; with `all` also the queues of
+ * connection events, and upkeep. Returns how many things moved. */
 static int one_round(struct mdapl_dapl_chan *d, bool all)
 {
     int n = poll(d, all);
@@ -310,8 +309,8 @@ static int look(void *state, uint64_t now)
     return one_round(d, true);
 }
 
-/* Is each round to look at everything? While connections are made and for some time after their
- * last event; not for as long as a peer does not answer. */
+/* Does each round poll all queues? While connections are made and for some ms after their last
+ * event, so that a peer which does not answer does not slow down the others. */
 static bool attentive(const struct mdapl_dapl_chan *d)
 {
     return d->wiring || d->draining || (d->n_connecting > 0 && d->now < d->attentive_until);
@@ -334,7 +333,8 @@ static bool has_connections(void *state)
     return connecting(d) || d->n_connected > 0;
 }
 
-/* Frames in rings and registrations that are free again make no event that ends a sleep. */
+/* Could there be work without an event? A frame in a ring makes none, nor does a freed
+ * registration, so a sleep has to be short then. */
 static bool may_be_unnoticed(const struct mdapl_dapl_chan *d)
 {
     return d->n_rings > 0 || !mdapl_list_empty(&d->vbuf_waiters);
@@ -349,8 +349,8 @@ static void wait(void *state, uint64_t ns)
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
-    if (may_be_unnoticed(d) && ns > MDAPL_US(UNHEARD_US))
-        ns = MDAPL_US(UNHEARD_US);
+    if (may_be_unnoticed(d) && ns > MDAPL_US(UNNOTIFIED_US))
+        ns = MDAPL_US(UNNOTIFIED_US);
     mdapl_dapl_rails_wait(&d->rails, ns < next - now ? ns : next - now);
 }
 
@@ -378,8 +378,7 @@ static bool idle(struct mdapl_peer *base)
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
-/* Waits until all connections have drained, in bounded time; those that have not go with their
- * memory. */
+/* Waits until all connections have drained, at most CLOSE_MS; then frees those that have not. */
 static void flush_closing(struct mdapl_dapl_chan *d)
 {
     uint64_t until = mdapl_ctx_now(d->ctx) + MDAPL_MS(CLOSE_MS);

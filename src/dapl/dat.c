@@ -21,7 +21,7 @@ static const struct {
 
 int mdapl_dapl_dat_load(struct mdapl_dapl_dat *dat, struct mdapl_err *err)
 {
-    /* RTLD_GLOBAL: provider libraries that were not linked with it look for it there. */
+    /* RTLD_GLOBAL: provider libraries that are not linked with libdat2 need its symbols. */
     void *lib = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
 
     if (!lib)

@@ -2,10 +2,10 @@
 #include "ep.h"
 
 #include "cfg.h"
-#include "err.h"
-#include "seq.h"
 #include "channel.h"
+#include "err.h"
 #include "vbuf.h"
+#include "window.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum {
     BATCH = 16,              /* most requests in a row without an event */
-    QUIET = 3,               /* looks without a completion after which an idle EP has drained */
+    QUIET = 3,               /* calls without a completion after which an idle EP has drained */
 };
 
 static DAT_EP_ATTR ep_attr(const struct mdapl_dapl_ia *ia, uint32_t recv_max, uint32_t req_max)
@@ -100,9 +100,9 @@ static void reap_unsignaled(struct mdapl_dapl_ep *ep)
 }
 
 /*
- * Receives that were posted before the EP was ever connected complete only when it is reset. And
- * unsignaled requests that have succeeded are implied by no completion when no request follows
- * them: they are over when the EP is idle and some looks have found no completion of it.
+ * Resets an EP that is not connected, because receives of an EP that never was complete only then.
+ * The success of unsignaled requests is not reported when no request follows them: they have
+ * completed when the EP is idle and QUIET calls in a row have found no completion.
  */
 static void flush_silent_and_unconnected(struct mdapl_dapl_ep *ep)
 {
@@ -131,7 +131,7 @@ bool mdapl_dapl_ep_drained(struct mdapl_dapl_ep *ep)
 int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
                           uint64_t qual, uint64_t timeout_ns, const void *priv, size_t priv_len)
 {
-    struct sockaddr_in6 to;      /* room for either family: providers copy what they know */
+    struct sockaddr_in6 to;      /* large enough for both families; providers copy theirs */
     DAT_RETURN ret;
     char text[96];
 
@@ -186,7 +186,7 @@ static DAT_DTO_COOKIE cookie(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dt
 /* Whether this request's success is to make an event: one of each batch does. */
 static DAT_COMPLETION_FLAGS flags_for(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto)
 {
-    /* Buffers that are few are not to be kept from those who wait for them. */
+    /* With few free buffers each request makes an event, which frees its buffer soon. */
     dto->unsignaled = ep->unsignaled_run + 1 < ep->batch
                   && ep->ia->vbufs->n_unsignaled < ep->ia->vbufs->n_free;
     ep->unsignaled_run = dto->unsignaled ? ep->unsignaled_run + 1 : 0;

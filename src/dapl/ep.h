@@ -38,8 +38,8 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
 void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep);
 /* Ends its connection, or its attempt at one; what is posted on it is flushed. */
 void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep);
-/* After that: whether every DTO that was posted has completed. Asks the provider for what it does
- * not flush by itself, so it is to be called again until it is true. */
+/* After mdapl_dapl_ep_disconnect(): has every DTO that was posted completed? Resets the EP for DTOs
+ * that the provider does not flush by itself, so it has to be called until it is true. */
 bool mdapl_dapl_ep_drained(struct mdapl_dapl_ep *ep);
 
 /* Sends a connection request with priv_len bytes of private data to a listener; timeout_ns: how

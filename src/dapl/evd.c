@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "evd.h"
+#include "ia.h"
 
+#include "channel.h"
 #include "ep.h"
 #include "stats.h"
-#include "channel.h"
 
 #include <string.h>
 
@@ -71,7 +71,8 @@ static int drain(struct mdapl_dapl_ia *ia, DAT_EVD_HANDLE evd,
     return n;
 }
 
-/* Takes every request in the queue: cm.c decides about its own calls by those that arrived. */
+/* Handles every request in the queue, because cm.c decides by the requests that have arrived
+ * whether it sends its own. */
 static int poll_slow(struct mdapl_dapl_ia *ia)
 {
     int n = drain(ia, ia->conn_evd, handle_conn), got;
@@ -119,7 +120,7 @@ int mdapl_dapl_evd_poll(struct mdapl_dapl_ia *ia, bool all)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-/* Everything that ends a sleep, with what handles it. */
+/* The queues whose events end a sleep, and the handler of each. */
 static int queues_of(const struct mdapl_dapl_ia *ia, struct queue queue[MDAPL_DTO_EVDS + 2])
 {
     int n = 0;
@@ -144,7 +145,7 @@ bool mdapl_dapl_evd_arm(struct mdapl_dapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT 
     }
     for (int i = 0; i < n; i++)
         ia->dat->dat_evd_enable(queue[i].evd);
-    /* A queue notifies of events that come after it has been enabled. */
+    /* A queue notifies the CNO of events that arrive after it has been enabled. */
     for (int i = 0; i < n && !ia->kept.handle; i++)
         if (ia->dat->dat_evd_dequeue(queue[i].evd, &ia->kept.event) == DAT_SUCCESS)
             ia->kept.handle = queue[i].handle;

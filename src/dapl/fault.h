@@ -11,8 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct mdapl_cfg;
+struct mdapl_dapl_chan;
 struct mdapl_dapl_cm_cause;
 struct mdapl_dapl_ia;
+struct mdapl_dapl_peer;
 
 enum mdapl_dapl_fault_kind {
     MDAPL_DAPL_FAULT_NONE,
@@ -62,5 +65,23 @@ const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, s
 extern const char mdapl_dapl_bug_advice[];
 /* What the user can do about a fault of these kinds: sentences without the last full stop. */
 const char *mdapl_dapl_fault_advice(const struct mdapl_dapl_fault *f);
+
+/*
+ * The verdict on a fault (recover.c). A connection attempt is repeated until the time that the
+ * knobs allow is over; every other fault is the loss of the peer.
+ */
+enum mdapl_dapl_verdict {
+    MDAPL_DAPL_RETRY,            /* connect again after the backoff that cm.c has begun */
+    MDAPL_DAPL_FAIL_PEER,        /* the peer is lost: all its operations fail */
+};
+
+/* The verdict, from the fault and the knobs alone. */
+enum mdapl_dapl_verdict mdapl_dapl_judge(const struct mdapl_dapl_fault *f,
+                                         const struct mdapl_cfg *cfg);
+/* Judges what has been raised on the streams of a peer and carries it out: operations end with an
+ * error and the owner gets the line. Only inside progress. Returns how many faults there were. */
+int mdapl_dapl_recover(struct mdapl_dapl_peer *peer);
+/* The same for all peers; for a thread that connects without progress (wire_thread.c). */
+void mdapl_dapl_recover_all(struct mdapl_dapl_chan *d);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "frame_log.h"
+#include "frames.h"
 
 #include "log.h"
 #include "peer.h"

@@ -19,15 +19,15 @@
 #include <unistd.h>
 
 enum {
-    REGISTRY_START = 64,     /* entries of dat.conf that are asked for at first */
+    REGISTRY_START = 64,     /* entries of dat.conf that the first array holds */
     EVD_MIN = 256,           /* entries of the connection and CR EVDs at least */
-    EVENTS_OF_STREAM = 2,    /* that wait there at once: a beginning and an end */
+    EVENTS_OF_STREAM = 2,    /* in the queue at once: ESTABLISHED and DISCONNECTED */
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
     DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
     QUAL_LAST = 64535,
-    SUSPECT_MS = 1000,       /* a rail that nothing casts doubt on for so long is OPEN again */
-    ALARM_ENTRIES = 8,       /* one ends a sleep; those that find no room change nothing */
+    SUSPECT_MS = 1000,       /* without a DOUBT for so long, a rail is OPEN again */
+    ALARM_ENTRIES = 8,       /* one ends a sleep; an overflow of the others does no harm */
     EP_EXTRA = 2,            /* receives of an EP beyond the window */
 };
 
@@ -72,13 +72,13 @@ static DAT_PROVIDER_INFO *registry_list(const struct mdapl_dapl_ia *ia, DAT_COUN
     return info;
 }
 
-/* All of them. */
+/* All entries of dat.conf, in its order; the caller frees the array. NULL as registry_list(). */
 static DAT_PROVIDER_INFO *registry(const struct mdapl_dapl_ia *ia, DAT_COUNT *n_p)
 {
     DAT_COUNT max = REGISTRY_START;
     DAT_PROVIDER_INFO *info = registry_list(ia, max, n_p);
 
-    /* As many as were asked for: there may be more. */
+    /* The array is full, so there may be more entries than it holds. */
     while (info && *n_p >= max) {
         free(info);
         max *= 2;
@@ -114,7 +114,7 @@ static int open_named(struct mdapl_dapl_ia *ia, const char *name)
                          "or DAT_OVERRIDE to the right file", name, dat_conf());
 }
 
-/* None of them opens: each with its own reason, and the remedy of the last. */
+/* The error when no entry opens: the reason of each, and the remedy for the last. */
 static int none_opens(struct mdapl_dapl_ia *ia, int n, const char *reasons, int cause)
 {
     if (access(dat_conf(), R_OK))
@@ -153,9 +153,9 @@ static int open_first(struct mdapl_dapl_ia *ia)
     return found ? none_opens(ia, n, reasons, cause) : 0;
 }
 
-/* -- what it can ------------------------------------------------------------------------------ */
+/* -- limits ----------------------------------------------------------------------------------- */
 
-/* Is this said of the provider? */
+/* Does the provider have this attribute, with the value TRUE? */
 static bool named_true(const DAT_IA_ATTR *attr, const char *name)
 {
     for (DAT_COUNT i = 0; attr->vendor_attr && i < attr->num_vendor_attr; i++)
@@ -171,7 +171,7 @@ static int query(struct mdapl_dapl_ia *ia)
     DAT_RETURN ret;
     char text[96];
 
-    /* Providers leave fields alone that they do not know (UDAPL.md A4). */
+    /* Zeros, because providers do not write fields that they do not know (UDAPL.md A4). */
     memset(&attr, 0, sizeof(attr));
     memset(&prov, 0, sizeof(prov));
     ret = ia->dat->dat_ia_query(ia->handle, NULL, DAT_IA_FIELD_ALL, &attr,
@@ -197,13 +197,13 @@ static int query(struct mdapl_dapl_ia *ia)
     return 0;
 }
 
-/* -- its objects ------------------------------------------------------------------------------ */
+/* -- DAT objects ------------------------------------------------------------------------------ */
 
 static int psp_create(struct mdapl_dapl_ia *ia)
 {
     DAT_RETURN ret = DAT_CONN_QUAL_IN_USE;
     uint32_t span = QUAL_LAST - QUAL_FIRST + 1;
-    /* The one that peers know, if it is opened again. */
+    /* A rail that is opened again keeps its qualifier if that is free: peers have it. */
     uint32_t at = ia->qual ? (uint32_t)ia->qual - QUAL_FIRST : (uint32_t)getpid() % span;
     char why[MDAPL_WHY];
 
@@ -241,14 +241,14 @@ static int evd_create(struct mdapl_dapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS fla
                          mdapl_dapl_why(ia, ret, why), mdapl_dapl_why_remedy(errno));
 }
 
-/* Streams that the whole job may have to this rank on one rail. */
+/* The maximum number of streams of all ranks to this one, on one rail. */
 static uint64_t max_streams(const struct mdapl_dapl_ia *ia)
 {
     return (uint64_t)mdapl_ctx_job(ia->ctx)->size * (uint64_t)mdapl_ctx_cfg(ia->ctx)->streams;
 }
 
-/* Entries for what arrives while this rank makes no progress: requests of everybody, or the
- * beginnings and ends of all connections. */
+/* Entries of the connection and CR EVDs: enough for the events that arrive while this rank makes no
+ * progress, which are a request of each peer, or ESTABLISHED and DISCONNECTED of each stream. */
 static uint32_t cm_entries(const struct mdapl_dapl_ia *ia)
 {
     uint64_t events = max_streams(ia) * EVENTS_OF_STREAM;
@@ -269,7 +269,7 @@ static int dto_evd_create(struct mdapl_dapl_ia *ia, uint64_t entries)
     return rc;
 }
 
-/* The first one is for the whole job, unless that is large. */
+/* Entries of the first DTO EVD: for the EPs to all ranks of the job, at most DTO_EVD_MAX. */
 static uint64_t dto_entries(const struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
@@ -309,7 +309,7 @@ int mdapl_dapl_ia_make_alarm(struct mdapl_dapl_ia *ia)
     return evd_create(ia, ALARM_ENTRIES, DAT_EVD_SOFTWARE_FLAG, &ia->alarm_evd);
 }
 
-/* An adapter that is open: what it can, and its objects. */
+/* Queries the limits of an adapter that has been opened, and makes its DAT objects. */
 static int equip(struct mdapl_dapl_ia *ia)
 {
     int rc = query(ia);
@@ -317,7 +317,7 @@ static int equip(struct mdapl_dapl_ia *ia)
     return rc ? rc : make_objects(ia);
 }
 
-/* Closes what is open, with everything left on it. */
+/* Closes the adapter if it is open, with all objects that are left on it. */
 static void take_down(struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_dapl_dat *dat = ia->dat;
@@ -336,7 +336,7 @@ static void take_down(struct mdapl_dapl_ia *ia)
         dat->dat_cno_free(ia->cno);
     if (ia->pz)
         dat->dat_pz_free(ia->pz);
-    /* ABRUPT: takes whatever is still there with it, the async EVD and registrations included. */
+    /* ABRUPT: the provider frees all objects of the IA, with async EVD and registrations. */
     if (ia->handle)
         dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
     ia->psp = ia->cr_evd = ia->conn_evd = ia->alarm_evd = ia->cno = ia->pz = DAT_HANDLE_NULL;
@@ -376,7 +376,7 @@ void mdapl_dapl_ia_close(struct mdapl_dapl_ia *ia)
     free(ia);
 }
 
-/* -- its life --------------------------------------------------------------------------------- */
+/* -- states of the rail ----------------------------------------------------------------------- */
 
 void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event event)
 {

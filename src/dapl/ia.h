@@ -7,12 +7,14 @@
  * makes endpoints on it and lmr.c registrations. Only ia.c, evd.c, ep.c and lmr.c call the DAT API,
  * and cm.c its calls for connection requests; test/lint has this as a rule.
  */
+#include "channel.h"
 #include "dat.h"
 #include "list.h"
-#include "channel.h"
 #include "rail_fsm.h"
 #include "tree.h"
 
+#include <dat2/udat.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,7 +35,7 @@ enum mdapl_dapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL
 struct mdapl_dapl_dto {
     void (*done)(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
     struct mdapl_dapl_ep *ep;
-    struct mdapl_list link;  /* on ep->silent when its success makes no event */
+    struct mdapl_list link;  /* on ep->unsignaled when its success makes no event */
     uint32_t seq;            /* of the requests on its EP */
     bool unsignaled;
     enum mdapl_dapl_dto_kind kind;
@@ -121,8 +123,8 @@ void mdapl_dapl_ia_close(struct mdapl_dapl_ia *ia);
 struct mdapl_dapl_dto_evd *mdapl_dapl_ia_reserve(struct mdapl_dapl_ia *ia, uint32_t n);
 /*
  * An event in the life of a rail. SUSPECT ends by itself (mdapl_dapl_rail_look()). DOWN: the
- * registrations of the rail are void, it makes no others, and nobody sleeps on it; what was posted
- * on it is still flushed. The caller judges what that means for peers.
+ * registrations of the rail are void, it makes no others, and no thread sleeps on it; posted DTOs
+ * are still flushed. The caller judges what that means for peers.
  */
 void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event event);
 /* May anything be made on it, or posted? */
@@ -144,5 +146,45 @@ int mdapl_dapl_rail_reopen(struct mdapl_dapl_ia *ia);
 int mdapl_dapl_ia_make_alarm(struct mdapl_dapl_ia *ia);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
 const char *mdapl_dapl_dat_text(const struct mdapl_dapl_ia *ia, DAT_RETURN ret, char buf[96]);
+
+/* -- events: evd.c ---------------------------------------------------------------------------- */
+
+/*
+ * One DTO EVD serves many EPs of an adapter, so the cost of a poll hardly depends on the number of
+ * peers; connection, CR and asynchronous EVDs are polled less often (dapl.c).
+ */
+
+/* A queue that a thread of wire_thread.c may wait for. */
+enum mdapl_dapl_evd_queue { MDAPL_EVD_CR, MDAPL_EVD_CONN };
+
+/* Handles the events in the DTO queues and, if `all`, in the connection, CR and asynchronous
+ * queues. Returns how many were handled. */
+int mdapl_dapl_evd_poll(struct mdapl_dapl_ia *ia, bool all);
+
+/*
+ * A sleep is mdapl_dapl_evd_arm(), mdapl_dapl_evd_sleep(), mdapl_dapl_evd_disarm(); rails.c does it
+ * for several adapters. Between arm and disarm the queues of transfers, connections and requests
+ * notify the adapter's CNO; at other times the adapter is spared the notices.
+ *
+ * Arm returns false if an event is there already, so that there is nothing to sleep for; the next
+ * poll handles it. agent: the CNO calls it at the first event, once; NULL: it ends a sleep.
+ */
+bool mdapl_dapl_evd_arm(struct mdapl_dapl_ia *ia, const DAT_OS_WAIT_PROXY_AGENT *agent);
+/* Sleeps until an armed adapter has an event or an alarm, at most ns nanoseconds. */
+void mdapl_dapl_evd_sleep(struct mdapl_dapl_ia *ia, uint64_t ns);
+void mdapl_dapl_evd_disarm(struct mdapl_dapl_ia *ia);
+/* Ends a sleep on an adapter that has an alarm_evd. Any thread may call it. */
+void mdapl_dapl_evd_alarm(const struct mdapl_dapl_ia *ia);
+
+/*
+ * For several threads on one adapter: sleeps until that queue has an event, at most ns nanoseconds
+ * (UINT64_MAX: no limit), and handles it with the lock held. The lock is not held during the sleep.
+ * 1: one event was handled; 0: timeout; -1: the queue is unwaitable
+ * (mdapl_dapl_evd_stop_serving()).
+ */
+int mdapl_dapl_evd_serve(struct mdapl_dapl_ia *ia, enum mdapl_dapl_evd_queue queue, uint64_t ns,
+                         pthread_mutex_t *lock);
+/* Makes the CR queue unwaitable: mdapl_dapl_evd_serve() returns -1. Polling it still works. */
+void mdapl_dapl_evd_stop_serving(struct mdapl_dapl_ia *ia);
 
 #endif

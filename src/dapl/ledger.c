@@ -111,7 +111,7 @@ bool mdapl_dapl_ledger_has(const struct mdapl_dapl_ledger *l, uint64_t off, uint
     const struct mdapl_dapl_range *r = ranges_of(l);
     uint32_t i = l->n;
 
-    /* From the end: it is asked for the latest bytes, of a ledger with few ranges. */
+    /* From the end, because callers ask for the latest bytes, and the ranges are few. */
     while (i > 0 && r[i - 1].off > off)
         i--;
     return len == 0 || (i > 0 && end_of(&r[i - 1]) >= off + len);

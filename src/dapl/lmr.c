@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "lmr.h"
+#include "rails.h"
 
-#include "stats.h"
 #include "channel.h"
+#include "stats.h"
 
 #include <errno.h>
 

@@ -25,23 +25,25 @@
 #include <unistd.h>
 
 enum {
-    NOTES = 512,             /* changes that are noted between two looks at them */
+    NOTES = 512,             /* changes that the notes hold until the owner takes them */
     SYNC_YIELDS = 2000,      /* of the core, before a wait for the end of changes is given up */
 };
 
 static const uint64_t pagemap_shared = 1ull << 61;   /* of a file, or shared anonymous memory */
 
 /*
- * One thread reads the kernel's events and notes them; the owner of the cache takes the notes. The
- * thread waits for nobody, takes no lock and no memory, so whoever waits for it gets on.
+ * A thread reads the kernel's events and writes a note of each; the owner of the cache takes the
+ * notes. The thread takes no lock and allocates nothing, so a caller of munmap(), which waits until
+ * its event has been read, cannot deadlock with it.
  *
- * No change is missed. A change is under way for the kernel from before the pages go until its
- * event has been read (for madvise(): the pages go after that, when nobody but the caller has any
- * business with them), and mdapl_dapl_memwatch_sync() waits while one is. But an event that has
- * been read is not yet a note: so `reads` is odd from before each read until after its note, and
- * sync waits for an odd one to change. The read that took the event began before the change was
- * over for the kernel, whose locks put the two in order, so sync, which asks the kernel first,
- * finds that read odd or finished. If finished, its note came before with release, and is seen.
+ * No change is missed. For the kernel a change is in progress from before the pages are unmapped
+ * until its event has been read, and mdapl_dapl_memwatch_sync() waits for its end. (madvise()
+ * discards the pages after that; until it returns, a transfer from these pages is an error of the
+ * program.) An event that has been read is not a note yet, so `reads` is odd from before each read
+ * until after its note, and sync waits until an odd value changes. The locks of the kernel order
+ * the read of an event before the end of its change. Sync queries the kernel first, so it finds
+ * that read in progress (odd) or finished; the thread writes the note of a finished read before it
+ * increments `reads` with release order, so sync sees the note.
  */
 struct mdapl_dapl_memwatch {
     int uffd, pagemap, stop;
@@ -49,9 +51,9 @@ struct mdapl_dapl_memwatch {
     atomic_uint_fast64_t reads;
     /* notes: only the thread writes `noted`, only the owner `taken` */
     atomic_uint_fast64_t noted, taken;
-    atomic_bool too_many;        /* changes that found no room: everything may have changed */
+    atomic_bool too_many;        /* the notes were full: any range may have changed */
     struct mdapl_dapl_memwatch_range note[NOTES];
-    /* the owner's: mappings that it had watched last, when so many changes had been noted */
+    /* the owner's: the mappings that it watched last, and the value of `noted` at that time */
     struct mdapl_dapl_memwatch_range known;
     uint64_t known_at;
 };
@@ -81,7 +83,7 @@ static void note_event(struct mdapl_dapl_memwatch *w, const struct uffd_msg *msg
                                                     (uintptr_t)msg->arg.remove.end });
 }
 
-/* False: there was no event. */
+/* Reads an event and notes it. False: there was none. */
 static bool read_one(struct mdapl_dapl_memwatch *w)
 {
     struct uffd_msg msg;
@@ -104,8 +106,8 @@ static void *watch(void *arg)
     while (poll(fd, 2, -1) <= 0 || !fd[1].revents)
         while (read_one(w))
             ;
-    /* As a thread ends it gives memory back, which may be in a watched mapping: nobody would read
-     * of it. The read orders this after all that the owner has done with uffd. */
+    /* The end of a thread frees its memory, perhaps of a watched mapping, and no thread would read
+     * that event, so uffd is closed first. The read orders this after the owner's last use. */
     if (read(w->stop, &one, sizeof(one)) == sizeof(one)) {
         close(w->uffd);
         w->uffd = -1;
@@ -113,7 +115,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* The program's signals are not for this thread. */
+/* Starts the thread with all signals blocked, so that it handles none of the program's. */
 static int start_thread(struct mdapl_dapl_memwatch *w)
 {
     sigset_t all, before;
@@ -180,7 +182,7 @@ void mdapl_dapl_memwatch_close(struct mdapl_dapl_memwatch *w)
     while (write(w->stop, &one, sizeof(one)) < 0 && errno == EINTR)
         ;
     pthread_join(w->thread, NULL);
-    close_all(w);                /* whoever still waits for an event to be read goes on */
+    close_all(w);                /* ends the waits for events that have not been read */
 }
 
 /* -- what is watched -------------------------------------------------------------------------- */
@@ -224,14 +226,14 @@ static int watch_range(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch
     return ioctl(w->uffd, UFFDIO_REGISTER, &reg) ? -errno : 0;
 }
 
-/* Whole mappings, or else a watched part of one would be a mapping by itself for the kernel. */
+/* Watches the mappings from end to end (memwatch.h says why); if that fails, the range alone. */
 int mdapl_dapl_memwatch_add(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     uint64_t noted = atomic_load_explicit(&w->noted, memory_order_acquire);
     struct mdapl_dapl_memwatch_range all;
     int rc = 0;
 
-    /* Nothing that is watched has changed since: it still is. */
+    /* No change since these mappings were watched last: they still are. */
     if (noted == w->known_at && r.start >= w->known.start && r.end <= w->known.end
         && !atomic_load_explicit(&w->too_many, memory_order_relaxed))
         return 0;
@@ -248,7 +250,7 @@ int mdapl_dapl_memwatch_add(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_mem
 
 enum { ENTRIES = 512 };      /* of the page map, read at once */
 
-/* Pages that are not there yet are nobody's; an adapter that pins has brought them in. */
+/* A page that is not present is not shared; an adapter that pins pages has made them present. */
 bool mdapl_dapl_memwatch_shared(struct mdapl_dapl_memwatch *w, struct mdapl_dapl_memwatch_range r)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = r.start / page;
@@ -271,7 +273,8 @@ bool mdapl_dapl_memwatch_shared(struct mdapl_dapl_memwatch *w, struct mdapl_dapl
 
 /* -- what has changed ------------------------------------------------------------------------- */
 
-/* The kernel refuses to protect pages while mappings change, before it looks at which. */
+/* Is a change in progress? The kernel refuses UFFDIO_WRITEPROTECT with EAGAIN then, before it
+ * checks the range, which is empty here. */
 static bool changing(const struct mdapl_dapl_memwatch *w)
 {
     struct uffdio_writeprotect nothing = { .mode = 0 };

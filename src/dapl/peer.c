@@ -5,13 +5,12 @@
 #include "conn.h"
 #include "dapl.h"
 #include "err.h"
+#include "frames.h"
 #include "ia.h"
-#include "min.h"
 #include "log.h"
-#include "xfer.h"
+#include "min.h"
 #include "rndv.h"
-#include "rx.h"
-#include "tx.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,7 +55,7 @@ int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len)
         n += (size_t)put_rail(d->rails.ia[i], buf + n, len - n);
     if (n + 1 >= len)
         return -ENOSPC;
-    /* The name is for people's lines only: what does not fit is cut. */
+    /* The host name is for user lines only, so a long one is cut. */
     n += (size_t)snprintf(buf + n, len - n, ":%s", mdapl_ctx_host(d->ctx));
     return (int)mdapl_min(n, len - 1);
 }
@@ -116,7 +115,7 @@ static bool card_get(const char *text, struct card *c)
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
-/* Streams on the rails that both ends have, as many as both want. */
+/* The number of streams: the lower of the knobs of both ends, on each rail that both have. */
 static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
 {
     struct mdapl_dapl_chan *d = peer->d;
@@ -252,7 +251,7 @@ size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer)
         return 0;
     n += !mdapl_list_empty(&peer->ctl) + !mdapl_list_empty(&peer->queue);
     n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->inbox.parked);
-    /* An acknowledgement that is still with the adapter has not been given. */
+    /* An acknowledgement whose DTO has not completed may not have been transmitted. */
     for (int i = 0; i < peer->n_streams; i++) {
         const struct mdapl_dapl_conn *conn = peer->stream[i].conn;
 

@@ -3,11 +3,11 @@
 #define MDAPL_PEER_H
 /*
  * The channel's state and its peers. A peer has what outlives a connection: psns, retained frames,
- * the reorder queue, rendezvous; conn.h has what does not. A message goes down through
+ * the reorder queue, rendezvous; conn.h has what does not. A message is sent through
  *
  *      tx.c (one queue per peer, the sr lane) -> ring.c (the ring lane) -> ep.c -> DAT
  *
- * and comes up through
+ * and is received through
  *
  *      memory -> ring.c, or DAT -> evd.c -> ep.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
@@ -15,7 +15,7 @@
  * rndv_tx.c and rndv_rx.c carry long bodies, with xfer.c for their RDMA; cm.c makes connections,
  * wireup.c decides when; recover.c judges what fails. A frame is transmitted when pick_lane() of
  * tx.c finds its stream up, the window of a lane open and a request slot free; until then it is an
- * item on the peer's queue. RDMA that finds no slot waits on peer->moving.
+ * item on the peer's queue. RDMA that finds no slot waits on peer->xfers.
  */
 #include "channel.h"
 #include "clock.h"
@@ -24,7 +24,7 @@
 #include "idmap.h"
 #include "inbox.h"
 #include "list.h"
-#include "lmr.h"
+#include "rails.h"
 #include "pool.h"
 #include "regcache.h"
 #include "ring.h"
@@ -41,7 +41,7 @@ struct mdapl_dapl_ia;
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
 enum { MDAPL_SR_RESERVE = 2 };
 
-/* The whole channel: one per context. */
+/* The channel's state: one per context. */
 struct mdapl_dapl_chan {
     struct mdapl_ctx *ctx;
     struct mdapl_dapl_dat dat;
@@ -57,31 +57,31 @@ struct mdapl_dapl_chan {
     struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
-    struct mdapl_dapl_peer **peers; /* by rank; NULL until first asked for */
+    struct mdapl_dapl_peer **peers; /* by rank; NULL until mdapl_peer_get() */
     struct mdapl_list rings;     /* peers that write into slots of ours */
     struct mdapl_list ring_chunks;
     uint32_t ring_slots, ring_slot_bytes;    /* of each */
-    int n_rings, rings_left;     /* given; that may still be given (none: no ring lane) */
+    int n_rings, rings_left;     /* allocated; that may still be (none: no ring lane) */
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list ack_pending; /* peers that wait for an acknowledgement of ours */
     struct mdapl_list vbuf_waiters; /* peers that found no frame buffer */
     struct mdapl_list closed;    /* connections that drain (conn.h) */
     struct mdapl_timers timers;
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
-    uint64_t attentive_until;    /* ns: until then every round is a look */
+    uint64_t attentive_until;    /* ns: until then each round polls all queues */
 
-    int n_connected;             /* peers all of whose connections stand */
+    int n_connected;             /* peers all of whose connections are up */
     int n_connecting;            /* streams */
     int failed;                  /* the first peer's negative errno, for the wiring */
-    int wire_step;               /* ring wiring: the last distance that has been called */
+    int wire_step;               /* ring wiring: the last distance that was requested */
     int n_wanted;                /* ring wiring: peers that this channel reaches */
     uint64_t wire_start;         /* ns; 0: the wiring has not begun */
     bool wiring;                 /* it has, and is not over */
-    bool called_late;            /* those that have not called in time have been called */
+    bool called_late;            /* requests were sent to the ranks whose requests are late */
     bool draining, closing;
 };
 
-/* Connecting of one stream. Only cm.c changes it, but for the address, which is the card's. */
+/* Connecting of one stream: cm.c changes it. The address is that of the business card. */
 struct mdapl_dapl_cm {
     enum mdapl_dapl_cm_state state;
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
@@ -108,7 +108,7 @@ struct mdapl_dapl_stream {
     struct mdapl_dapl_peer *peer;
     int index;
     struct mdapl_dapl_ia *ia;
-    struct mdapl_dapl_conn *up;  /* the connection while frames may leave on it, else NULL */
+    struct mdapl_dapl_conn *up;  /* the connection on which frames may be sent, or NULL */
     struct mdapl_dapl_conn *conn;    /* it, an attempt at one, or the last one as it drains */
     struct mdapl_dapl_cm cm;
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
@@ -123,8 +123,7 @@ struct mdapl_dapl_peer {
     int n_streams, n_rails, n_up;
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
-    struct mdapl_list
-        vbuf_waiters;            /* on d->starved: whoever gives a buffer back is another peer */
+    struct mdapl_list vbuf_waiters; /* on d->vbuf_waiters: any peer may free the next buffer */
     size_t frame_room;           /* bytes of envelope and body that a frame to it carries */
     bool retains;                /* it keeps its frames until they are acknowledged */
     int dead;                    /* negative errno once it is lost */
@@ -143,11 +142,11 @@ struct mdapl_dapl_peer {
 
     /* in */
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
-    uint64_t rx_acked;           /* what the peer has been told of it */
+    uint64_t rx_acked;           /* the last ack that was transmitted */
     uint64_t rx_unacked_bytes;
     struct mdapl_list reordered; /* frames that have overtaken others, by psn */
     uint64_t n_reordered;        /* how many */
-    struct mdapl_list ack_pending; /* on d->owing while rx_next > rx_acked */
+    struct mdapl_list ack_pending; /* on d->ack_pending while rx_next > rx_acked */
     uint64_t ack_pending_since;
     struct mdapl_inbox inbox;
 
@@ -192,7 +191,7 @@ void mdapl_dapl_peer_wake(struct mdapl_dapl_peer *peer);
 void mdapl_dapl_peer_wake_if_pending(struct mdapl_dapl_peer *peer);
 /* Announces, posts and transmits what is pending and has room. Returns how many things moved. */
 int mdapl_dapl_peer_progress(struct mdapl_dapl_peer *peer);
-/* The peer is lost for good, its connections are closed: everything queued fails with status, and
+/* The peer is lost and its connections are closed: every queued operation fails with status, and
  * the owner gets the line. Only recover.c calls this. */
 void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *line);
 /* How many frames, items and requests are still to be delivered or acknowledged, either way. */

@@ -94,7 +94,7 @@ static void describe(hwloc_topology_t t, const char *device, char *buf, size_t l
     hwloc_bitmap_t mine = hwloc_bitmap_alloc();
 
     if (!mine || hwloc_get_cpubind(t, mine, HWLOC_CPUBIND_PROCESS))
-        snprintf(buf, len, "%s: the system does not tell what this rank is bound to", device);
+        snprintf(buf, len, "%s: the system does not report what this rank is bound to", device);
     else if (!home || hwloc_bitmap_isequal(home->cpuset, hwloc_topology_get_topology_cpuset(t)))
         snprintf(buf, len, "%s is as near to every core", device);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rails.h"
 
-#include "evd.h"
+#include "ia.h"
 #include "min.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ void mdapl_dapl_rails_names(const struct mdapl_dapl_rails *rails, char *buf, siz
         n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", rails->ia[i]->name);
 }
 
-/* The smaller of each two. */
+/* Lowers each limit to that of another rail if that is lower. */
 static struct mdapl_dapl_ia_limits least_of(struct mdapl_dapl_ia_limits a,
                                             const struct mdapl_dapl_ia_limits *b)
 {
@@ -60,7 +60,7 @@ void mdapl_dapl_rails_close(struct mdapl_dapl_rails *rails)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-/* A rail that nobody sleeps on has an event. In a thread of its provider's. */
+/* The agent: a rail on which no thread sleeps has an event. Called by a thread of its provider. */
 static void wake_sleeper(DAT_PVOID arg, DAT_EVD_HANDLE evd)
 {
     struct mdapl_dapl_alarm *alarm = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "recover.h"
+#include "fault.h"
 
 #include "cfg.h"
 #include "cm.h"
@@ -12,7 +12,7 @@
 /* -- the verdict ------------------------------------------------------------------------------- */
 
 /* An attempt is repeated while something may still answer: a definite refusal has to last as long
- * as one request may take, silence as long as the knob says (0: for ever). */
+ * as one request may take, and a lack of answers as long as the knob says (0: without limit). */
 static enum mdapl_dapl_verdict judge_attempt(const struct mdapl_dapl_fault *f,
                                              const struct mdapl_cfg *cfg)
 {
@@ -30,7 +30,7 @@ static enum mdapl_dapl_verdict fatal(const struct mdapl_dapl_fault *f, const str
     return MDAPL_DAPL_FAIL_PEER;
 }
 
-/* Each kind: who judges it, and the status and the line of a peer that it ends. */
+/* For each kind of fault: the function that judges it; status and user line of the lost peer. */
 static const struct {
     enum mdapl_dapl_verdict (*judge)(const struct mdapl_dapl_fault *, const struct mdapl_cfg *);
     int status;
@@ -53,7 +53,7 @@ enum mdapl_dapl_verdict mdapl_dapl_judge(const struct mdapl_dapl_fault *f,
     return kinds[f->kind].judge(f, cfg);
 }
 
-/* -- carrying it out --------------------------------------------------------------------------- */
+/* -- carrying out a verdict -------------------------------------------------------------------- */
 
 static void fail_peer(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {

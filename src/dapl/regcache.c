@@ -53,8 +53,8 @@ static void reg_release(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *re
     mdapl_pool_give(&c->regs, reg);
 }
 
-/* Nobody finds it any more; its last user releases it. */
-static void reg_leave(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
+/* Removes a registration from the set; its last user releases it. */
+static void reg_remove(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 {
     mdapl_tree_remove(&c->kept, &reg->node);
     reg->kept = false;
@@ -64,7 +64,7 @@ static void reg_leave(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 
 /* -- the kept ones ---------------------------------------------------------------------------- */
 
-/* The first kept one that overlaps the range, by address. */
+/* The first registration of the set, by address, that overlaps the range. */
 static struct mdapl_dapl_reg *first_in(const struct mdapl_dapl_regcache *c,
                                        struct mdapl_dapl_memwatch_range r)
 {
@@ -92,44 +92,45 @@ static struct mdapl_dapl_reg *find(const struct mdapl_dapl_regcache *c,
     return reg && reg->range.end >= r.end && (reg->use & use) == use ? reg : NULL;
 }
 
-/* All that overlap the range leave. Returns how many. */
+/* Removes all registrations that overlap the range. Returns how many. */
 static unsigned forget(struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range r)
 {
     struct mdapl_dapl_reg *reg;
     unsigned n = 0;
 
     while ((reg = first_in(c, r))) {
-        reg_leave(c, reg);
+        reg_remove(c, reg);
         n++;
     }
     return n;
 }
 
-/* Takes one in, in place of those that it covers. */
+/* Adds a registration to the set, in place of those that it covers. */
 static void keep(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg)
 {
     struct mdapl_dapl_reg *old;
 
     while ((old = first_in(c, reg->range)))
-        reg_leave(c, old);
+        reg_remove(c, old);
     reg->node.key = reg->range.start;
     reg->kept = true;
     mdapl_tree_add(&c->kept, &reg->node);
 }
 
-/* Evicts until at most `most` bytes are registered, or all that is left is in use. */
+/* Evicts until at most max_bytes are registered, or all registrations left are in use. */
 static void evict(struct mdapl_dapl_regcache *c, uint64_t max_bytes)
 {
     while (c->bytes > max_bytes && !mdapl_list_empty(&c->unused)) {
         struct mdapl_dapl_reg *reg = MDAPL_OF(c->unused.next, struct mdapl_dapl_reg, link);
 
         c->stats->reg_evictions++;
-        reg_leave(c, reg);
+        reg_remove(c, reg);
     }
 }
 
-/* What has changed since the last lookup leaves. False: what is kept cannot be trusted now. */
-static bool handle_frame(struct mdapl_dapl_regcache *c)
+/* Removes the registrations of memory that has changed since the last lookup. False: kept
+ * registrations cannot be used now. */
+static bool drop_changed(struct mdapl_dapl_regcache *c)
 {
     struct mdapl_dapl_memwatch_range r;
 
@@ -140,7 +141,7 @@ static bool handle_frame(struct mdapl_dapl_regcache *c)
     return true;
 }
 
-/* -- a lookup that finds nothing -------------------------------------------------------------- */
+/* -- registering what is not kept -------------------------------------------------------------- */
 
 static bool fits(const struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range r)
 {
@@ -154,7 +155,8 @@ static struct mdapl_dapl_memwatch_range whole_pages(const struct mdapl_dapl_regc
                                  (r.end + c->page - 1) & ~(c->page - 1) };
 }
 
-/* The range with all kept ones that it touches, for all that they are used for, if that fits. */
+/* Extends the range and its use to the registrations that it overlaps, if one registration of all
+ * fits the limits; else removes these. */
 static void join(struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range *range_p,
                  unsigned *use_p)
 {
@@ -177,10 +179,8 @@ static void join(struct mdapl_dapl_regcache *c, struct mdapl_dapl_memwatch_range
     *use_p = use;
 }
 
-/*
- * Watched first and registered then: of a change in between the next lookup hears. NULL: it cannot
- * be watched, or the provider refuses.
- */
+/* Watches the memory and then registers it, so the next lookup finds a change in between. NULL: it
+ * cannot be watched, or the provider refuses. */
 static struct mdapl_dapl_reg *make_kept(struct mdapl_dapl_regcache *c,
                                         struct mdapl_dapl_memwatch_range r, unsigned use,
                                         unsigned rails)
@@ -218,7 +218,7 @@ static struct mdapl_dapl_reg *make(struct mdapl_dapl_regcache *c,
     return reg;
 }
 
-/* -- does it pay? ----------------------------------------------------------------------------- */
+/* -- the cost of a registration ---------------------------------------------------------------- */
 
 enum { PROBE_BYTES = 1 << 16, PROBES = 8, PAYS = 2 };
 
@@ -270,7 +270,7 @@ void mdapl_dapl_regcache_fini(struct mdapl_dapl_regcache *c)
     mdapl_pool_fini(&c->regs);
 }
 
-/* Registers a kept one on the rails that it lacks. NULL: one of them refuses. */
+/* Registers a kept registration on the rails that it lacks. NULL: one of them refuses. */
 static struct mdapl_dapl_reg *complete(struct mdapl_dapl_regcache *c, struct mdapl_dapl_reg *reg,
                                        unsigned rails)
 {
@@ -292,7 +292,7 @@ int mdapl_dapl_reg_get(struct mdapl_dapl_regcache *c, void *addr, size_t len, un
                        unsigned rails, struct mdapl_dapl_reg **reg_p)
 {
     struct mdapl_dapl_memwatch_range asked = { (uintptr_t)addr, (uintptr_t)addr + len };
-    bool trusted = handle_frame(c);
+    bool trusted = drop_changed(c);
     struct mdapl_dapl_reg *reg = trusted ? find(c, asked, use) : NULL;
 
     if (reg) {

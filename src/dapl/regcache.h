@@ -8,9 +8,9 @@
  * it back after the transfer.
  *
  * What is kept is a set of ranges of whole pages that do not overlap (tree.h), each with its users;
- * those without users stand in a list, the longest unused first, and are evicted from its front
+ * those without users are on a list, the longest unused first, and are evicted from its front
  * when the bytes registered exceed the limit, or when the adapter refuses a registration. A range
- * that is asked for and touches kept ones is registered together with them, so that buffers which
+ * of a lookup that overlaps kept ones is registered together with them, so that buffers which
  * share a page, or are used in pieces or in several ways, end up in one registration.
  *
  * Memory can be unmapped while it is registered: before every lookup memwatch.c reports the ranges
@@ -18,7 +18,7 @@
  * last user. Where memory cannot be watched a registration ends with its transfer.
  */
 #include "list.h"
-#include "lmr.h"
+#include "rails.h"
 #include "memwatch.h"
 #include "pool.h"
 #include "tree.h"
@@ -84,8 +84,8 @@ struct mdapl_dapl_block {
     size_t bytes;
 };
 
-/* Maps bytes for it and registers them on these rails (a set); what the cache keeps unused gives
- * way. False: no memory, or no registration. */
+/* Maps bytes for it and registers them on these rails (a set); unused
+ * registrations of the cache are evicted for it. False: no memory, or no registration. */
 bool mdapl_dapl_block_make(struct mdapl_dapl_regcache *c, size_t bytes, unsigned use,
                            unsigned rails, struct mdapl_dapl_block *block);
 /* Registers it on these rails too. False: one of them refuses. */

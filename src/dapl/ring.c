@@ -3,10 +3,9 @@
 
 #include "cfg.h"
 #include "conn.h"
+#include "frames.h"
 #include "peer.h"
-#include "rx.h"
 #include "stats.h"
-#include "tx.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -18,7 +17,7 @@ enum {
     FEW_LMRS = 64,               /* an adapter with so few registrations needs them for frames */
 };
 
-/* Memory of several rings, registered at once. */
+/* Memory of several rings, with one registration. */
 struct chunk {
     struct mdapl_dapl_block block;
     int rings, used;
@@ -90,9 +89,10 @@ static struct chunk *chunk_with_room(struct mdapl_dapl_chan *d)
     return last != &d->ring_chunks && c->used < c->rings ? c : chunk_make(d);
 }
 
-/* -- giving ----------------------------------------------------------------------------------- */
+/* -- offering slots --------------------------------------------------------------------------- */
 
-static void give(struct mdapl_dapl_peer *peer)
+/* Allocates the peer's slots and queues the RING frame that names them. */
+static void offer(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_dapl_chan *d = peer->d;
     struct chunk *c = chunk_with_room(d);
@@ -101,7 +101,7 @@ static void give(struct mdapl_dapl_peer *peer)
     struct mdapl_dapl_item *it = registered ? mdapl_dapl_item_get(peer, MDAPL_FRAME_RING) : NULL;
     struct mdapl_dapl_ring_given given;
 
-    if (!it) {                   /* then it stays as it is, for everybody */
+    if (!it) {                   /* no memory: no peer gets another ring */
         d->rings_left = 0;
         return;
     }
@@ -123,7 +123,7 @@ void mdapl_dapl_ring_maybe_offer(struct mdapl_dapl_peer *peer)
 
     if (!peer->ring_in.slots && d->rings_left > 0
         && peer->rx_next >= (uint64_t)mdapl_ctx_cfg(d->ctx)->ring_after)
-        give(peer);
+        offer(peer);
 }
 
 bool mdapl_dapl_on_ring_given(struct mdapl_dapl_peer *peer,
@@ -132,7 +132,7 @@ bool mdapl_dapl_on_ring_given(struct mdapl_dapl_peer *peer,
 {
     (void)f, (void)p;
     if (peer->ring_out.at.slots)
-        return false;            /* once is enough */
+        return false;            /* a peer offers slots once */
     peer->ring_out.at = *given;
     peer->ring_out.win = (struct mdapl_txwin){ .sent = 0, .limit = given->slots };
     return true;

@@ -17,7 +17,7 @@
  */
 #include "clock.h"
 #include "list.h"
-#include "lmr.h"
+#include "rails.h"
 #include "window.h"
 #include "wire.h"
 

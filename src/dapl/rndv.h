@@ -13,7 +13,7 @@
  *
  * and a FIN of the receiver ends it. The sender's knob chooses the first of the three that is
  * tried; where the adapters or the registrations do not allow it the next one is taken. The
- * handlers of the frames are declared in rx.h.
+ * handlers of the frames are declared in frames.h.
  */
 #include "channel.h"
 #include "wire.h"
@@ -41,7 +41,7 @@ int mdapl_dapl_rndv_send(struct mdapl_dapl_peer *peer, const struct mdapl_msg *m
 bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it,
                               const struct iovec *v, int n, size_t len, struct mdapl_op *op);
 /* Writes the fields and the bytes of the next DATA frame, at most room bytes, to out. Returns the
- * bytes written; *last_p: they were the last ones that the receiver has asked for. */
+ * bytes written; *last_p: they are the last ones that the CTS requests. */
 size_t mdapl_dapl_rndv_put_data(struct mdapl_dapl_rndv_tx *tx, uint8_t *out, size_t room,
                                 bool *last_p);
 /* The peer is lost: each send fails with status once its RDMA writes have completed. */

@@ -14,7 +14,7 @@
  */
 enum mdapl_dapl_rtx_state {
     MDAPL_RTX_ANNOUNCED,     /* waits for a CTS or a FIN of the receiver */
-    MDAPL_RTX_SENDING,       /* what a CTS asked for is being posted: RDMA writes or DATA frames */
+    MDAPL_RTX_SENDING,       /* RDMA writes or DATA frames of a CTS are being posted */
     MDAPL_RTX_ENDING,        /* over, but for RDMA writes that are still to complete */
     MDAPL_RTX_OVER,
     MDAPL_RTX_STATES
@@ -44,10 +44,10 @@ enum mdapl_dapl_rrx_event {
     MDAPL_RRX_READ,          /* the owner reads, by RDMA */
     MDAPL_RRX_ASK,           /* the owner reads, the sender is to move */
     MDAPL_RRX_DATA,          /* wire: a DATA or a WRITTEN frame */
-    MDAPL_RRX_MORE,          /* what the owner asked for is complete, the body is not */
+    MDAPL_RRX_MORE,          /* the owner's read is complete, the body is not */
     MDAPL_RRX_LAST,          /* the body is complete */
-    MDAPL_RRX_DROP,          /* the owner wants no more of it */
-    MDAPL_RRX_LOST,          /* the peer is lost, nothing is under way */
+    MDAPL_RRX_DROP,          /* the owner drops the rest */
+    MDAPL_RRX_LOST,          /* the peer is lost, no RDMA read is in flight */
     MDAPL_RRX_LOST_BUSY,     /* the peer is lost while RDMA reads are posted */
     MDAPL_RRX_FLUSHED,       /* the last of those has completed */
     MDAPL_RRX_EVENTS

@@ -4,14 +4,13 @@
 #include "body.h"
 #include "cfg.h"
 #include "conn.h"
+#include "frames.h"
 #include "iov.h"
 #include "ledger.h"
-#include "xfer.h"
 #include "peer.h"
 #include "rndv_fsm.h"
-#include "rx.h"
 #include "stats.h"
-#include "tx.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,12 +24,12 @@ struct rndv_rx {
     int status;                      /* the first failure */
     struct mdapl_dapl_rts rts;
     uint64_t at;                     /* body bytes read */
-    struct mdapl_dapl_ledger done;   /* body bytes that are here, those read among them */
+    struct mdapl_dapl_ledger done;   /* body bytes that have arrived, read or not */
     /* the owner's read in progress */
     struct mdapl_op *op;
     struct mdapl_dapl_body dst;
     struct mdapl_dapl_xfer move;     /* READING */
-    uint32_t id;                     /* ASKED: my name for it */
+    uint32_t id;                     /* ASKED: the id of the read in frames */
     bool offered;                    /* ASKED: the sender may write */
 };
 
@@ -94,7 +93,7 @@ struct way {
     uint64_t *bodies, *bytes;
 };
 
-/* All bytes that the owner has asked for are here, received in this way. */
+/* The owner's read is complete; way: the counters of the method that moved it. */
 static void read_done(struct rndv_rx *r, struct way way)
 {
     *way.bodies += r->at == 0;
@@ -105,7 +104,7 @@ static void read_done(struct rndv_rx *r, struct way way)
         read_over(r, 0);
 }
 
-/* move->over of RDMA reads. */
+/* xfer->over of RDMA reads. */
 static void fetched(struct mdapl_dapl_xfer *m)
 {
     struct rndv_rx *r = MDAPL_OF(m, struct rndv_rx, move);
@@ -126,7 +125,7 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
     return MDAPL_OF(rx, struct rndv_rx, rx);
 }
 
-/* Asks the sender for the bytes of the read by a CTS, with their memory if it is registered. */
+/* Requests the bytes of the read by a CTS, which names their memory if that is registered. */
 static int ask(struct rndv_rx *r)
 {
     struct mdapl_dapl_item *it = mdapl_dapl_item_get(r->peer, MDAPL_FRAME_CTS);
@@ -196,7 +195,7 @@ static void rndv_drop(struct mdapl_rx *rx)
     struct rndv_rx *r = rndv_rx_of(rx);
 
     if (!rx_step(r, MDAPL_RRX_DROP))
-        return;                  /* a read is under way: it ends with the peer */
+        return;                  /* a read in progress ends with the peer */
     if (!r->peer->dead)
         send_fin(r, r->at > 0 ? MDAPL_FIN_READ : MDAPL_FIN_DROPPED);
     rx_free(r);
@@ -230,7 +229,7 @@ bool mdapl_dapl_on_rts(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_rts
     return true;
 }
 
-/* The read that has asked for bytes under this id; NULL: none has. */
+/* The read whose CTS had this id; NULL: there is none. */
 static struct rndv_rx *asked(const struct mdapl_dapl_peer *peer, uint32_t rx_id, uint32_t tx_id)
 {
     struct rndv_rx *r = mdapl_idmap_find(&peer->d->rx_ids, rx_id);
@@ -239,13 +238,13 @@ static struct rndv_rx *asked(const struct mdapl_dapl_peer *peer, uint32_t rx_id,
            && mdapl_dapl_rrx_step(r->state, MDAPL_RRX_DATA) >= 0 ? r : NULL;
 }
 
-/* Are these among the bytes that it has asked for? */
+/* Are these bytes part of the read? */
 static bool in_read(const struct rndv_rx *r, uint64_t off, uint64_t len)
 {
     return off >= r->at && len <= r->dst.len && off - r->at <= r->dst.len - len;
 }
 
-/* Ends the read when all that it has asked for is here. */
+/* Ends the read when all its bytes have arrived. */
 static void arrived(struct rndv_rx *r, struct way way)
 {
     if (mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len))

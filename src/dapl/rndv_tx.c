@@ -4,13 +4,12 @@
 #include "body.h"
 #include "cfg.h"
 #include "conn.h"
+#include "frames.h"
 #include "iov.h"
 #include "ledger.h"
-#include "xfer.h"
 #include "peer.h"
 #include "rndv_fsm.h"
-#include "rx.h"
-#include "tx.h"
+#include "xfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ struct mdapl_dapl_rndv_tx {
     struct mdapl_dapl_body body;
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
     struct mdapl_dapl_ledger written;    /* bytes whose RDMA writes are complete */
-    /* SENDING in DATA frames: what the receiver asked for */
+    /* SENDING in DATA frames: the bytes that the CTS requests */
     uint32_t rx_id;
     uint64_t off, left;              /* of the next byte; how many */
     struct mdapl_iov cursor;         /* at it */
@@ -58,7 +57,7 @@ static bool tx_step(struct mdapl_dapl_rndv_tx *tx, enum mdapl_dapl_rtx_event eve
     return true;
 }
 
-/* Frees it and completes its send. */
+/* Frees the rendezvous and completes its send. */
 static void tx_end(struct mdapl_dapl_rndv_tx *tx)
 {
     struct mdapl_op *op = tx->op;
@@ -172,7 +171,7 @@ static void send_written(struct write *w, int stream)
     w->posted[stream].done.n = 0;
 }
 
-/* move->posted: pieces that follow each other are one range. */
+/* xfer->posted: pieces that follow each other are one range. */
 static void piece_posted(struct mdapl_dapl_xfer *m, int stream, uint64_t off, uint64_t len)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
@@ -304,7 +303,7 @@ static struct mdapl_dapl_rndv_tx *unended(struct mdapl_dapl_peer *peer)
     return NULL;
 }
 
-/* Posts no more writes of it, and frees the answers of which none is out. */
+/* Stops its RDMA writes, and frees the answers that have none in flight. */
 static void stop_writes(struct mdapl_dapl_rndv_tx *tx)
 {
     MDAPL_LIST_EACH_SAFE(pos, &tx->writes) {

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#include "rx.h"
+#include "frames.h"
 
 #include "cfg.h"
 #include "conn.h"
-#include "frame_log.h"
+#include "fault.h"
 #include "log.h"
 #include "peer.h"
-#include "recover.h"
 #include "rndv.h"
-#include "seq.h"
 #include "stats.h"
-#include "tx.h"
+#include "window.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -59,7 +57,7 @@ static bool on_msg(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *
     return true;
 }
 
-/* All that it says is in its header. */
+/* The header, which has been handled, is all of an ACK. */
 static bool on_ack(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,
                    const uint8_t *p)
 {
@@ -67,7 +65,7 @@ static bool on_ack(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *
     return true;
 }
 
-/* on_rts() and so on: the fields are read and handed to the one that they concern. */
+/* on_rts() and so on: decodes the fields and calls the handler of the type. */
 #define BARE(...)
 #define FRAME(number, NAME, name, ...)                                                            \
     static bool on_##name(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,         \
@@ -172,7 +170,7 @@ static void reorder_clear(struct mdapl_dapl_peer *peer)
 
 /* -- every frame ------------------------------------------------------------------------------ */
 
-/* Delivers the frame whose turn it is. p: the bytes behind its header; len: of the whole frame. */
+/* Delivers the frame with the next psn. p: the bytes behind its header; len: of the whole frame. */
 static void take(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *f, const uint8_t *p,
                  size_t len)
 {
@@ -251,7 +249,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
         return true;
     }
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
-    /* Frames that were written into the ring before this one was sent have landed before it. */
+    /* Frames that the peer wrote into the ring before it sent this one are in the ring already. */
     if (psn > peer->rx_next)
         mdapl_dapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
@@ -276,8 +274,8 @@ static int post_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_vbuf *b)
     return mdapl_dapl_ep_post_recv(ep, &seg, &b->dto);
 }
 
-/* A receive has completed. It is posted again in the same round, whatever the owner of the context
- * does with what was in it: the peer counts on it. */
+/* A receive has completed. It is posted again in the same round, because the peer has its credit;
+ * the inbox copies a message that the owner does not take. */
 static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct mdapl_dapl_vbuf *b = MDAPL_OF(dto, struct mdapl_dapl_vbuf, dto);
@@ -297,7 +295,7 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
     } else {
         mdapl_dapl_dto_failed(dto, MDAPL_DAPL_OP_RECV, status);
     }
-    /* The EP of a closed connection still gives its buffers back. */
+    /* Buffers of a closed connection are freed as its receives are flushed. */
     mdapl_dapl_vbuf_put(ep->ia->vbufs, b);
 }
 

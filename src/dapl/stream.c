@@ -23,8 +23,7 @@ static bool is_suspect(const struct mdapl_dapl_stream *st)
     return st->ia->state != MDAPL_DAPL_RAIL_OPEN;
 }
 
-/* A stream that has not come up yet or has gone, or whose rail is suspect, leaves its turn to
- * stream 0. */
+/* Stream 0 takes the turn of a stream that is not up or whose rail is suspect. */
 static struct mdapl_dapl_stream *one(struct mdapl_dapl_peer *peer, int stream)
 {
     struct mdapl_dapl_stream *st = &peer->stream[stream];

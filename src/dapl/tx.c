@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "tx.h"
+#include "frames.h"
 
 #include "cfg.h"
 #include "cm.h"
 #include "conn.h"
-#include "frame_log.h"
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
-#include "rndv.h"
 #include "ring.h"
-#include "rx.h"
-#include "seq.h"
+#include "rndv.h"
 #include "stats.h"
+#include "window.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -51,7 +49,7 @@ static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
     return LANE_NONE;
 }
 
-/* A post of the frame in b has completed: the adapter gives the buffer back. */
+/* A post of the frame in b has completed: drops its hold on the buffer. */
 static inline void completed(struct mdapl_dapl_dto *dto, struct mdapl_dapl_vbuf *b,
                              DAT_DTO_COMPLETION_STATUS status)
 {
@@ -61,7 +59,7 @@ static inline void completed(struct mdapl_dapl_dto *dto, struct mdapl_dapl_vbuf 
         mdapl_dapl_dto_failed(dto, dto->kind == MDAPL_DTO_SEND ? MDAPL_DAPL_OP_SEND
                                                                : MDAPL_DAPL_OP_RING_WRITE,
                               status);
-    /* The EP of a closed connection still gives its buffers back. */
+    /* Buffers of a closed connection are freed as its requests are flushed. */
     mdapl_dapl_vbuf_put(dto->ep->ia->vbufs, b);
     if (st)
         mdapl_dapl_peer_wake_if_pending(st->peer);

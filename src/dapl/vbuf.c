@@ -12,7 +12,7 @@ enum {
     CHUNK_BYTES = 1 << 19,   /* of the first chunk; each is twice the one before it */
     CHUNK_DOUBLINGS = 5,
     LINE = 64,
-    BEHIND = 16,             /* room behind a frame for what the ring lane puts there */
+    BEHIND = 16,             /* room behind a frame for the last word of the ring lane */
     FOR_ACKS = 4,            /* buffers that only acknowledgements may take */
 };
 
@@ -151,5 +151,5 @@ void mdapl_dapl_vbuf_put(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_vbuf *b)
     if (--b->holds > 0)
         return;
     v->n_free++;
-    mdapl_list_before(v->free.next, &b->link);   /* to the front: it is the warmest */
+    mdapl_list_before(v->free.next, &b->link);   /* to the front: it is in the caches */
 }

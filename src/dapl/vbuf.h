@@ -3,7 +3,7 @@
 #define MDAPL_VBUF_H
 /*
  * Frame buffers: memory for one frame each, in chunks. Each rail has a pool of its own, registered
- * on that rail, for its receives and for the frames that leave on its streams. A vbuf is in one of
+ * on that rail, for its receives and for the frames that its streams transmit. A vbuf is in one of
  * these hands at a time:
  *
  *      free list -> peer (being filled) -> posted and retained -> retained -> free list

@@ -3,7 +3,7 @@
 #define MDAPL_WHY_H
 /*
  * Causes and remedies for the user's lines. DAT has one status for everything that the operating
- * system can refuse (DAT_INSUFFICIENT_RESOURCES), so the errno that a provider leaves behind is the
+ * system can refuse (DAT_INSUFFICIENT_RESOURCES), so the errno that a provider has set is the
  * part of its answer that a user can act on.
  */
 #include "ia.h"

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "wire_thread.h"
+#include "wireup.h"
 
 #include "err.h"
-#include "evd.h"
+#include "fault.h"
 #include "ia.h"
 #include "peer.h"
-#include "recover.h"
-#include "wireup.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
-enum { LOOK_US = 1000 };         /* longest sleep of the client between two looks at its timers */
+enum { LOOK_US = 1000 };         /* longest sleep of the client between two runs of its timers */
 
 struct server {
     struct wiring *w;
@@ -77,6 +75,7 @@ static void stop_servers(struct wiring *w)
 
 /* -- the client: this thread ------------------------------------------------------------------ */
 
+/* Sends connection requests to all ranks below this one. 0 or -errno. */
 static int call_all(struct wiring *w)
 {
     int me = mdapl_ctx_job(w->d->ctx)->rank, rc = 0;
@@ -89,7 +88,8 @@ static int call_all(struct wiring *w)
     return rc;
 }
 
-/* Timers that are due; then: MDAPL_DONE, 0 and *ns_p how long to sleep at most, or -errno. */
+/* Runs the timers that are due and judges faults. MDAPL_DONE: all connections are established; 0:
+ * not yet, and *ns_p is the longest sleep in ns; or -errno. */
 static int look(struct wiring *w, uint64_t *ns_p)
 {
     struct mdapl_dapl_chan *d = w->d;

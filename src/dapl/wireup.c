@@ -9,7 +9,6 @@
 #include "log.h"
 #include "peer.h"
 #include "stats.h"
-#include "wire_thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,7 +55,8 @@ int mdapl_dapl_wireup_call(struct mdapl_dapl_chan *d, int rank)
     return rc;
 }
 
-/* Calls a rank that should have called. Returns 1 if it has not. */
+/* Sends requests to a rank that is not connected, and adds its name to the line. Returns 1; 0 if it
+ * is connected. */
 static int call_late(struct mdapl_dapl_chan *d, int rank, char *names, size_t len)
 {
     struct mdapl_dapl_peer *peer = d->peers[rank];
@@ -70,8 +70,9 @@ static int call_late(struct mdapl_dapl_chan *d, int rank, char *names, size_t le
     return 1;
 }
 
-/* Once ranks are late, all that are not connected are called, as the loss of a request or another
- * view of who reaches whom may be the reason. They answer, or cm.c says what they do. */
+/* After connect_timeout_ms, sends requests to all ranks that are not connected: their own requests
+ * may have been lost, or they may reach this rank by another channel. cm.c reports those that do
+ * not answer. */
 static void call_all_late(struct mdapl_dapl_chan *d)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
@@ -102,8 +103,9 @@ int mdapl_dapl_wireup_missing(struct mdapl_dapl_chan *d)
 }
 
 /*
- * The last step in which I call. Distances s and size-s are the same pair seen from its two ends,
- * so half of the steps are enough; at the distance that is its own mirror the upper half calls.
+ * The last step in which this rank sends a request. Distances s and size-s are the same pair from
+ * its two ends, so half of the steps are enough; at distance size/2 the upper half of the ranks
+ * sends the requests.
  */
 static int last_step(int rank, int size)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "xfer.h"
 
+#include "body.h"
 #include "cfg.h"
 #include "conn.h"
+#include "ledger.h"
 #include "min.h"
 #include "peer.h"
 #include "stats.h"
@@ -78,8 +80,8 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
     }
     mdapl_pool_give(&peer->d->transfers, t);
-    /* After a failed DTO only mdapl_dapl_xfer_stop() ends it, when its peer fails. Bytes that are
-     * moved once more are done before they are all posted. */
+    /* After a failed DTO the transfer ends by mdapl_dapl_xfer_stop(), when its peer fails. If some
+     * bytes are transferred twice, the ledger is complete before all DTOs are posted. */
     if (m->under_way == 0
         && (m->stopped || (m->issued == m->len
                            && mdapl_dapl_ledger_has(m->done, m->body_at, m->len))))
@@ -88,7 +90,7 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
     mdapl_dapl_peer_wake_if_pending(peer);
 }
 
-/* Posts its next transfer. False: no room, or the connection is gone. */
+/* Posts the next DTO. False: no stream has a free slot, or the EP refuses it. */
 static bool post_one(struct mdapl_dapl_xfer *m)
 {
     struct mdapl_dapl_chan *d = m->peer->d;

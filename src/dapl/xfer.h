@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MDAPL_MOVE_H
-#define MDAPL_MOVE_H
+#ifndef MDAPL_DAPL_XFER_H
+#define MDAPL_DAPL_XFER_H
 /*
  * One long RDMA transfer, in one direction: a read into local pieces (rget) or a write out of them
  * (rput). It is cut into DTOs at MPIR_CVAR_DAPL_RNDV_SEGMENT (smaller if it is striped), at the
  * boundaries of the pieces of both ends and at the adapter's limit. Several DTOs are in flight, on
- * streams that stream.c picks; when no stream has a free slot the rest waits on peer->moving.
+ * streams that stream.c picks; when no stream has a free slot the rest waits on peer->xfers.
  */
-#include "body.h"
 #include "ia.h"
-#include "ledger.h"
 #include "list.h"
-#include "wire.h"
 
 #include <stdint.h>
 
+struct mdapl_dapl_body;
 struct mdapl_dapl_chan;
+struct mdapl_dapl_ledger;
 struct mdapl_dapl_peer;
+struct mdapl_dapl_segs;
 
 struct mdapl_dapl_xfer {
     /* what the caller says */
@@ -25,9 +25,9 @@ struct mdapl_dapl_xfer {
     const struct mdapl_dapl_body *local; /* registered; both stay until it is over */
     const struct mdapl_dapl_segs *remote;
     uint64_t local_off, remote_off;  /* the first byte, of each */
-    uint64_t body_at, len;           /* the bytes of the body that it moves */
-    struct mdapl_dapl_ledger *done;  /* of the body: has them when they are moved */
-    /* A piece of them has been posted on this stream; NULL: of no interest. */
+    uint64_t body_at, len;           /* the bytes of the body */
+    struct mdapl_dapl_ledger *done;  /* of the body: the bytes whose DTOs are complete */
+    /* A piece of them has been posted on this stream. May be NULL. */
     void (*posted)(struct mdapl_dapl_xfer *m, int stream, uint64_t off, uint64_t len);
     /* The last DTO has been posted: what is posted next on the same streams completes after it. */
     void (*all_posted)(struct mdapl_dapl_xfer *m);
@@ -35,8 +35,8 @@ struct mdapl_dapl_xfer {
      * DTO has succeeded. */
     void (*over)(struct mdapl_dapl_xfer *m);
 
-    struct mdapl_list link;          /* on peer->moving while there is something to post */
-    int stream;                      /* which carries it; -1: all of them, in stripes */
+    struct mdapl_list link;          /* on peer->xfers while there is something to post */
+    int stream;                      /* which carries it; -1: all streams, in stripes */
     uint64_t issued;                 /* bytes posted */
     uint32_t under_way;              /* DTOs in flight */
     bool stopped;

@@ -25,7 +25,7 @@
  * own counters. No weaker orders will do: test_shm_ring and test_shm_threads fail under TSan with
  * any of them relaxed.
  *
- * Numbers are the low 32 bits of counts that never decrease (seq.h); the first message is 1.
+ * Numbers are the low 32 bits of counts that never decrease (window.h); the first message is 1.
  */
 #include "contract.h"
 

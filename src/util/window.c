@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "window.h"
 
-#include "seq.h"
 
 #include <assert.h>
 

@@ -53,4 +53,21 @@ static inline bool mdapl_rxwin_update_due(const struct mdapl_rxwin *w)
 /* The limit (low 32 bits) for a frame that is transmitted now; it counts as advertised. */
 uint32_t mdapl_rxwin_advertise(struct mdapl_rxwin *w);
 
+/*
+ * Serial numbers. Counters are 64 bits wide in memory and never wrap; the wire carries their low
+ * 32 bits (RFC 1982 serial arithmetic). That is enough because a window is far smaller than 2^31
+ * and frames of an old connection are discarded before a new one carries any.
+ */
+
+/* The full number nearest to `near` whose low 32 bits are `low`. */
+static inline uint64_t mdapl_seq_widen(uint64_t near, uint32_t low)
+{
+    return near + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)near);
+}
+
+static inline bool mdapl_seq_before(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
+
 #endif

@@ -10,7 +10,7 @@
 #include "conn.h"
 #include "log.h"
 #include "peer.h"
-#include "recover.h"
+#include "fault.h"
 #include "sim.h"
 
 #include <errno.h>

@@ -9,10 +9,9 @@
 #include "conn.h"
 #include "err.h"
 #include "peer.h"
-#include "rx.h"
-#include "seq.h"
+#include "frames.h"
+#include "window.h"
 #include "sim.h"
-#include "tx.h"
 #include "vbuf.h"
 #include "wire.h"
 

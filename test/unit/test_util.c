@@ -8,10 +8,9 @@
 #include "iov.h"
 #include "list.h"
 #include "pool.h"
-#include "seq.h"
+#include "window.h"
 #include "timer.h"
 #include "tree.h"
-#include "window.h"
 
 #include <errno.h>
 #include <stdbool.h>

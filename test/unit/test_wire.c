@@ -2,7 +2,7 @@
 /* Every byte on the wire: round trips, what is refused, and the examples of src/dapl/PROTOCOL. */
 #include "unit.h"
 
-#include "frame_log.h"
+#include "frames.h"
 #include "siphash.h"
 #include "wire.h"
 
