@@ -132,8 +132,8 @@ static void meddle(uint64_t *state)
         change((uint8_t *)own->head, own->bytes, state);
         break;
     case 3:
-        change((uint8_t *)far->head->bell, sizeof(far->head->bell), state);
-        atomic_store(&far->head->bells, next(state));
+        change((uint8_t *)far->head->doorbell, sizeof(far->head->doorbell), state);
+        atomic_store(&far->head->doorbell_words, next(state));
         break;
     default:
         if (r.everywhere)
