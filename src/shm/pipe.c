@@ -22,7 +22,7 @@ struct pushed {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->pushed */
     struct mdapl_shm_peer *peer;
-    size_t len, arrived, at;        /* bytes of the body: all, arrived, read */
+    size_t len, arrived, at;     /* bytes of the body: all, arrived, read */
     uint8_t *aside;              /* len bytes; valid: those from `at` to `arrived` if no read is in
                                     progress; NULL: none had to be copied */
     struct mdapl_shm_rx_op read; /* while it is in progress it gets the bytes that arrive */

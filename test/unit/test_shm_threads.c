@@ -128,7 +128,8 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
 
     memcpy(&b->h, m->hdr, m->hdr_len);
     check(me, m->hdr_len == hdr_of(me->announced[peer->rank]) && (int)b->h.from == peer->rank
-              && b->h.number == me->announced[peer->rank] && right(b->h.more, &b->h, m->hdr_len - 8),
+              && b->h.number == me->announced[peer->rank]
+              && right(b->h.more, &b->h, m->hdr_len - 8),
           "a header is not what was sent");
     check(me, m->len == len, "a body has another length");
     me->announced[peer->rank]++;
