@@ -101,7 +101,8 @@ def pvars_c(rows):
         out.append(f"    PVAR_GATED_ACTION(DAPL, MPIR_T_PVAR_REGISTER_impl(\n"
                    f"        MPI_T_PVAR_CLASS_{kind}, MPI_UNSIGNED_LONG_LONG, \"dapl_{name}\", &stats->{name}, 1,\n"
                    f"        MPI_T_ENUM_NULL, MPI_T_VERBOSITY_USER_DETAIL, MPI_T_BIND_NO_OBJECT,\n"
-                   f"        MPIR_T_PVAR_FLAG_READONLY | MPIR_T_PVAR_FLAG_CONTINUOUS, mdapl_ch3_pvar_read, NULL, \"CH3\",\n"
+                   f"        MPIR_T_PVAR_FLAG_READONLY | MPIR_T_PVAR_FLAG_CONTINUOUS,\n"
+                   f"        mdapl_ch3_pvar_read, NULL, \"CH3\",\n"
                    f'        "{text} ({unit})"));\n')
     out.append("}\n")
     return "".join(out)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cells carry pieces of bodies. A process has a few in its segment, for all its peers together. It
- * fills one and sends a message that names it (DATA); when the receiver has taken that message the
- * cell is free again. The order of both is that of the message (ring.h). The cell that was freed
- * last is used first: it is still in the caches, and no more are touched than are needed.
+ * Cells carry pieces of bodies. A process has MDAPL_CELLS in its segment, for all its peers
+ * together. The sender fills a cell and sends a message that names it (DATA); the cell is free
+ * again when the receiver has taken that message. The memory orders are those of the message
+ * (ring.h). The cell that was freed last is used first, as it is still in the caches.
  *
- * Peers that make no progress may hold all cells, for as long as they compute. No other pair of
- * ranks waits for them (MPI 4.0, 3.5: of a matching send and receive at least one completes
- * whatever else happens): a pair with a cell in flight gets room from its own receiver, and a pair
- * without one sends its pieces in its ring, which no other pair uses.
+ * Peers that make no progress may hold all cells for as long as they compute. No other pair of
+ * ranks waits for these cells (MPI 4.0, 3.5: of a matching send and receive at least one completes,
+ * whatever other processes do): a pair with a cell in flight gets room from its own receiver, and a
+ * pair without one sends its pieces in its ring, which no other pair uses.
  */
 #include "peer.h"
 
@@ -19,8 +19,8 @@
 #include <assert.h>
 
 enum {
-    LEAST = 8192,                /* bytes of a cell, at least, if the body has so many */
-    SHARE = 4,                   /* ... and at most this fraction of the body */
+    LEAST = 8192,                /* bytes in a cell, at least, if the body has so many */
+    SHARE = 4,                   /* ... and at most this fraction, 1/SHARE, of the body */
 };
 
 void mdapl_shm_cells_init(struct mdapl_shm_chan *s)
@@ -56,21 +56,21 @@ void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer)
         mdapl_list_remove(&peer->inflight_peers);
 }
 
-static void poll_inring(struct mdapl_shm_peer *peer)
+static void reclaim_taken(struct mdapl_shm_peer *peer)
 {
     mdapl_shm_spsc_ack_in(&peer->tx,
                           atomic_load_explicit(&peer->tx.inring->taken, memory_order_acquire));
     mdapl_shm_cells_reclaim(peer);
 }
 
-/* Cells of peers with empty queues, which no round of progress looks at, come back here. */
-static void poll_doorbells(struct mdapl_shm_chan *s)
+/* Frees taken cells of all peers: no round of progress serves a peer with empty queues. */
+static void reclaim_all(struct mdapl_shm_chan *s)
 {
     MDAPL_LIST_EACH_SAFE(pos, &s->inflight_peers)
-        poll_inring(MDAPL_OF(pos, struct mdapl_shm_peer, inflight_peers));
+        reclaim_taken(MDAPL_OF(pos, struct mdapl_shm_peer, inflight_peers));
 }
 
-static bool there_are(const struct mdapl_shm_peer *peer, int cells, int more)
+static bool enough_cells(const struct mdapl_shm_peer *peer, int cells, int more)
 {
     return (int)peer->inflight_n + cells <= MDAPL_SHM_INFLIGHT && peer->s->n_free_cells >= cells
            && MDAPL_SLOTS - (peer->tx.next - peer->tx.acked) >= (uint32_t)(cells + more);
@@ -81,12 +81,12 @@ bool mdapl_shm_cells_free(struct mdapl_shm_peer *peer, int cells, int more)
     if (!mdapl_shm_tx_open(peer))
         return false;
     mdapl_shm_cells_reclaim(peer);
-    if (there_are(peer, cells, more))
+    if (enough_cells(peer, cells, more))
         return true;
-    poll_inring(peer);
+    reclaim_taken(peer);
     if (peer->s->n_free_cells < cells)
-        poll_doorbells(peer->s);
-    return there_are(peer, cells, more);
+        reclaim_all(peer->s);
+    return enough_cells(peer, cells, more);
 }
 
 void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bodies read out of the sender's memory: whether that works, whether it pays, doing it. */
+/* Bodies read out of the sender's memory by cross-memory attach: whether the kernel permits it,
+ * whether it is faster than two copies, and the reads. */
 #include "peer.h"
 
 #include "cfg.h"
@@ -17,8 +18,8 @@ void mdapl_shm_cma_init(struct mdapl_shm_chan *s)
     s->single_from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
 }
 
-/* What this permits goes to every process of the user, so not before there is a body that the knob
- * lets the receiver read out of our memory. */
+/* Every process of the user gets this permission, so it is not given before there is a body that
+ * the knob lets its receiver read from this process. */
 void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len)
 {
     int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
@@ -31,7 +32,7 @@ void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len)
 
 /* -- does it work ----------------------------------------------------------------------------- */
 
-/* The kernel decides for each pair of processes, so a word with a known value is read. */
+/* The kernel decides for each pair of processes: the test reads a word whose value is known. */
 static bool works(struct mdapl_shm_peer *peer)
 {
     const struct mdapl_shm_seg_head *far = peer->far.head;
@@ -51,7 +52,7 @@ enum {
     TRIES = 5,
     LARGE = 262144,
     SMALL = 4096,
-    START_NS = 500,              /* what two copies take before the first cell is filled */
+    START_NS = 500,              /* time of two copies before the first cell is filled */
     FIRST_CELL = 8192,           /* bytes of the first cell */
     OVERLAP = 125,               /* percent: two copies that overlap, of the time of one */
 };
@@ -73,7 +74,7 @@ static bool copy_by_core(const struct trial *t, size_t len)
     return true;
 }
 
-/* The shortest of a few tries in ns: disturbances make it longer. Negative: it fails. */
+/* The shortest of TRIES copies, in ns, as disturbances only add time. Negative: the copy fails. */
 static double best(const struct trial *t, bool (*copy)(const struct trial *, size_t), size_t len)
 {
     const struct mdapl_clock clock = mdapl_clock_system();
@@ -93,10 +94,10 @@ static double best(const struct trial *t, bool (*copy)(const struct trial *, siz
 }
 
 /*
- * From how many bytes on is one copy faster? One copy takes a fixed time and a time for each byte;
- * with two copies both cores work at the same time, so the time is little more than that of one
- * core. Both are measured on this process's memory: that the bytes are another core's makes both
- * slower alike.
+ * Returns from how many bytes on one copy is faster. One copy takes a fixed time and a time for
+ * each byte; with two copies both cores work at the same time, so the time is little more than that
+ * of one core. Both are measured on this process's memory: bytes in another core's cache slow down
+ * both alike.
  */
 static int64_t crossover(const struct trial *t)
 {
@@ -144,7 +145,7 @@ bool mdapl_shm_cma_pays_off(struct mdapl_shm_peer *peer, size_t len)
 
 enum { PIECES = 16, CALL_BYTES = 1 << 30 };
 
-/* The next pieces of a cursor, at most so many bytes. Returns how many. */
+/* Lists the next pieces of a cursor, at most so many bytes in all. Returns how many pieces. */
 static int next_pieces(struct mdapl_iov cur, size_t most, struct iovec v[PIECES])
 {
     int n = 0;
@@ -168,7 +169,7 @@ bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
             peer->can_read = MDAPL_READ_FAILS;
             return false;
         }
-        /* It may be less: where one of the two lists ended, or the kernel stopped. */
+        /* got < most if one of the two lists was shorter, or the kernel stopped. */
         mdapl_iov_skip(here, (size_t)got);
         mdapl_iov_skip(there, (size_t)got);
         len -= (size_t)got;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbells. A process polls the inrings of the peers that have sent to it lately: each round looks
- * at their next slot, so that their messages cost no more than the slot. All other senders set a
- * bit in the head of the reader's segment, their doorbell, after they have written; so idle peers
- * cost one load for all of them. A reader polls no inring while it sleeps; a sender that rings its
- * doorbell wakes it.
+ * Doorbells. A process polls the inrings of the peers that have sent lately: each round loads their
+ * next slots, so a message costs no more than its slot. All other senders set a bit in the head of
+ * the reader's segment, their doorbell, after they have written a message; so all idle peers
+ * together cost one load. A reader that sleeps polls no inring; the doorbell wakes it.
  *
- * Both ends have to agree without waiting: the writer stores its slot and then loads `watched`; the
- * reader that stops polling stores `watched` and then looks at the slot once more. If both loads
- * could pass the stores before them, the message would stay unseen. Stopping is rare, so the reader
- * pays for the order, with mdapl_shm_os_barrier(); where the system has none the writer uses a
- * fence. `watched` itself may then be relaxed.
+ * Both ends agree without waiting: the writer stores its slot and then loads `polled`; a reader
+ * that stops polling stores `polled` and then loads the slot once more. If both loads could pass
+ * the stores before them, the message would not be noticed. Stopping is rare, so the reader pays
+ * for the order, with mdapl_shm_os_barrier(); where the system has no such barrier the writer
+ * uses a fence. In both cases `polled` itself may be relaxed.
  *
- * The doorbell bits, `bells` and `asleep` are sequentially consistent, because a sleeping reader
- * and a writer agree in the same way: one stores `asleep` and loads `bells`, the other sets its bit
- * and loads `asleep`; and one takes `bells` before the words below it, the other sets a word before
- * it checks whether its bit in `bells` is set. The first doorbell also publishes the hello, which
- * is written before the bit is set and read after the bit has been taken.
+ * `doorbell`, `doorbell_words` and `asleep` are sequentially consistent, because a sleeping reader
+ * and a writer agree in the same way: the reader stores `asleep` and then loads `doorbell_words`,
+ * the writer sets its bit and then loads `asleep`. The reader takes `doorbell_words` before
+ * `doorbell`, the writer sets its bit in `doorbell` before it loads `doorbell_words`. The first
+ * doorbell also publishes the hello: it is written before the bit is set, and read after the bit
+ * has been taken.
  */
 #include "peer.h"
 
@@ -60,9 +60,9 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
     struct mdapl_stats *stats = peer->s->stats;
 
     stats->shm_doorbells++;
-    atomic_fetch_or(&far->bell[word], (uint64_t)1 << peer->far_inring % 64);
-    if (!(atomic_load(&far->bells) >> word & 1))
-        atomic_fetch_or(&far->bells, (uint64_t)1 << word);
+    atomic_fetch_or(&far->doorbell[word], (uint64_t)1 << peer->far_inring % 64);
+    if (!(atomic_load(&far->doorbell_words) >> word & 1))
+        atomic_fetch_or(&far->doorbell_words, (uint64_t)1 << word);
     if (atomic_load(&far->asleep) && atomic_exchange(&far->asleep, 0)) {
         stats->shm_wakes++;
         mdapl_shm_os_wake(&far->asleep);
@@ -82,8 +82,8 @@ static bool hello_right(const struct mdapl_shm_chan *s, const struct mdapl_shm_h
     return mdapl_mac_equal(mac, h->mac);
 }
 
-/* The peer that sent this hello; NULL: its MAC is wrong, it has a ring already, it is lost, or we
- * do not reach it in shared memory. */
+/* The peer that wrote this hello; NULL: the MAC is wrong, the peer has an inring already or is
+ * lost, or another channel reaches it. */
 static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
     struct mdapl_peer *base;
@@ -112,7 +112,7 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
         atomic_store(&inring->refused, 1);
         return NULL;
     }
-    mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, door %u",
+    mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, inring %u",
               peer->base.rank, index);
     peer->rx.inring = inring;
     peer->inring = index;
@@ -146,14 +146,14 @@ static void stop_polling(struct mdapl_shm_chan *s, int i)
     s->polled[i] = s->polled[--s->n_polled];
 }
 
-/* It interrupts each core that runs a process with such barriers, so it is counted. */
+/* Counted, because it interrupts each core that runs a process with such barriers. */
 static void barrier(struct mdapl_shm_chan *s)
 {
     s->stats->shm_barriers++;
     mdapl_shm_os_barrier();
 }
 
-/* Is there a message in its ring? */
+/* Has the peer's ring a message that is not taken? */
 static bool has_new(const struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_spsc_msg m;
@@ -194,14 +194,14 @@ void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer)
 
 /* -- doorbells that have been rung ------------------------------------------------------------- */
 
-/* Rings its doorbell here, for a ring with more messages than one round takes. */
-static void again(struct mdapl_shm_chan *s, uint32_t inring)
+/* Sets the doorbell of an inring that has more messages than one round takes. */
+static void ring_own(struct mdapl_shm_chan *s, uint32_t inring)
 {
-    atomic_fetch_or(&s->seg.head->bell[inring / 64], (uint64_t)1 << inring % 64);
-    atomic_fetch_or(&s->seg.head->bells, (uint64_t)1 << inring / 64);
+    atomic_fetch_or(&s->seg.head->doorbell[inring / 64], (uint64_t)1 << inring % 64);
+    atomic_fetch_or(&s->seg.head->doorbell_words, (uint64_t)1 << inring / 64);
 }
 
-static int answer(struct mdapl_shm_chan *s, uint32_t inring)
+static int poll_rung(struct mdapl_shm_chan *s, uint32_t inring)
 {
     struct mdapl_shm_peer *peer = s->owner[inring];
     int n;
@@ -217,24 +217,24 @@ static int answer(struct mdapl_shm_chan *s, uint32_t inring)
     n = mdapl_shm_rx_poll(peer);
     if (peer->polled || peer->dead)
         return n;
-    /* tell() in shm.c does this later for the polled rings, and for no others. */
+    /* flush_acks() in shm.c does this for the polled rings, and for no others. */
     mdapl_shm_spsc_ack_flush(&peer->rx);
     if (has_new(peer))
-        again(s, inring);
+        ring_own(s, inring);
     return n;
 }
 
 int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s)
 {
-    uint64_t words = atomic_exchange(&s->seg.head->bells, 0);
+    uint64_t words = atomic_exchange(&s->seg.head->doorbell_words, 0);
     int n = 0;
 
     for (; words; words &= words - 1) {
         uint32_t w = (uint32_t)__builtin_ctzll(words);
-        uint64_t doors = atomic_exchange(&s->seg.head->bell[w], 0);
+        uint64_t bits = atomic_exchange(&s->seg.head->doorbell[w], 0);
 
-        for (; doors; doors &= doors - 1)
-            n += answer(s, 64 * w + (uint32_t)__builtin_ctzll(doors));
+        for (; bits; bits &= bits - 1)
+            n += poll_rung(s, 64 * w + (uint32_t)__builtin_ctzll(bits));
     }
     s->slept = false;
     return n;
@@ -242,10 +242,10 @@ int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s)
 
 /* -- sleeping --------------------------------------------------------------------------------- */
 
-/* Stops polling all rings, so that each message rings a doorbell. False: there is a message. */
+/* Stops polling all rings, so that each message rings a doorbell. False: a ring has a message. */
 static bool stop_polling_all(struct mdapl_shm_chan *s)
 {
-    bool quiet = true;
+    bool empty = true;
 
     for (int i = 0; i < s->n_polled; i++) {
         mdapl_shm_spsc_ack_flush(&s->polled[i]->rx);
@@ -256,12 +256,12 @@ static bool stop_polling_all(struct mdapl_shm_chan *s)
     for (int i = s->n_polled; i-- > 0;) {
         if (has_new(s->polled[i])) {
             set_polled(s->polled[i], 1);
-            quiet = false;
+            empty = false;
         } else {
             stop_polling(s, i);
         }
     }
-    return quiet;
+    return empty;
 }
 
 void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns)
@@ -271,7 +271,7 @@ void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns)
     if (!stop_polling_all(s))
         return;
     atomic_store(&head->asleep, 1);
-    if (atomic_load(&head->bells) == 0) {
+    if (atomic_load(&head->doorbell_words) == 0) {
         s->stats->shm_sleeps++;
         mdapl_shm_os_sleep(&head->asleep, 1, ns);
         s->slept = true;

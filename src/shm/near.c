@@ -2,19 +2,19 @@
 /*
  * Which ranks of this node are reached through shared memory.
  *
- * Whether a process can map another's segment is not the same in both directions: one of the two
- * may be undumpable, out of address space, or confined. Both ends have to use the same channel, so
- * both have to know the verdict of both, before the first message:
+ * Process A may be able to map B's segment while B cannot map A's: one of the two may be
+ * undumpable, out of address space, or confined. Both ends have to use the same channel, so each
+ * has to know both verdicts before the first message:
  *
  *      1. probe: each rank maps the segments of all ranks that the launcher places on its node, and
  *         writes into its own segment which of them it has mapped.
  *      2. the launcher's barrier: all verdicts are written.
- *      3. reach: a rank is reached if we have mapped its segment and its segment says that it has
- *         mapped ours. The other side reads the same two words, so it comes to the same answer; a
- *         rank whose segment we have not mapped finds our "no" in ours, or has not mapped ours
- *         either.
+ *      3. reach: a rank is reached if this rank has mapped its segment and finds there the verdict
+ *         that it has mapped this rank's. The other rank uses the same two verdicts, so the result
+ *         is the same; a rank whose segment is not mapped here finds that verdict in this rank's
+ *         segment, or has not mapped it either.
  *
- * A segment has room for the ranks of its node, whatever the size of the job.
+ * A segment has room for the ranks of its node, not for those of the job.
  */
 #include "peer.h"
 

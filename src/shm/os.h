@@ -2,16 +2,16 @@
 #ifndef MDAPL_SHM_OS_H
 #define MDAPL_SHM_OS_H
 /*
- * What the channel asks of the operating system, and all of it that is not the same everywhere.
- * os_linux.c has it for Linux; os_posix.c for everything else, and for Linux too when it is
- * compiled with MDAPL_PORTABLE, so that the plain way is tested where the tests are.
+ * The calls of the operating system that are not the same everywhere. os_linux.c implements them
+ * for Linux, os_posix.c for every other system, and for Linux too when it is compiled with
+ * MDAPL_PORTABLE, so that it can be tested there.
  *
  * A segment is found by a reference: a few printable characters in the owner's business card.
  *
  *   Linux   a memfd, which others open through the owner's descriptor table in /proc. It has no
- *           name: nothing is left however the owner ends, the kernel itself decides who may open it
- *           (the same user, or root), and the size limit of /dev/shm does not count.
- *   POSIX   shm_open, removed by the owner as it closes; a killed one leaves it behind.
+ *           name: it is freed however the owner ends, the kernel decides who may open it (the same
+ *           user, or root), and the size limit of /dev/shm does not apply.
+ *   POSIX   shm_open; the owner removes the name when it closes, but not when it is killed.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,56 +22,59 @@
 
 enum { MDAPL_SHM_REF_MAX = 40 };
 
-/* A text that is equal in processes that may share memory, and different in others: the machine and
- * this boot of it, the namespaces, the user. 0 or -errno. */
+/* Writes a text that is equal in processes that may share memory, and different in others: machine
+ * and boot, namespaces, user. 0, or -ENOTSUP or -ENOSPC. */
 int mdapl_shm_os_node(char *buf, size_t len);
 
-/* A segment of zeros, and how others find it. A descriptor or -errno. */
+/* Makes a segment of zeros and writes its reference. Returns a descriptor, which the caller owns,
+ * or -errno. */
 int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX]);
-/* Opens another's. A descriptor, or -errno when it is not there, not of this user, or not of
- * this size for good. */
+/* Opens the segment of another process. Returns a descriptor, which the caller owns, or -errno: it
+ * does not exist, or (-EACCES) has another owner or size, or could still shrink. */
 int mdapl_shm_os_segment_open(const char *ref, size_t bytes);
-/* Sees to it that these bytes are there when they are written: where memory for segments is
- * limited, a write without any left would end the process. 0 or -errno. */
+/* Allocates these bytes where memory for segments is limited: there, a write to a page that cannot
+ * be allocated ends the process. 0 or -errno. */
 int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes);
-/* The owner is at the end. */
+/* Removes the name, if it has one; the owner calls it as it closes the segment. */
 void mdapl_shm_os_segment_remove(const char *ref);
-/* Bytes of memory that can be had now; SIZE_MAX when the system does not tell. */
+/* Bytes of memory that are available now; SIZE_MAX: not known. */
 size_t mdapl_shm_os_memory_left(void);
 
-/* Pages of this mapping that nobody has touched yet are to lie near the core that calls, whoever
- * touches them first. A wish: nothing is said where the system has none. */
+/* Requests that untouched pages of this mapping are allocated on the NUMA node of the calling core,
+ * whichever process touches them first. Without effect, and without an error, where the system has
+ * no such policy. */
 void mdapl_shm_os_near(void *p, size_t len);
 
-/* Pages of this mapping are to be of the usual size: of a large one hardly anything is used. */
+/* Requests pages of the usual size for this mapping: of a huge page only a small part is used. */
 void mdapl_shm_os_small_pages(void *p, size_t len);
 
 /*
- * A barrier for others: when it returns, whatever another process of this channel stored before it
- * is visible here, and whatever it loads afterwards sees what was stored here before the call. It
- * costs a system call, so that the other side, whose way is the hot one, needs no fence.
- * False: there is none, so both sides have to use fences.
+ * A barrier for other processes (membarrier): when it returns, all that another process of this
+ * channel stored before is visible here, and its loads from then on see what was stored here before
+ * the call. It costs a system call, so that the other process, on its hot path, needs no fence.
+ * init returns false if the system has none: then both processes need fences.
  */
 bool mdapl_shm_os_barrier_init(void);
 void mdapl_shm_os_barrier(void);
 
-/* Sleeps while *word is value, at most ns nanoseconds; may come back early. */
+/* Sleeps while *word is value, at most ns nanoseconds; may return early. */
 void mdapl_shm_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
 void mdapl_shm_os_wake(_Atomic uint32_t *word);
 
 /*
- * A living process, held so that its end is noticed as soon as it runs no more, though its parent
- * may reap it late or never, and whoever gets its pid afterwards. Negative: it cannot be held so,
- * for want of descriptors or on this system; its end is then noticed once it has been reaped.
+ * A descriptor of a running process (pidfd), by which its end is noticed at once: before its parent
+ * reaps it, and also when its pid is used again. Negative: the system has none, or too few
+ * descriptors are left; mdapl_shm_os_process_ended() then notices the end after the parent has
+ * reaped the process.
  */
 int mdapl_shm_os_process_open(pid_t pid);
 bool mdapl_shm_os_process_ended(int process, pid_t pid);
 void mdapl_shm_os_process_close(int process);
 
-/* Others of this user may read my memory. */
+/* Permits other processes of this user to read this process's memory. */
 void mdapl_shm_os_reads_allow(void);
-/* Reads another process's memory: bytes, maybe fewer than there are; 0 or less when it cannot be
- * done. */
+/* Reads another process's memory (process_vm_readv). Returns the number of bytes, perhaps fewer
+ * than requested; 0 or less: it failed. */
 ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
                           const struct iovec *there, int n_there);
 

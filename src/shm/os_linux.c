@@ -23,9 +23,9 @@
 /* -- who shares memory ------------------------------------------------------------------------ */
 
 /*
- * The user, process and IPC namespaces have to be the same for /proc and for the kernel's checks
- * to work both ways. The network namespace is a border that administrators draw between hosts that
- * are none (containers, and our own tests), so it counts too.
+ * /proc and the kernel's permission checks work in both directions if the user, pid and IPC
+ * namespaces are the same. The network namespace is compared because administrators separate
+ * virtual hosts by it (containers do, and our own tests).
  */
 static const char *const spaces[] = { "user", "pid", "ipc", "net" };
 
@@ -73,7 +73,7 @@ int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
 
     if (fd < 0)
         return -errno;
-    /* Sealed: nobody can take pages away from under the others. */
+    /* Sealed, so that no process can shrink it while others use it. */
     if (ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, SEALS)) {
         rc = -errno;
         close(fd);
@@ -107,16 +107,16 @@ int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
 int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes)
 {
     (void)ref, (void)at, (void)bytes;
-    return 0;                /* memory like any other */
+    return 0;                /* not limited: a memfd is ordinary memory */
 }
 
 void mdapl_shm_os_segment_remove(const char *ref)
 {
-    (void)ref;               /* it goes with its last descriptor and mapping */
+    (void)ref;               /* freed with its last descriptor and mapping */
 }
 
-/* hwloc has a call for this, but it would have every rank read the whole machine's topology at
- * start-up, for the one number that getcpu() knows. */
+/* hwloc has a call for this, but with it every rank would read the topology of the machine at
+ * start-up, for one number that getcpu() returns. */
 void mdapl_shm_os_near(void *p, size_t len)
 {
     unsigned node = 0;
@@ -174,7 +174,8 @@ void mdapl_shm_os_wake(_Atomic uint32_t *word)
 
 /* -- processes -------------------------------------------------------------------------------- */
 
-/* A pidfd becomes readable as the process ends. Half of the descriptors stay the program's. */
+/* A pidfd becomes readable when the process ends. Half of the descriptors are left to the program.
+ * */
 int mdapl_shm_os_process_open(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -208,7 +209,7 @@ void mdapl_shm_os_process_close(int process)
 
 void mdapl_shm_os_reads_allow(void)
 {
-    /* Where the kernel lets only ancestors in (Yama), the others of this user too. */
+    /* Where Yama permits reads to ancestors only: to all processes of this user. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_NS = 20000 };         /* a sleep that nobody can end has to be short */
+enum { SLEEP_NS_MAX = 20000 };   /* short, because no other process can end this sleep */
 
 int mdapl_shm_os_node(char *buf, size_t len)
 {
@@ -69,7 +69,7 @@ int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes)
         rc = posix_fallocate(fd, (off_t)at, (off_t)bytes);
     while (rc == EINTR);
     close(fd);
-    /* Where it is not known for segments, their memory is not limited in this way either. */
+    /* A system that cannot allocate for segments does not limit their memory in this way. */
     return rc == EINVAL || rc == EOPNOTSUPP || rc == ENODEV ? 0 : -rc;
 }
 
@@ -105,7 +105,7 @@ void mdapl_shm_os_barrier(void)
 
 void mdapl_shm_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 {
-    struct timespec t = { 0, ns < NAP_NS ? (long)ns : NAP_NS };
+    struct timespec t = { 0, ns < SLEEP_NS_MAX ? (long)ns : SLEEP_NS_MAX };
 
     if (atomic_load(word) == value)
         nanosleep(&t, NULL);

@@ -29,7 +29,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
 
     if (!mdapl_shm_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
-    /* The proof: what the card names can be opened, and has the card's token in it. */
+    /* The proof that memory is shared: the segment has the token of the card. */
     rc = mdapl_shm_seg_open(&far, card.ref, card.token, rank, s->near.n);
     if (rc)
         return rc;
@@ -97,14 +97,14 @@ void mdapl_shm_peer_broken(struct mdapl_shm_peer *peer, int status, const char *
     mdapl_shm_peer_wake(peer);
 }
 
-static bool something_waits(const struct mdapl_shm_peer *peer)
+static bool something_queued(const struct mdapl_shm_peer *peer)
 {
     return !mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
            || !mdapl_list_empty(&peer->streaming) || peer->broken;
 }
 
-/* Delivers what the peer had completed before its end: at most what its ring holds, as a peer that
- * is alive could write more for ever. */
+/* Delivers the messages that the peer completed before it was lost: at most as many as its ring
+ * holds, because a process that still runs could write more for ever. */
 static void last_messages(struct mdapl_shm_peer *peer)
 {
     int n = 0, got = 1;
@@ -127,7 +127,7 @@ int mdapl_shm_peer_progress(struct mdapl_shm_peer *peer)
         return 1;
     }
     n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer);
-    if (something_waits(peer))
+    if (something_queued(peer))
         mdapl_shm_peer_wake(peer);
     return n;
 }

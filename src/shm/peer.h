@@ -2,24 +2,24 @@
 #ifndef MDAPL_SHM_PEER_H
 #define MDAPL_SHM_PEER_H
 /*
- * The inside of the shm channel: its state, its peers, and what its files call of each other. In
- * the order of a message's way:
+ * The state of the shm channel, its peers, and the functions that its files call of each other. In
+ * the order in which a message passes them:
  *
  *      shm.c      the table of calls; a round of progress
  *      tx.c       one queue for each peer; messages into the ring
  *      ring.h     the ring
- *      doorbell.c     doorbells: which rings have something; which are polled; sleeping
- *      rx.c       messages out of the ring, to the owner (util/inbox) or to the file below
- *      pipe.c     bodies of middle length: in cells, right behind their message
+ *      doorbell.c doorbells: which rings have messages; which are polled; sleeping
+ *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
+ *      pipe.c     bodies of middle length: in cells, directly after their message
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
- *      rx_op.c     the owner's reads of either, until their cells have come
+ *      rx_op.c    the owner's reads of such bodies, until their cells have arrived
  *      cell.c     cells
  *      peer.c     peers; their failure
  *
  * Below them are near.c (which ranks of the node are reached), seg.c (the segment), node.c (the
  * business card) and os_*.c (the operating system).
  *
- * A pair of ranks has a ring in each direction, in the segment of its reader, from the first
+ * A pair of ranks has an inring in each direction, in the segment of its reader, from the first
  * message in that direction on. A message for which the ring has no room waits in the peer's queue.
  */
 #include "idmap.h"
@@ -38,8 +38,8 @@ struct mdapl_stats;
 struct pushed;
 
 enum {
-    MDAPL_SHM_EAGER = 16384,     /* bytes of header and body that go into the ring */
-    MDAPL_SHM_PUSH_BYTES = 65536,    /* bytes of a body that goes without a rendezvous */
+    MDAPL_SHM_EAGER = 16384,     /* bytes of header and body in the ring, at most */
+    MDAPL_SHM_PUSH_BYTES = 65536,    /* bytes of a body without rendezvous, at most */
     MDAPL_SHM_POLLED = 16,       /* rings that are polled */
     MDAPL_SHM_INFLIGHT = 16,     /* cells in flight to one peer */
 };
@@ -48,8 +48,8 @@ enum {
 enum mdapl_shm_type {
     MDAPL_SHM_MSG,               /* a message with its body */
     MDAPL_SHM_PUSH,              /* a message whose body follows in cells; body: its length */
-    MDAPL_SHM_RTS,               /* a message whose body stays with the sender; body: the record */
-    MDAPL_SHM_CTS,               /* the receiver wants bytes of it in cells */
+    MDAPL_SHM_RTS,               /* a message whose body is fetched; body: struct rts (rndv.c) */
+    MDAPL_SHM_CTS,               /* the receiver requests bytes of that body in cells */
     MDAPL_SHM_DATA,              /* a cell with bytes of a body; the ids are 0 for a pushed one */
     MDAPL_SHM_FIN,               /* the body has been read, or dropped */
     MDAPL_SHM_TYPES
@@ -83,12 +83,12 @@ struct mdapl_shm_item {
     struct mdapl_shm_rndv *send; /* RTS */
 };
 
-/* Ranks that the launcher places on one node, me among them (near.c). */
+/* The ranks that the launcher places on this node, this rank included (near.c). */
 struct mdapl_shm_near {
     int *rank;                   /* in ascending order, the same on all of them */
-    int n, me;                   /* how many; my own index */
-    struct mdapl_shm_peer *
-        *probed; /* those whose segment has been mapped, until they are reached */
+    int n, me;                   /* how many; this rank's index */
+    /* By index: a peer whose segment has been mapped, until it is reached. */
+    struct mdapl_shm_peer **probed;
 };
 
 struct mdapl_shm_chan {
@@ -96,16 +96,16 @@ struct mdapl_shm_chan {
     struct mdapl_ctx *ctx;
     struct mdapl_stats *stats;   /* the context's */
     uint64_t node;               /* node.h */
-    uint64_t word;               /* others test whether they can read it (cma.c) */
+    uint64_t word;               /* others read it to test cross-memory attach (cma.c) */
     struct mdapl_shm_seg seg;
     bool barrier;                /* os.h */
     struct mdapl_shm_near near;  /* the ranks of this node */
     struct mdapl_shm_peer **peers; /* by rank; NULL until the rank is reached */
-    struct mdapl_shm_peer **owner; /* by door; NULL until it has been opened */
+    struct mdapl_shm_peer **owner; /* by inring; NULL until its hello is accepted */
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
-    int n_inrings;               /* doors in use, in this segment and in others' */
-    struct mdapl_list work;      /* peers with something in a queue */
+    int n_inrings;               /* in use, in this segment and in others' */
+    struct mdapl_list work;      /* peers with queued items or a fault to raise */
     struct mdapl_pool items;
     struct mdapl_idmap tx_ids, rx_ids;   /* long bodies */
     uint8_t free_cell[MDAPL_CELLS];
@@ -115,47 +115,47 @@ struct mdapl_shm_chan {
     unsigned rounds;
     uint64_t checked;            /* when the peers were last checked, ns */
     bool draining, wired;
-    bool slept;                  /* since doorbells were last handled (doorbell.c) */
-    bool reads_allowed;          /* os.h: others may read my memory */
+    bool slept;                  /* since the doorbells were polled last (doorbell.c) */
+    bool reads_allowed;          /* others may read this process's memory (os.h) */
 };
 
 /* Another rank of this node. */
 struct mdapl_shm_peer {
     struct mdapl_peer base;
     struct mdapl_shm_chan *s;
-    struct mdapl_shm_seg far;    /* its segment */
+    struct mdapl_shm_seg far;    /* the peer's segment */
     /* sending: all NULL and 0 until the first message */
     struct mdapl_shm_spsc_tx tx;
     uint32_t far_inring;
     bool fence;                  /* one of the two has no barrier (os.h) */
     struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
-    struct mdapl_list streaming; /* bodies with bytes still to go into cells */
+    struct mdapl_list streaming; /* bodies with requested bytes to put into cells */
     struct mdapl_list sends;     /* long bodies, until their FIN */
     struct {
         uint32_t number;         /* of the message that names it */
         uint8_t cell;
-    } inflight[MDAPL_SHM_INFLIGHT]; /* cells in flight, in their order */
+    } inflight[MDAPL_SHM_INFLIGHT]; /* cells in flight, oldest first */
     unsigned inflight_first, inflight_n;
-    struct mdapl_list inflight_peers; /* on s->flying while there are some */
-    /* receiving: rx.door is NULL until the peer has sent a message */
+    struct mdapl_list inflight_peers; /* on s->inflight_peers while there are some */
+    /* receiving: rx.inring is NULL until the peer has sent a message */
     struct mdapl_shm_spsc_rx rx;
     uint32_t inring;
-    bool polled;                 /* polled: on s->hot */
-    bool active;                 /* has sent something lately */
+    bool polled;                 /* its ring is polled: it is on s->polled */
+    bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_inbox inbox;
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list pushed;    /* bodies of middle length that the owner has not finished */
     struct mdapl_list reading;   /* reads of either in progress (rx_op.h) */
-    struct pushed *piping;       /* the one whose cells arrive now; NULL if the owner dropped it */
-    size_t piping_left;          /* ... then: its bytes that are still to arrive */
+    struct pushed *piping;       /* the body whose cells arrive; NULL: none, or it was dropped */
+    size_t piping_left;          /* bytes of a dropped body that are still to arrive */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
 
     struct mdapl_list work;      /* on s->work */
-    uint64_t token;              /* of its segment */
+    uint64_t token;              /* of the peer's segment */
     pid_t pid;
     int dead;                    /* negative errno once it is lost */
-    const char *broken;          /* a fault that the next round of progress raises */
+    const char *broken;          /* cause of a fault that the next round of progress raises */
     int broken_status;
     int process;                 /* as mdapl_shm_os_process_open() */
 };
@@ -167,39 +167,41 @@ static inline struct mdapl_shm_peer *mdapl_shm_peer_of(struct mdapl_peer *peer)
 
 /* -- peer.c ----------------------------------------------------------------------------------- */
 
-/* Makes the peer of a rank from its business card. 0, or -errno: -EHOSTUNREACH (in another system),
- * or as mdapl_shm_seg_open(). The caller puts it on s->peers once it is reached. */
+/* Makes the peer of a rank from its business card (text). 0, or -errno: -EHOSTUNREACH (the rank is
+ * on another node), or as mdapl_shm_seg_open(). The caller owns *p until it is on s->peers. */
 int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
                         struct mdapl_shm_peer **p);
 void mdapl_shm_peer_free(struct mdapl_shm_peer *peer);
-/* Something is queued: the peer is looked at in each round of progress until nothing is. */
+/* Has each round of progress serve this peer, until its queues are empty. */
 void mdapl_shm_peer_wake(struct mdapl_shm_peer *peer);
-/* Does what can be done. Returns how many things moved. */
+/* Announces held messages and transmits queued items. Returns how many. */
 int mdapl_shm_peer_progress(struct mdapl_shm_peer *peer);
-/* Has the next round of progress raise the fault, after the messages that the peer has completed:
- * verbs and waits make no upcalls. status: negative errno; why: static text. */
+/* Has the next round of progress deliver the messages that the peer has completed and then raise
+ * the fault, as verbs and waits make no upcalls. status: negative errno; why: static text. */
 void mdapl_shm_peer_broken(struct mdapl_shm_peer *peer, int status, const char *why);
-/* There is no memory for what the peer has sent: raises the fault. Returns false. */
+/* Out of memory for a received message: fails the peer. Returns false. */
 bool mdapl_shm_peer_no_memory(struct mdapl_shm_peer *peer);
-/* The peer is lost: everything queued fails with status, and why goes up. */
+/* The peer is lost: all its operations end with status (negative errno), and up->fault gets why. */
 void mdapl_shm_peer_fail(struct mdapl_shm_peer *peer, int status, const char *why);
-/* Is the process still there, and has it accepted our ring? If not the next round raises it. */
+/* Raises a fault in the next round if the peer's process has ended or has refused our hello. */
 void mdapl_shm_peer_check(struct mdapl_shm_peer *peer);
-/* How much is still to be delivered or acknowledged, either way. */
+/* Publishes what has been taken. Returns how many messages, at least, are not delivered or not
+ * acknowledged, in either direction: 0 when it is drained. */
 size_t mdapl_shm_peer_unfinished(struct mdapl_shm_peer *peer);
 /* Nothing is queued, and the peer has taken all that was sent. */
 bool mdapl_shm_peer_idle(struct mdapl_shm_peer *peer);
 
 /* -- near.c ----------------------------------------------------------------------------------- */
 
-/* Before the segment is made. 0 or -ENOMEM. */
+/* Lists the ranks of this node, before the segment is made. 0 or -ENOMEM. */
 int mdapl_shm_near_init(struct mdapl_shm_chan *s);
 void mdapl_shm_near_free(struct mdapl_shm_chan *s);
 /* Maps the segments of all ranks that the launcher places on this node, once. */
 void mdapl_shm_near_probe(struct mdapl_shm_chan *s);
-/* After the launcher's barrier. 0 or -EHOSTUNREACH; the peer is the channel's. */
+/* The peer of a rank, after the launcher's barrier. 0 or -EHOSTUNREACH; the channel owns the peer.
+ * */
 int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_peer **peer_p);
-/* Why a rank is not reached, as the end of a sentence about it. */
+/* Writes why a rank is not reached, as the end of a sentence about that rank. */
 void mdapl_shm_near_cause(const struct mdapl_shm_chan *s, int rank, char *buf, size_t len);
 
 /* -- tx.c ------------------------------------------------------------------------------------- */
@@ -214,19 +216,19 @@ bool mdapl_shm_tx_put_from(struct mdapl_shm_peer *peer, int type, const void *hd
                            struct mdapl_iov *from, size_t len);
 bool mdapl_shm_tx_put(struct mdapl_shm_peer *peer, int type, const void *hdr, size_t hdr_len,
                       const void *body, size_t len);
-/* Is there a ring to the peer? Takes one in its segment if there is none yet. */
+/* Claims an inring in the peer's segment if it has none yet. Returns whether it has one. */
 bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer);
-/* Sends what is queued, as far as there is room. Returns how many things moved. */
+/* Transmits queued items and pieces of bodies, while there is room. Returns how many. */
 int mdapl_shm_tx_flush(struct mdapl_shm_peer *peer);
-/* Everything queued fails. */
+/* All queued items end with status. */
 void mdapl_shm_tx_fail(struct mdapl_shm_peer *peer, int status);
 
-/* -- doorbell.c
- * ----------------------------------------------------------------------------------- */
+/* -- doorbell.c ------------------------------------------------------------------------------- */
 
-/* Takes a ring in the peer's segment, for my first message. 0 or -errno. */
+/* Claims an inring in the peer's segment and writes the hello, for the first message. 0 or -ENOMEM.
+ * */
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer);
-/* Rings the doorbell of a peer that does not poll my ring, and ends its sleep. */
+/* Rings the doorbell of a peer that does not poll this ring, and ends its sleep. */
 void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer);
 /* Takes messages out of the rings whose doorbells have been rung. Returns how many. */
 int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s);
@@ -234,7 +236,7 @@ int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s);
 void mdapl_shm_polled_age(struct mdapl_shm_chan *s);
 /* Sleeps until a doorbell rings, at most ns nanoseconds. */
 void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns);
-/* Nothing is taken from this peer any more. */
+/* Stops polling the ring of this peer, which is lost. */
 void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer);
 
 /* -- rx.c ------------------------------------------------------------------------------------- */
@@ -243,20 +245,19 @@ void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer);
 int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer);
 
 /*
- * What the files below do with a message of theirs. Its header is a copy, as long as its record;
- * its body is in the ring. False: the content is impossible, or the peer has failed for want of
- * memory.
+ * Handles a message of one type. m->hdr is a copy, as long as the type's record; m->body is in the
+ * ring. False: the content is impossible, or the peer has failed because memory is out.
  */
 typedef bool mdapl_shm_on(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m);
 
 /* -- pipe.c ----------------------------------------------------------------------------------- */
 
-/* Sends a message and all of its body, now; false: no room for that. */
+/* Sends a message and all of its body at once. False: no room for all of it, nothing is sent. */
 bool mdapl_shm_pipe_send(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len);
-/* Will there be cells for so many bytes once this peer has taken what is in flight to it? */
+/* Are there cells for len bytes, counting those in flight to this peer as free? */
 bool mdapl_shm_pipe_will_fit(const struct mdapl_shm_peer *peer, size_t len);
 mdapl_shm_on mdapl_shm_pipe_on_start;
-/* bytes: data->len of them, in a cell or in the ring. */
+/* Handles a DATA of a pushed body. bytes: data->len of them, in a cell or in the ring. */
 bool mdapl_shm_pipe_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
                             const uint8_t *bytes);
 /* Frees the bodies that the owner never finished. */
@@ -264,37 +265,37 @@ void mdapl_shm_pipe_free(struct mdapl_shm_peer *peer);
 
 /* -- rndv.c ----------------------------------------------------------------------------------- */
 
-/* A body that stays with the sender until its FIN. NULL: out of memory. */
+/* Begins a rendezvous: the body stays where it is until the FIN, which calls op->done. NULL: out of
+ * memory. */
 struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
                                            const struct mdapl_msg *msg, size_t len,
                                            struct mdapl_op *op);
-/* Sends its RTS behind this header, if there is room. */
+/* Sends the RTS with the message's header, if there is room. */
 bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len);
-/* Sends pieces of bodies that have been asked for. Returns how many. */
+/* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);
 mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin;
 /* As mdapl_shm_pipe_on_data(). */
 bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
                             const uint8_t *bytes);
-/* The peer is lost: sends fail. */
+/* The peer is lost: all rendezvous that this rank sends end with status. */
 void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status);
 /* Frees the bodies that the owner never finished. */
 void mdapl_shm_rndv_free(struct mdapl_shm_peer *peer);
 
-/* -- cma.c --------------------------------------------------------------------------------- */
+/* -- cma.c ------------------------------------------------------------------------------------ */
 
 void mdapl_shm_cma_init(struct mdapl_shm_chan *s);
 /* Permits other processes to read this one's memory, once a body of len bytes may be read so. */
 void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len);
-/* Is one copy the better way for so many bytes from this peer? Measures at the first call. */
+/* Is one copy faster than two for len bytes from this peer? Measures at the first call. */
 bool mdapl_shm_cma_pays_off(struct mdapl_shm_peer *peer, size_t len);
-/* Reads len bytes from the cursor `there`, whose addresses are the peer's, to `here`. False: it did
- * not work; the peer is not asked again. */
+/* Reads len bytes from the cursor `there`, whose addresses are the peer's, to `here`. False: the
+ * kernel refused; mdapl_shm_cma_pays_off() is false for this peer from now on. */
 bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
                         struct mdapl_iov *there, size_t len);
 
-/* -- rx_op.c (and rx_op.h)
- * ----------------------------------------------------------------------- */
+/* -- rx_op.c (and rx_op.h) -------------------------------------------------------------------- */
 
 /* The peer is lost: all reads in progress end with status. */
 void mdapl_shm_rx_ops_fail(struct mdapl_shm_peer *peer, int status);
@@ -302,20 +303,21 @@ void mdapl_shm_rx_ops_fail(struct mdapl_shm_peer *peer, int status);
 /* -- cell.c ----------------------------------------------------------------------------------- */
 
 void mdapl_shm_cells_init(struct mdapl_shm_chan *s);
-/* Are there so many cells for this peer, and slots for their messages and `more` others? */
+/* Are so many cells free, and slots for their messages and `more` others? */
 bool mdapl_shm_cells_free(struct mdapl_shm_peer *peer, int cells, int more);
-/* How many bytes of a body go into one cell, so that both sides copy at the same time. */
+/* How many bytes of a body go into one cell, so that both ends copy at the same time. */
 size_t mdapl_shm_cell_share(size_t body);
-/* Fills a free cell with len bytes from the cursor, sends DATA. data: off and the ids are set. */
+/* Fills a free cell with len bytes from the cursor and sends DATA; mdapl_shm_cells_free() has been
+ * true. data: off and the ids are set. */
 void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
                          struct mdapl_shm_data *data);
-/* The same in a cell, or, if other peers hold them all, in the ring: at most len bytes; data->len
- * says how many. False: the peer has to take what is in flight to it first. */
+/* The same in a cell or, if other peers hold all cells, in the ring: data->len bytes, at most len.
+ * False: no room until the peer has taken a message that is in flight to it. */
 bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
                             struct mdapl_shm_data *data);
 /* Frees the cells whose messages the peer has taken. */
 void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer);
-/* The bytes of a cell of the peer's; NULL: it is none. */
+/* The bytes of the cell that data names, in the peer's segment; NULL: there is no such cell. */
 const uint8_t *mdapl_shm_cell_of(const struct mdapl_shm_peer *peer,
                                  const struct mdapl_shm_data *data);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Bodies of middle length, too long for the ring and too short for a rendezvous. If enough cells
- * are free the message and its cells are sent together (PUSH, then one DATA for each cell); if
- * earlier bodies to the same peer hold the cells, the message waits for them; if other peers hold
- * them it goes by rendezvous (rndv.c). The receiver gets the message while the sender still copies.
- * Bytes that arrive before the owner reads them are copied aside, so that no cell waits for the
- * owner.
+ * are free, the message and its cells are sent together (PUSH, then one DATA for each cell). If
+ * earlier bodies to the same peer hold the cells, the message is queued; if other peers hold them,
+ * the message is sent by rendezvous (rndv.c). The receiver announces the message while the sender
+ * still copies. Bytes that arrive before the owner reads them are copied to a buffer, so that no
+ * cell waits for the owner.
  */
 #include "peer.h"
 
@@ -22,9 +22,10 @@ struct pushed {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->pushed */
     struct mdapl_shm_peer *peer;
-    size_t len, came, at;        /* bytes of the body: all, arrived, read */
-    uint8_t *aside;              /* len bytes; in use: those that have arrived and are not read */
-    struct mdapl_shm_rx_op read; /* the read in progress has got all that has arrived */
+    size_t len, arrived, at;     /* bytes of the body: all, arrived, read */
+    uint8_t *aside;              /* len bytes; valid: those from `at` to `arrived` if no read is in
+                                    progress; NULL: none had to be copied */
+    struct mdapl_shm_rx_op read; /* while it is in progress it gets the bytes that arrive */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -74,7 +75,7 @@ static void pushed_free(struct pushed *b)
     mdapl_inbox_over(&peer->inbox, &b->rx);
     if (peer->piping == b) {
         peer->piping = NULL;
-        peer->piping_left = b->len - b->came;
+        peer->piping_left = b->len - b->arrived;
     }
     mdapl_list_remove(&b->link);
     mdapl_shm_rx_op_end(&b->read);
@@ -87,7 +88,7 @@ static void pushed_drop(struct mdapl_rx *rx)
     pushed_free(pushed_of(rx));
 }
 
-/* So many more bytes have been read; the last one frees the body. */
+/* Counts n more bytes as read; the last one frees the body. */
 static void advance(struct pushed *b, size_t n)
 {
     b->at += n;
@@ -108,14 +109,14 @@ static void read_over(struct mdapl_shm_rx_op *read, int status)
 
 /* -- a read ----------------------------------------------------------------------------------- */
 
-/* Reads more than has arrived: the cells bring the rest. */
-static int read_on(struct pushed *b, const struct iovec *iov, int n, size_t want,
+/* Begins a read of more bytes than have arrived; the cells that arrive later continue it. */
+static int read_arriving(struct pushed *b, const struct iovec *iov, int n, size_t want,
                    struct mdapl_op *op)
 {
     if (mdapl_shm_rx_op_begin(b->peer, &b->read, iov, n, want, op))
         return -ENOMEM;
-    if (b->came > b->at)
-        mdapl_shm_rx_op_put(&b->read, b->aside + b->at, b->came - b->at);
+    if (b->arrived > b->at)
+        mdapl_shm_rx_op_put(&b->read, b->aside + b->at, b->arrived - b->at);
     return 0;
 }
 
@@ -127,8 +128,8 @@ static int pushed_read(struct mdapl_rx *rx, const struct iovec *iov, int n, stru
 
     if (b->read.op)
         return -EBUSY;
-    if (want > b->came - b->at)
-        return b->peer->dead ? b->peer->dead : read_on(b, iov, n, want, op);
+    if (want > b->arrived - b->at)
+        return b->peer->dead ? b->peer->dead : read_arriving(b, iov, n, want, op);
     if (want > 0) {
         mdapl_iov_scatter(&cur, b->aside + b->at, want);
         advance(b, want);
@@ -140,7 +141,7 @@ static const struct mdapl_rx_ops pushed_ops = {
     .read = pushed_read, .drop = pushed_drop
 };
 
-/* -- what comes in ---------------------------------------------------------------------------- */
+/* -- messages received ------------------------------------------------------------------------ */
 
 bool mdapl_shm_pipe_on_start(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
@@ -170,11 +171,11 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
     if (!b->aside)
         b->aside = malloc(b->len);
     if (b->aside)
-        memcpy(b->aside + b->came, bytes, n);
+        memcpy(b->aside + b->arrived, bytes, n);
     return b->aside != NULL;
 }
 
-/* Gives bytes to the read in progress and puts the others aside for the next one. */
+/* Copies n arrived bytes to the read in progress, and those beyond it to b->aside. */
 static bool take(struct pushed *b, const uint8_t *bytes, size_t n)
 {
     struct mdapl_shm_rx_op *read = &b->read;
@@ -182,11 +183,11 @@ static bool take(struct pushed *b, const uint8_t *bytes, size_t n)
 
     if (now > 0)
         mdapl_shm_rx_op_put(read, bytes, now);
-    b->came += now;
+    b->arrived += now;
     if (n > now && !put_aside(b, bytes + now, n - now))
         return mdapl_shm_peer_no_memory(b->peer);
-    b->came += n - now;
-    if (b->came == b->len)
+    b->arrived += n - now;
+    if (b->arrived == b->len)
         b->peer->piping = NULL;
     if (read->op && read->got == read->want)
         read_over(read, 0);
@@ -198,13 +199,13 @@ bool mdapl_shm_pipe_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_
 {
     struct pushed *b = peer->piping;
 
-    if (!b) {                    /* dropped */
+    if (!b) {                    /* the owner has dropped the body */
         if (data->len > peer->piping_left)
             return false;
         peer->piping_left -= data->len;
         return true;
     }
-    if (data->off != b->came || data->len > b->len - b->came)
+    if (data->off != b->arrived || data->len > b->len - b->arrived)
         return false;
     return take(b, bytes, data->len);
 }

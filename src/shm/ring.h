@@ -2,28 +2,27 @@
 #ifndef MDAPL_SHM_RING_H
 #define MDAPL_SHM_RING_H
 /*
- * The ring of messages from one process to another: one writer, one reader (Lamport's queue). It
- * lies in a door, a part of the reader's segment.
+ * The inring: a ring of messages from one process to another, with one writer and one reader
+ * (Lamport's queue). It lies in the reader's segment.
  *
  *      hello      the writer's identity, written once
  *      line       written by the reader: how many messages it has taken, whether it polls
  *      slots      two cache lines for each message, used in turn
  *      data       what does not fit into slots
  *
- * A slot is a word, a few counters and 112 bytes of room. A header that fits lies there, the body
- * behind it if that fits too. With 48 bytes together the message costs the transfer of one cache
- * line; the other line of a slot is its neighbour, which many processors fetch along with it. What
- * does not fit lies in data, at an offset that the slot names.
+ * A slot is a word, a few counters and 112 bytes of room for the header and, if it fits behind the
+ * header, the body. A message of up to 48 bytes costs the transfer of one cache line; the other
+ * line of the slot is adjacent, and many processors fetch it too. A header or body that does not
+ * fit lies in data, at an offset that the slot names.
  *
  * Memory orders: the word is stored last (release) and carries the message's number, so a reader
- * that loads the number it waits for (acquire) sees the message. Nothing but words is stored in the
- * place of a word, so an old one differs from a new one and the reader need not write into a slot.
- * The reader stores `taken` (release) when it has taken a message; the writer loads it (acquire)
- * before it uses the place again. It does so when it is out of room; mostly it gets the number from
- * the slots of the ring in the other direction: `ack` lies in a slot like a message, so its word
- * orders it behind what the reader read before. All else here is plain memory, and each end has its
- * own counters. No weaker orders will do: test_shm_ring and test_shm_threads fail under TSan with
- * any of them relaxed.
+ * that loads the expected number (acquire) sees the message. The place of a word holds words only,
+ * so an old word differs from a new one and the reader need not write into a slot. The reader
+ * stores `taken` (release) after it has taken a message; the writer loads it (acquire) before it
+ * reuses the place, but only when it is out of room: otherwise the number arrives in `ack` of a
+ * slot of the ring in the other direction, where the word of that slot orders it after the reader's
+ * loads. All else here is plain memory, and each end has its own counters. These are the weakest
+ * orders: test_shm_ring and test_shm_threads fail under TSan with any of them relaxed.
  *
  * Numbers are the low 32 bits of counts that never decrease (window.h); the first message is 1.
  */
@@ -71,7 +70,7 @@ struct mdapl_shm_inring {
 
 _Static_assert(sizeof(struct mdapl_shm_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
 _Static_assert(sizeof(struct mdapl_shm_inring) == MDAPL_SHM_INRING_BYTES,
-               "doors lie side by side");
+               "inrings lie side by side");
 
 /* A message in its place. */
 struct mdapl_shm_spsc_msg {
@@ -89,7 +88,7 @@ struct mdapl_shm_spsc_tx {
     struct mdapl_shm_inring *inring;
     uint32_t next;           /* messages written */
     uint32_t acked;          /* messages that the reader has taken, as last known */
-    uint64_t put, freed;     /* bytes of data reserved, and free again, with those skipped */
+    uint64_t put, freed;     /* bytes of data reserved, and freed, in total; both with padding */
     uint64_t end[MDAPL_SLOTS];   /* put, after each message */
 };
 
@@ -98,7 +97,7 @@ static inline size_t mdapl_shm_spsc_align(size_t n)
     return (n + 7) & ~(size_t)7;
 }
 
-/* Bytes that such a message takes of data. */
+/* Bytes of data that a message of this size needs. */
 static inline size_t mdapl_shm_spsc_outside(size_t hdr_len, size_t len)
 {
     size_t hdr = mdapl_shm_spsc_align(hdr_len);
@@ -108,19 +107,20 @@ static inline size_t mdapl_shm_spsc_outside(size_t hdr_len, size_t len)
     return hdr_len > MDAPL_SLOT_ROOM ? hdr + len : len;
 }
 
-/* The reader has taken so many. An old or impossible number changes nothing. */
+/* Takes a number of messages that the reader has taken. An old or impossible one is ignored. */
 static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t taken)
 {
     if (taken == tx->acked || taken - tx->acked > tx->next - tx->acked)
         return;
     tx->acked = taken;
     tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
-    /* Nothing is in flight: the first lines again, which are in both caches. */
+    /* Nothing is in flight: restarts at the first lines, which are in both caches. */
     if (taken == tx->next)
         tx->put = tx->freed = 0;
 }
 
-/* Where `bytes` of data would lie, as a count; UINT64_MAX: no slot is free, or no room in data. */
+/* The place of so many bytes of data, as a total like `put`; UINT64_MAX: no free slot, or no room
+ * in data. */
 static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, size_t bytes)
 {
     uint64_t at = tx->put, off;
@@ -136,8 +136,8 @@ static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, s
 }
 
 /*
- * A place for a message: false when there is no room. The caller fills hdr and body and publishes;
- * nothing else may happen to this end in between.
+ * Reserves a place for a message. False: no room. The caller fills m->hdr and m->body and publishes
+ * the message before any other call for this end.
  */
 static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t hdr_len, size_t len,
                                           struct mdapl_shm_spsc_msg *m)
@@ -163,7 +163,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
             m->hdr = m->body;
             m->body += mdapl_shm_spsc_align(hdr_len);
         }
-        /* In whole lines: the next message shares none with this one. */
+        /* Rounded up to lines, so that the next message shares no line with this one. */
         tx->put = at + ((outside + MDAPL_LINE_BYTES - 1) & ~(size_t)(MDAPL_LINE_BYTES - 1));
     }
     return true;
@@ -193,10 +193,11 @@ struct mdapl_shm_spsc_rx {
     uint32_t bytes;          /* of data, in messages taken since then */
 };
 
-enum mdapl_shm_spsc_news { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
+enum mdapl_shm_spsc_status { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
 
-/* The next message, still in its place; NONE: not there yet; BAD: what is there cannot be. */
-static inline enum mdapl_shm_spsc_news mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
+/* Finds the next message, which stays in its place. NONE: not written yet; BAD: its lengths or
+ * offset are impossible. */
+static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
                                                            struct mdapl_shm_spsc_msg *m)
 {
     struct mdapl_shm_slot *slot = &rx->inring->slot[rx->taken % MDAPL_SLOTS];
@@ -227,7 +228,7 @@ static inline enum mdapl_shm_spsc_news mdapl_shm_spsc_peek(const struct mdapl_sh
     return MDAPL_SPSC_MSG;
 }
 
-/* Its place may be used again, as soon as that has been published to the writer. */
+/* The message has been taken: the writer may reuse its place once that has been published. */
 static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
                                        const struct mdapl_shm_spsc_msg *m)
 {
@@ -235,19 +236,20 @@ static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
     rx->bytes += m->outside;
 }
 
-/* Has so much been taken that it should be published in the line? */
+/* Has so much been taken that it is due to be published in the line? */
 static inline bool mdapl_shm_spsc_ack_due(const struct mdapl_shm_spsc_rx *rx)
 {
     return rx->taken - rx->acked >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_DATA_BYTES_MAX / 4;
 }
 
-/* A message of the other ring has published it; or the line does, now. */
+/* A message of the other ring has carried the number. */
 static inline void mdapl_shm_spsc_ack_piggybacked(struct mdapl_shm_spsc_rx *rx)
 {
     rx->acked = rx->taken;
     rx->bytes = 0;
 }
 
+/* Publishes the number in the line. */
 static inline void mdapl_shm_spsc_ack_flush(struct mdapl_shm_spsc_rx *rx)
 {
     atomic_store_explicit(&rx->inring->taken, rx->taken, memory_order_release);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rendezvous, for long bodies and for synchronous messages. The sender announces the body (RTS) and
- * keeps it; when the owner reads, the receiver copies it in one of two ways and ends with a FIN.
+ * leaves it in place; when the owner reads, the receiver copies it in one of two ways. When all has
+ * been read or dropped the receiver sends a FIN.
  *
- *      once    It reads the body out of the sender's memory, if the kernel permits (cross-memory
- *              attach). The sender's core does nothing; the kernel pins page after page.
- *      twice   It asks for bytes (CTS); the sender copies them into cells of its segment while the
- *              receiver copies them out (one DATA for each cell): two cores, no system call.
+ *      once    The receiver reads the body out of the sender's memory, if the kernel permits
+ *              (cross-memory attach). The sender's core does nothing; the kernel pins each page.
+ *      twice   The receiver requests bytes (CTS); the sender copies them into cells of its segment
+ *              while the receiver copies them out (one DATA for each cell): two cores, no system
+ *              call.
  *
- * The RTS publishes the bytes of the body where they lie, for the kernel's reads too, and after the
- * FIN they may change: both are messages of a ring (ring.h).
+ * RTS and FIN are messages of a ring, so their memory order (ring.h) covers the body: the receiver
+ * and its kernel see all bytes after the RTS, and the sender may change them after the FIN.
  *
  * From which length on one copy is faster depends on the machine: it is measured at the first long
  * body, or set by the knob SHM_SINGLE_BYTES.
@@ -25,12 +27,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEGS = 64 };              /* pieces of a body that an RTS names */
+enum { SEGS = 64 };              /* pieces of a body in an RTS, at most */
 
-/* The body of an RTS: the pieces of the body in the sender's memory follow. */
+/* The body of an RTS; n_segs of struct seg follow, the pieces of the body in the sender's memory.
+ * */
 struct rts {
     uint64_t len;
-    uint32_t tx_id, n_segs;      /* 0: too many to name */
+    uint32_t tx_id, n_segs;      /* n_segs 0: the body has more than SEGS pieces */
 };
 
 struct seg {
@@ -40,15 +43,15 @@ struct seg {
 /* The sending end, from mdapl_send() to the FIN. */
 struct mdapl_shm_rndv {
     struct mdapl_list link;      /* on peer->sends */
-    struct mdapl_list streaming; /* on peer->streaming while cells are to be filled */
+    struct mdapl_list streaming; /* on peer->streaming while requested bytes are to be sent */
     struct mdapl_op *op;
     struct mdapl_shm_peer *peer;
     uint32_t id;
-    bool announced;              /* its RTS has been sent, so the receiver may use the id */
+    bool announced;              /* the RTS has been sent, so the receiver may use the id */
     size_t len;
-    struct mdapl_shm_cts asked;  /* the last CTS */
-    size_t sent;                 /* of them */
-    struct mdapl_iov cursor;     /* the next of them */
+    struct mdapl_shm_cts cts;    /* the last one received */
+    size_t sent;                 /* bytes that it requests, transmitted */
+    struct mdapl_iov cursor;     /* at the next of them */
     int n_body;
     struct iovec body[];
 };
@@ -58,11 +61,11 @@ struct long_rx {
     struct mdapl_rx rx;          /* what the owner holds */
     struct mdapl_list link;      /* on peer->bodies */
     struct mdapl_shm_peer *peer;
-    uint32_t tx_id, id;          /* the sender's, mine */
+    uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
     size_t at;                   /* bytes of the body that have been read */
-    struct mdapl_shm_rx_op read; /* by cells */
+    struct mdapl_shm_rx_op read; /* a read through cells */
     uint32_t n_segs;
-    struct iovec seg[];          /* addresses of the sender's */
+    struct iovec seg[];          /* addresses in the sender's memory */
 };
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -115,7 +118,8 @@ bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t
     return send->announced;
 }
 
-/* The body with this id, if it is one whose RTS this peer has got: ids come from the peer. */
+/* The body with this id, which the peer has sent. NULL: no body whose RTS this peer has received
+ * has the id. */
 static struct mdapl_shm_rndv *find_send(struct mdapl_shm_peer *peer, uint32_t id)
 {
     struct mdapl_shm_rndv *send = mdapl_idmap_find(&peer->s->tx_ids, id);
@@ -133,7 +137,7 @@ bool mdapl_shm_rndv_on_cts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     if (!send || !mdapl_list_empty(&send->streaming) || cts.len == 0 || cts.off > send->len
         || cts.len > send->len - cts.off)
         return false;
-    send->asked = cts;
+    send->cts = cts;
     send->sent = 0;
     send->cursor = mdapl_iov_start(send->body, send->n_body);
     mdapl_iov_skip(&send->cursor, cts.off);
@@ -158,14 +162,14 @@ bool mdapl_shm_rndv_on_fin(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     return true;
 }
 
-/* -- sending what has been asked for ---------------------------------------------------------- */
+/* -- sending requested bytes ------------------------------------------------------------------ */
 
-/* Sends the next piece of a body that has been asked for. False: no room. */
+/* Sends the next piece of the bytes that the CTS has requested. False: no room. */
 static bool send_piece(struct mdapl_shm_peer *peer, struct mdapl_shm_rndv *send)
 {
-    size_t share = mdapl_shm_cell_share(send->asked.len), left = send->asked.len - send->sent;
-    struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->asked.rx_id,
-                                   .off = send->asked.off + send->sent };
+    size_t share = mdapl_shm_cell_share(send->cts.len), left = send->cts.len - send->sent;
+    struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->cts.rx_id,
+                                   .off = send->cts.off + send->sent };
 
     if (!mdapl_shm_cell_or_ring(peer, &send->cursor, mdapl_min(left, share), &data))
         return false;
@@ -184,9 +188,9 @@ int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
         if (!send_piece(peer, send))
             break;
         n++;
-        /* Round robin, when there are several. */
+        /* Round robin over the bodies. */
         mdapl_list_remove(l);
-        if (send->sent < send->asked.len)
+        if (send->sent < send->cts.len)
             mdapl_list_append(&peer->streaming, l);
     }
     return n;
@@ -212,7 +216,7 @@ static void send_fin(struct long_rx *r, int status)
         mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
 }
 
-/* So many more bytes have been read; the last one frees the body. */
+/* Counts n more bytes as read; the last one sends the FIN and frees the body. */
 static void advance(struct long_rx *r, size_t n)
 {
     r->at += n;
@@ -249,7 +253,7 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
     return mdapl_shm_cma_read(r->peer, &here, &there, want);
 }
 
-/* Asks for the bytes in cells. */
+/* Requests the bytes through cells. */
 static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want,
                       struct mdapl_op *op)
 {
@@ -298,7 +302,7 @@ static const struct mdapl_rx_ops long_ops = {
 
 /* -- receiving: messages ---------------------------------------------------------------------- */
 
-/* A read by cells has ended: all bytes have arrived, or it fails with status. */
+/* Ends a read through cells: all bytes have arrived, or it fails with status. */
 static void read_over(struct mdapl_shm_rx_op *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
@@ -315,7 +319,7 @@ static bool rts_right(const struct rts *rts, size_t len)
            && len == sizeof(*rts) + rts->n_segs * sizeof(struct seg);
 }
 
-/* Takes the pieces; false when they are not the body. */
+/* Copies the n_segs pieces at p. False: their lengths do not add up to the body's. */
 static bool take_segs(struct long_rx *r, const char *p)
 {
     size_t sum = 0;
@@ -382,7 +386,7 @@ void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status)
         send_free(send);
         op->done(op, status);
     }
-    /* It will not take the cells in flight. */
+    /* A lost peer takes no more cells: those in flight to it are free. */
     peer->tx.acked = peer->tx.next;
     mdapl_shm_cells_reclaim(peer);
 }

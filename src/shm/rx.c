@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages out of a ring, each to the file that its type concerns. */
+/* Takes messages out of a ring and calls the handler of their type. */
 #include "peer.h"
 
 #include "stats.h"
@@ -17,8 +17,8 @@ static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg 
            || mdapl_shm_peer_no_memory(peer);
 }
 
-/* A piece of a body, in a cell or behind its record: of one that we have asked for (it has an id),
- * or that is being pushed. */
+/* A piece of a body, in a cell or behind its record. With rx_id it belongs to a rendezvous, else to
+ * the pushed body. */
 static bool on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     struct mdapl_shm_data data;
@@ -32,7 +32,7 @@ static bool on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg
                       : mdapl_shm_pipe_on_data(peer, &data, bytes);
 }
 
-/* record: bytes of the header, where that is a record and not the owner's. */
+/* record: length of the header in bytes, where it is a record; 0: it is a header of the owner's. */
 static const struct {
     size_t record;
     mdapl_shm_on *on;
@@ -69,7 +69,7 @@ static bool take(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m)
     m->hdr = hdr;
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
     if (m->type == MDAPL_SHM_MSG)
-        return on_msg(peer, m);      /* nearly all are: a branch that is predicted */
+        return on_msg(peer, m);      /* most messages: a branch that is predicted */
     return m->type < MDAPL_SHM_TYPES
            && (row[m->type].record == 0 || row[m->type].record == m->hdr_len)
            && row[m->type].on(peer, m);
@@ -78,16 +78,16 @@ static bool take(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m)
 int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_spsc_msg m;
-    enum mdapl_shm_spsc_news news;
+    enum mdapl_shm_spsc_status status;
     int n = 0;
 
-    while (n < BURST && (news = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
-        if (news == MDAPL_SPSC_BAD || !take(peer, &m)) {
+    while (n < BURST && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
+        if (status == MDAPL_SPSC_BAD || !take(peer, &m)) {
             bad(peer);
             break;
         }
         mdapl_shm_spsc_took(&peer->rx, &m);
-        /* Cells are few: the writer learns at once that one is free again. */
+        /* Cells are few, so each one is published as free at once. */
         if (mdapl_shm_spsc_ack_due(&peer->rx) || m.type == MDAPL_SHM_DATA || peer->s->draining)
             mdapl_shm_spsc_ack_flush(&peer->rx);
         n++;

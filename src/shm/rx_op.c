@@ -50,7 +50,7 @@ void mdapl_shm_rx_ops_fail(struct mdapl_shm_peer *peer, int status)
 {
     struct mdapl_list *l;
 
-    /* One at a time: the op->done of one may drop another. */
+    /* From the head each time: op->done of one read may drop another body. */
     while ((l = mdapl_list_first(&peer->reading))) {
         struct mdapl_shm_rx_op *r = MDAPL_OF(l, struct mdapl_shm_rx_op, link);
 

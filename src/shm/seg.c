@@ -15,21 +15,21 @@ enum {
     MAGIC = 0x6d64736d,
     LAYOUT = 3,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
-    DOORS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
+    INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
 };
 
 _Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
                "the head has its place");
 
-static size_t door_at(uint32_t index)
+static size_t inring_at(uint32_t index)
 {
-    return DOORS_AT + (size_t)index * MDAPL_SHM_INRING_BYTES;
+    return INRINGS_AT + (size_t)index * MDAPL_SHM_INRING_BYTES;
 }
 
 /* The same in all ranks of a node. */
 static size_t seg_bytes(int n_ranks)
 {
-    return door_at((uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS));
+    return inring_at((uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS));
 }
 
 static int map(struct mdapl_shm_seg *seg, int fd)
@@ -78,15 +78,15 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
                 : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
-    rc = mdapl_shm_os_segment_reserve(seg->ref, 0, DOORS_AT);
+    rc = mdapl_shm_os_segment_reserve(seg->ref, 0, INRINGS_AT);
     if (!rc)
         rc = map(seg, seg->fd);
     if (rc) {
         mdapl_shm_seg_close(seg);
         return rc;
     }
-    /* On the NUMA node of the reader, because it polls. The policy belongs to the mapping, so it
-     * holds whichever process touches a page first. */
+    /* On the NUMA node of the reader, because the reader polls. The policy belongs to the mapping,
+     * so it holds whichever process touches a page first. */
     mdapl_shm_os_near(seg->head, seg->bytes);
     fill_head(seg->head, rank, word, barrier);
     return 0;
@@ -124,19 +124,19 @@ int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t toke
     return -EHOSTUNREACH;
 }
 
-/* -- doors and cells -------------------------------------------------------------------------- */
+/* -- inrings and cells ------------------------------------------------------------------------ */
 
 static struct mdapl_shm_inring *inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + door_at(index));
+    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + inring_at(index));
 }
 
 struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p)
 {
     uint32_t index = atomic_fetch_add(&seg->head->n_inrings, 1);
 
-    if (index >= MDAPL_SHM_INRINGS || door_at(index) >= seg->bytes
-        || mdapl_shm_os_segment_reserve(seg->ref, door_at(index), MDAPL_SHM_INRING_BYTES))
+    if (index >= MDAPL_SHM_INRINGS || inring_at(index) >= seg->bytes
+        || mdapl_shm_os_segment_reserve(seg->ref, inring_at(index), MDAPL_SHM_INRING_BYTES))
         return NULL;
     *index_p = index;
     return inring(seg, index);
@@ -144,7 +144,7 @@ struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, u
 
 struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return index < atomic_load(&seg->head->n_inrings) && door_at(index) < seg->bytes
+    return index < atomic_load(&seg->head->n_inrings) && inring_at(index) < seg->bytes
            ? inring(seg, index) : NULL;
 }
 

@@ -6,14 +6,14 @@
  *
  *      head       its identity; the doorbells; whether it sleeps
  *      cells      pieces of long bodies that it sends: it writes them, others read them
- *      doors      inrings (ring.h), one for each process that sends to it, allocated in order
+ *      inrings    (ring.h) one for each process that sends to it, allocated in order
  *
- * Its size is that for all ranks of the node. Pages are allocated as they are written, so the
- * memory used grows with the number of peers that send.
+ * The segment has room for an inring of every rank of the node. Pages are allocated as they are
+ * written, so the memory used grows with the number of peers that send.
  *
  * Proof. A business card has a reference to the segment and the random token in its head. A process
  * that opens the reference and reads the token there shares memory with the card's owner. A process
- * that takes a door writes a MAC under the job's key into it.
+ * that claims an inring writes a MAC under the job's key into it.
  */
 #include "os.h"
 #include "ring.h"
@@ -42,45 +42,45 @@ struct mdapl_shm_seg_head {
     int32_t rank, pid;
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_inrings;  /* doors taken */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t bells;      /* words of bell with bits */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t
-        bell[MDAPL_SHM_DOORBELL_WORDS];                        /* a bit for a door */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_inrings;  /* claimed */
+    /* A bit for each word of doorbell[] that has bits; there, a bit for each inring. */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: a doorbell has to wake it */
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
 };
 
-/* A mapped segment. It is mapped whole: address space costs nothing, system calls do. */
+/* A mapped segment, mapped by one call: address space costs nothing, system calls do. */
 struct mdapl_shm_seg {
     struct mdapl_shm_seg_head *head; /* NULL: it is not mapped */
     size_t bytes;
-    int fd;                  /* of this process's own, which others open through it; else -1 */
+    int fd;                  /* own segment: the descriptor that others open; else -1 */
     char ref[MDAPL_SHM_REF_MAX];
 };
 
 /* Makes this process's segment, for n_ranks of its node. word: a number in its memory that does not
- * change. 0, or -errno. */
+ * change, which others read to test cross-memory attach. 0, or -errno. */
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
                        bool barrier);
-/* Maps the segment of a rank of the job, and proves by the token that it is the one. 0, or
- * -EHOSTUNREACH (it is another), -ENOMEM, or the -errno of the system call. */
+/* Maps the segment of a rank of the job and compares its token. 0, or -EHOSTUNREACH (the segment
+ * there is another one), -ENOMEM, or the -errno of the system call. */
 int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
                        int n_ranks);
 void mdapl_shm_seg_close(struct mdapl_shm_seg *seg);
-/* May this process make a segment of so many bytes? RLIMIT_FSIZE counts for segments, and exceeding
- * it is a signal. */
+/* May this process make a segment of so many bytes? RLIMIT_FSIZE limits segments, and a process
+ * that exceeds it gets a signal. */
 bool mdapl_shm_seg_size_allowed(size_t bytes);
 
-/* Takes the next free door of another process's segment. NULL: there is none, or no memory. */
+/* Claims the next free inring of another process's segment. NULL: none is free, or no memory. */
 struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p);
-/* The door of this index; NULL: it has not been taken. */
+/* The inring of this index; NULL: it has not been claimed. */
 struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The cells: MDAPL_CELLS of MDAPL_CELL_BYTES. */
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
 
-/* The MAC, under the job's key, with which rank `from` takes a door in the segment of rank `to`,
- * which has this token. */
+/* The MAC, under the job's key, with which rank `from` claims an inring in the segment of rank
+ * `to`, which has this token. */
 void mdapl_shm_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
                        uint8_t mac[16]);
 

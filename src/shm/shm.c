@@ -13,10 +13,10 @@
 #include <string.h>
 
 enum {
-    HOUSEKEEPING = 64,           /* rounds of progress between two calls of seldom() */
+    HOUSEKEEPING = 64,           /* rounds of progress between two of housekeeping() */
     AGE = 8192,                  /* rounds after which a silent ring is not polled any more */
-    CHECK_MS = 100,              /* between two checks whether the peers are alive */
-    WORK_US = 50,                /* longest sleep while something waits for room */
+    CHECK_MS = 100,              /* between two checks that the peers' processes run */
+    WORK_US = 50,                /* longest sleep while a queue waits for room in a ring */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -34,13 +34,13 @@ static int make_segment(struct mdapl_shm_chan *s)
     int rc;
 
     if (mdapl_shm_node_here(&s->node))
-        return unusable(s->ctx, "the system does not tell this node's identity (is /proc there?)");
+        return unusable(s->ctx, "this node's identity cannot be read (is /proc mounted?)");
     s->word = s->node ^ (uint64_t)(uintptr_t)s;
     s->barrier = mdapl_shm_os_barrier_init();
     rc = mdapl_shm_seg_make(&s->seg, rank, s->near.n, &s->word, s->barrier);
     if (rc)
         return unusable(s->ctx, strerror(-rc));
-    /* A segment that its owner cannot open the way that others would, they cannot open either. */
+    /* If its owner cannot open the segment by its reference, no other process can. */
     if (mdapl_shm_seg_open(&again, s->seg.ref, s->seg.head->token, rank, s->near.n) == 0) {
         mdapl_shm_seg_close(&again);
         return 0;
@@ -113,13 +113,13 @@ static int reach(void *state, int rank, const char *text, struct mdapl_peer **pe
     struct mdapl_shm_peer *peer;
     int rc = mdapl_shm_near_reach(state, rank, &peer);
 
-    (void)text;                  /* the probe has read it */
+    (void)text;                  /* probe() has read it */
     if (!rc)
         *peer_p = &peer->base;
     return rc;
 }
 
-static int nobody_reaches(struct mdapl_shm_chan *s, int rank)
+static int not_reached(struct mdapl_shm_chan *s, int rank)
 {
     char why[256];
 
@@ -129,8 +129,8 @@ static int nobody_reaches(struct mdapl_shm_chan *s, int rank)
                          "%s. Put dapl into MPIR_CVAR_DAPL_CHANNELS", rank, why);
 }
 
-/* Rings are made by first messages, and the probe has found out which ranks are reached; the others
- * are another channel's, if there is one. */
+/* A first message claims its inring, and probe() has mapped the ranks that are reached; all other
+ * ranks belong to another channel, or the job fails. */
 static int wire(void *state)
 {
     struct mdapl_shm_chan *s = state;
@@ -145,7 +145,7 @@ static int wire(void *state)
             mdapl_peer_get(s->ctx, s->near.rank[i], &peer);
     for (int i = 0; i < job->size && mdapl_ctx_alone(s->ctx); i++)
         if (i != job->rank && !s->peers[i])
-            return nobody_reaches(s, i);
+            return not_reached(s, i);
     return MDAPL_DONE;
 }
 
@@ -162,7 +162,7 @@ static int work(struct mdapl_shm_chan *s)
     struct mdapl_list todo, *l;
     int n = 0;
 
-    /* Peers that are woken meanwhile, by themselves too, have their turn in the next round. */
+    /* A peer that is put on s->work during this round is served in the next one. */
     todo = s->work;
     todo.next->prev = todo.prev->next = &todo;
     mdapl_list_init(&s->work);
@@ -171,8 +171,8 @@ static int work(struct mdapl_shm_chan *s)
     return n;
 }
 
-/* Publishes how many messages have been taken, to peers that get no message which says so. */
-static void tell(struct mdapl_shm_chan *s)
+/* Publishes how many messages have been taken to peers that no message has carried it to. */
+static void flush_acks(struct mdapl_shm_chan *s)
 {
     for (int i = 0; i < s->n_polled; i++)
         if (s->polled[i]->rx.taken != s->polled[i]->rx.acked)
@@ -194,7 +194,7 @@ static void check(struct mdapl_shm_chan *s)
 
 static void housekeeping(struct mdapl_shm_chan *s)
 {
-    tell(s);
+    flush_acks(s);
     check(s);
     if (s->rounds % AGE == 0)
         mdapl_shm_polled_age(s);
@@ -207,7 +207,7 @@ static int progress(void *state)
 
     for (int i = 0; i < s->n_polled; i++)
         n += mdapl_shm_rx_poll(s->polled[i]);
-    if (atomic_load_explicit(&s->seg.head->bells, memory_order_relaxed) != 0)
+    if (atomic_load_explicit(&s->seg.head->doorbell_words, memory_order_relaxed) != 0)
         n += mdapl_shm_doorbell_poll(s);
     if (!mdapl_list_empty(&s->work))
         n += work(s);

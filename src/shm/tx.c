@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One queue for each peer, and messages into its ring. A message leaves at once if nothing is
- * queued before it and the ring has room; else it is queued, with a copy of its header.
+ * Messages into the rings, and a queue for each peer. A message is written at once if the queue is
+ * empty and the ring has room; else it is queued, with a copy of its header.
  */
 #include "peer.h"
 
@@ -22,15 +22,15 @@ bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
     if (peer->broken || peer->dead)
         return false;
     if (mdapl_shm_doorbell_open(peer))
-        mdapl_shm_peer_broken(peer, -ENOMEM, "its segment has no door or no memory left");
+        mdapl_shm_peer_broken(peer, -ENOMEM, "its segment has no inring or no memory left");
     return peer->tx.inring && !peer->broken;
 }
 
 /*
  * Publishes a message that has been filled, and with it how many of the peer's messages have been
- * taken. A peer that does not poll this ring gets the doorbell (doorbell.c): the load of `watched`
- * comes behind the store of the slot. It is relaxed, as a stale 1 is what the reader's barrier
- * excludes and a stale 0 costs one doorbell too many.
+ * taken. If the peer does not poll this ring its doorbell is rung (doorbell.c): the load of
+ * `polled` is ordered after the store of the slot. The load is relaxed, as the reader's barrier
+ * excludes a stale 1, and a stale 0 only costs a doorbell.
  */
 static void publish(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m, int type)
 {
@@ -39,7 +39,7 @@ static void publish(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg
     if (peer->fence)
         atomic_thread_fence(memory_order_seq_cst);
     else
-        atomic_signal_fence(memory_order_seq_cst);   /* the compiler keeps the order, too */
+        atomic_signal_fence(memory_order_seq_cst);   /* for the compiler's order */
     if (!atomic_load_explicit(&peer->tx.inring->polled, memory_order_relaxed))
         mdapl_shm_doorbell_ring(peer);
 }
@@ -149,8 +149,8 @@ int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *recor
 
 /*
  * How a message travels: with its body in the ring, with its body in cells (pipe.c), or by
- * rendezvous. The latter if the body is long, if the sender waits until it has been read, or if
- * other peers hold the cells: they may hold them for as long as they compute.
+ * rendezvous. By rendezvous if the body is long, if the message is synchronous, or if other peers
+ * hold the cells: a peer holds its cells for as long as it computes.
  */
 static int type_of(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
@@ -181,8 +181,8 @@ static bool put_msg(struct mdapl_shm_peer *peer, int type, const struct mdapl_ms
     return type == MDAPL_SHM_MSG ? put(peer, type, msg, len) : mdapl_shm_pipe_send(peer, msg, len);
 }
 
-/* Queues a message. An RTS, whose body needs no room, is sent if nothing is queued before it. Not
- * inline, as its registers would be saved for each message that is sent at once. */
+/* Queues a message; an RTS is sent at once if the queue is empty and the ring has room. Not inline,
+ * as its registers would be saved for each message that is sent at once. */
 __attribute__((noinline)) static int queue_msg(struct mdapl_shm_peer *peer, int type,
                                                const struct mdapl_msg *msg, size_t len,
                                                struct mdapl_op *op)
@@ -229,11 +229,11 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
     return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
 }
 
-/* -- sending what is queued ------------------------------------------------------------------- */
+/* -- sending queued items --------------------------------------------------------------------- */
 
-/* Other peers hold the cells that this body was to go into: it goes by rendezvous instead, since
- * there is no bound on when they give them back. False: out of memory, the peer fails. */
-static bool announce_instead(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it,
+/* Sends a queued PUSH by rendezvous instead: other peers hold the cells, for an unbounded time.
+ * False: out of memory, the peer fails. */
+static bool switch_to_rndv(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it,
                              const struct mdapl_msg *msg)
 {
     struct mdapl_stats *stats = peer->s->stats;
@@ -243,7 +243,7 @@ static bool announce_instead(struct mdapl_shm_peer *peer, struct mdapl_shm_item 
         mdapl_shm_peer_broken(peer, -ENOMEM, "out of memory");
         return false;
     }
-    it->op = NULL;               /* the body's now, until its FIN */
+    it->op = NULL;               /* it->send has it, until the FIN */
     it->type = MDAPL_SHM_RTS;
     stats->tx_eager--;
     stats->tx_rndv++;
@@ -258,7 +258,7 @@ static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
         && put_msg(peer, it->type, &msg, it->len))
         return true;
     if (it->type == MDAPL_SHM_PUSH && !mdapl_shm_pipe_will_fit(peer, it->len)
-        && !announce_instead(peer, it, &msg))
+        && !switch_to_rndv(peer, it, &msg))
         return false;
     if (it->type == MDAPL_SHM_RTS)
         return mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len);

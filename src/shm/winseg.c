@@ -26,13 +26,13 @@ struct share_head {
 struct mdapl_shm_winseg {
     struct share_head *head;
     size_t bytes;
-    int fd;                      /* -1 once it is settled */
-    char ref[MDAPL_SHM_REF_MAX]; /* the maker's; empty: another made it */
+    int fd;                      /* -1 after the commit */
+    char ref[MDAPL_SHM_REF_MAX]; /* in the maker; empty in the other ranks */
 };
 
 /* -- making and opening ----------------------------------------------------------------------- */
 
-/* Takes the descriptor, at a failure too. */
+/* Maps fd, which it owns from now on, also on failure. 0 or -ENOMEM. */
 static int share_map(int fd, size_t bytes, const char *ref, struct mdapl_shm_winseg **share_p)
 {
     struct mdapl_shm_winseg *share = calloc(1, sizeof(*share));
@@ -52,7 +52,7 @@ static int share_map(int fd, size_t bytes, const char *ref, struct mdapl_shm_win
     return 0;
 }
 
-/* Robust: a rank that is killed while it has the lock does not keep it. */
+/* A robust lock: the kernel releases it when its holder is killed. */
 static int lock_init(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attr;
@@ -82,7 +82,7 @@ static int fill_head(struct mdapl_shm_winseg *share)
     return rc;
 }
 
-/* More than there is would be granted, and the kernel would kill a process later. */
+/* The size is checked here: the kernel would grant more than there is, and kill a process later. */
 static int segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
 {
     if (bytes > PTRDIFF_MAX - HEAD_BYTES || bytes > mdapl_shm_os_memory_left())
@@ -150,7 +150,7 @@ int mdapl_shm_share_open(const struct mdapl_shm_share_offer *offer,
     return share_map(fd, offer->bytes, "", share_p);
 }
 
-/* -- its life --------------------------------------------------------------------------------- */
+/* -- using and closing ------------------------------------------------------------------------ */
 
 int mdapl_shm_winseg_alloc(struct mdapl_shm_winseg *share, size_t at, size_t len)
 {

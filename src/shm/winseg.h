@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MDAPL_SHM_SHARE_H
-#define MDAPL_SHM_SHARE_H
+#ifndef MDAPL_SHM_WINSEG_H
+#define MDAPL_SHM_WINSEG_H
 /*
  * Memory that several processes of a node share, for MPI windows. src/mpid uses it (win_share.c,
  * win.c), independently of the channel.
@@ -8,11 +8,11 @@
  *      head       the token; the lock
  *      bytes      for the caller; each rank owns a part of them
  *
- * One rank makes it and sends the offer to the others. A process that opens the reference of the
- * offer and finds the token there shares memory with the maker (as in seg.h). Each rank then takes
- * its part, which allocates it: so running out of memory is an error here and not a signal later,
- * and the pages are near the core of their owner. When all have tried, they keep it or close it; it
- * is freed with its last mapping, however the ranks end (os.h).
+ * One rank makes the segment and sends an offer to the others. A process that opens the reference
+ * of the offer and finds the token there shares memory with the maker (as in seg.h). Each rank then
+ * allocates its part, so that running out of memory is an error here and not a signal later, and
+ * the pages are near the core of their owner. After that the ranks agree whether to keep the
+ * segment; it is freed with its last mapping, however the ranks end (os.h).
  */
 #include "node.h"
 
@@ -23,24 +23,25 @@ struct mdapl_shm_winseg;
 
 /* What the maker sends to the others of its node, as bytes. */
 struct mdapl_shm_share_offer {
-    int64_t rc;              /* 0, or -errno: there is none */
+    int64_t rc;              /* 0, or -errno: no segment could be made */
     uint64_t bytes;
     struct mdapl_shm_card card;
 };
 
-/* Makes it and fills the offer, at a failure too. 0, or with *share_p NULL -EFBIG (RLIMIT_FSIZE),
- * -ENOMEM, -ENOTSUP, or another -errno of the system's. */
+/* Makes a segment for so many bytes, which the caller owns, and fills the offer, also on failure.
+ * 0, or with *share_p NULL -EFBIG (RLIMIT_FSIZE), -ENOMEM, -ENOTSUP, or another -errno of a system
+ * call. */
 int mdapl_shm_share_make(size_t bytes, struct mdapl_shm_share_offer *offer,
                          struct mdapl_shm_winseg **share_p);
-/* Opens what another rank has made: offer->rc is 0. 0, or with *share_p NULL -EHOSTUNREACH (this is
- * not the same memory) or -ENOMEM. */
+/* Opens the segment of another rank, whose offer->rc is 0. 0, or with *share_p NULL -EHOSTUNREACH
+ * (the two processes do not share memory) or -ENOMEM. */
 int mdapl_shm_share_open(const struct mdapl_shm_share_offer *offer,
                          struct mdapl_shm_winseg **share_p);
-/* Allocates the part of this rank: len bytes from at on. 0, or -errno: there is no memory. */
+/* Allocates the part of this rank: len bytes at offset `at`. 0, or -errno: memory is out. */
 int mdapl_shm_winseg_alloc(struct mdapl_shm_winseg *share, size_t at, size_t len);
 /* All ranks have opened it: the reference is removed. */
 void mdapl_shm_winseg_commit(struct mdapl_shm_winseg *share);
-/* Unmaps it; other ranks keep their mappings. */
+/* Unmaps the segment and frees share; other ranks keep their mappings. */
 void mdapl_shm_share_close(struct mdapl_shm_winseg *share);
 
 /* The first byte, at the start of a page, and the length in bytes. */
@@ -49,7 +50,7 @@ size_t mdapl_shm_share_bytes(const struct mdapl_shm_winseg *share);
 /* Different for each share of a job, the same in all its ranks, never 0. */
 uint64_t mdapl_shm_share_token(const struct mdapl_shm_winseg *share);
 
-/* A lock between the processes; that of a process that has ended is released. */
+/* A lock between the processes. When its holder has ended, the next process gets it. */
 void mdapl_shm_share_lock(struct mdapl_shm_winseg *share);
 void mdapl_shm_share_unlock(struct mdapl_shm_winseg *share);
 

@@ -108,7 +108,7 @@ struct softdat_ia {
     enum softdat_helper_state helper_state;
     bool work_pending;           /* a ring has work that no doorbell announces */
     bool helper_runs;
-    _Atomic bool stopping;       /* tells the helper thread to end */
+    _Atomic bool stopping;       /* the helper thread has to end */
     _Atomic uint32_t calls;      /* number of polls and waits by the application */
     int waiters;                 /* threads of the application that sleep in a wait */
     bool doorbells_armed;        /* peers send a doorbell when they write a ring */

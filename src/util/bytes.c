@@ -3,7 +3,7 @@
 
 enum { LINE = 64 };
 
-/* Vectors of the compiler's, for any processor; not aligned, and of whatever the memory is. */
+/* The compiler's vectors, which any processor supports; unaligned, and may alias any type. */
 typedef uint8_t vector __attribute__((vector_size(16), aligned(1), may_alias));
 
 static inline void line(char *to, const char *from)
@@ -24,7 +24,7 @@ void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
     char *p = to;
 
     if (n >= 4 * LINE) {
-        /* Full cache lines: a partial store costs a read for ownership. */
+        /* Stores of full cache lines: a partial store costs a read for ownership. */
         memcpy(p, q, first);
         p += first, q += first, n -= first;
         for (; n >= LINE; n -= LINE, p += LINE, q += LINE)

@@ -3,16 +3,16 @@
 #define MDAPL_BYTES_H
 /*
  * Copies on the hot paths. For a few bytes (packets, short bodies) the C library's memcpy() spends
- * as long on its call and its choice by length as on the copy; here they are two moves that may
- * overlap. For many bytes glibc uses rep movsb, which is slow when the source is in another core's
- * cache or the destination was read by another core: 256 KiB took 30 us, with full lines in vectors
- * 24 us.
+ * as long on the call and the choice by length as on the copy; here such a copy is two moves, which
+ * may overlap. For many bytes glibc uses rep movsb, which is slow when the source is in another
+ * core's cache or the destination was read by another core: 256 KiB took 30 us, and 24 us with full
+ * lines in vectors.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* One such move: its length is a constant, so the compiler has an instruction or two for it. */
+/* The two moves; each is an instruction or two, because its length is a constant. */
 #define MDAPL_BYTES_BOTH_ENDS(to, from, n, half)                                                 \
     do {                                                                                         \
         uint8_t head_[half], tail_[half];                                                        \
@@ -23,7 +23,7 @@
         memcpy((char *)(to) + (n) - (half), tail_, half);                                        \
     } while (0)
 
-/* As memcpy(), for many bytes that go between cores. */
+/* As memcpy(), for many bytes that another core has written or will read. */
 void mdapl_bytes_copy_stream(void *to, const void *from, size_t n);
 
 /* As memcpy(). */

@@ -123,8 +123,8 @@ static int set_str(const struct row *r, void *field, const char *value, struct m
     return 0;
 }
 
-/* Is this a list of names with single commas between them, where words are given only of them and
- * each once? */
+/* Is value a list of names with single commas between them? If words is not empty, each name is one
+ * of words and occurs once. */
 static bool is_list(const char *value, const char *words)
 {
     unsigned seen = 0;

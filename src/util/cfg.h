@@ -2,10 +2,10 @@
 #ifndef MDAPL_CFG_H
 #define MDAPL_CFG_H
 /*
- * The knobs, as a struct made from knobs.def. Inside MPI the values come from MPICH's control
+ * The knobs, as a struct made from knobs.def. Inside MPI the values are those of MPICH's control
  * variables; standalone programs and tests read the same environment names through
- * mdapl_cfg_env(). Either way a wrong value is refused with one line that names the knob, the
- * value and what would be right.
+ * mdapl_cfg_env(). In both cases a wrong value is refused with one line that names the knob, the
+ * value and the possible values.
  */
 #include <stdint.h>
 
@@ -25,7 +25,7 @@ struct mdapl_cfg {
 #undef KNOB_LIST
 #undef KNOB_ENUM
 
-/* Words of the enums that code asks for; kept in the order of their row (a test checks it). */
+/* The words of KNOB_ENUM rows, in the order of their row (test/unit/test_cfg.c checks it). */
 enum mdapl_wiring {
     MDAPL_WIRING_AUTO, MDAPL_WIRING_RING, MDAPL_WIRING_ONDEMAND, MDAPL_WIRING_THREAD
 };
@@ -46,7 +46,7 @@ int mdapl_cfg_set(struct mdapl_cfg *cfg, const char *name, const char *value,
                   struct mdapl_err *err);
 /* Defaults, then every MPIR_CVAR_DAPL_<NAME> of the environment. 0 or -EINVAL. */
 int mdapl_cfg_env(struct mdapl_cfg *cfg, struct mdapl_err *err);
-/* When a job of so many ranks connects: never auto. */
+/* When a job of so many ranks connects; the result is never auto. */
 enum mdapl_wiring mdapl_cfg_wiring(const struct mdapl_cfg *cfg, int ranks);
 
 #endif

@@ -2,8 +2,9 @@
 #ifndef MDAPL_CHANNEL_H
 #define MDAPL_CHANNEL_H
 /*
- * The contract as the channels see it: what a channel implements, what it may ask of its context,
- * and the upcalls. A channel does not include transport.h, an owner not this file.
+ * The contract as the channels see it: the calls that a channel implements, the calls of its
+ * context that it may use, and the upcalls. A channel does not include transport.h, an owner not
+ * this file.
  */
 #include "contract.h"
 
@@ -24,7 +25,7 @@ struct mdapl_channel {
     /* Writes this channel's part of the business card, at most len bytes with the zero. Returns its
      * length without the zero, or -errno. */
     int (*card)(void *state, char *buf, size_t len);
-    /* As mdapl_probe(); NULL: the two ends cannot disagree. */
+    /* As mdapl_probe(); NULL: the two ends of a pair always agree. */
     void (*probe)(void *state);
     /* Makes the peer of the rank with this business card, without traffic. 0, or -errno:
      * -EHOSTUNREACH if this channel does not reach it. */
@@ -36,12 +37,12 @@ struct mdapl_channel {
     size_t (*eager_max)(void *state);
     /* Polls and transmits what is queued. Returns how many messages, frames and transfers moved. */
     int (*progress)(void *state);
-    /* The same, and what not each round has to check: new connections, timers. Called about every
-     * 100 us, or with each round if rounds are further apart. now: ns on the context's clock. NULL:
-     * progress() does all. */
+    /* As progress(), and checks what not each round has to check: new connections, timers. Called
+     * about every 100 us, or with each round if rounds are further apart. now: ns on the context's
+     * clock. NULL: progress() checks everything. */
     int (*look)(void *state, uint64_t now);
-    /* Is any peer connected? If not, the channel is polled rarely, and its first connection is
-     * noticed after a sleep. */
+    /* Is any peer connected? If not, the channel is polled rarely, and a sleep may delay its first
+     * connection. */
     bool (*has_connections)(void *state);
     /* As mdapl_wait(), for this channel's events. */
     void (*wait)(void *state, uint64_t ns);
@@ -54,19 +55,19 @@ struct mdapl_channel {
     void (*describe)(void *state, char *buf, size_t len);
 };
 
-/* What the context was opened with; valid until it is closed. */
+/* The arguments with which the context was opened; valid until it is closed. */
 const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx);
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
-/* The clock as it was read last, in one of the last 16 rounds of progress: ns. */
+/* The time in ns when the clock was read last, in one of the last 16 rounds of progress. */
 uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
-/* Does the launcher place rank on this node? True where it is not known. */
+/* Does the launcher place rank on this node? True if that is not known. */
 bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
-/* Is there one channel only? */
+/* Has the context one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
 /* As job->card. */
 int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
-/* The upcalls of struct mdapl_up, counted. */
+/* The upcalls of struct mdapl_up; the first one counts the message. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);
 

@@ -13,7 +13,7 @@ struct mdapl_clock {
 
 /* The system's monotonic clock. */
 struct mdapl_clock mdapl_clock_system(void);
-/* A clock that reads *ns, which the test moves. */
+/* A clock that reads *ns, which the test sets. */
 struct mdapl_clock mdapl_clock_manual(uint64_t *ns);
 
 static inline uint64_t mdapl_clock_now(const struct mdapl_clock *c)

@@ -19,7 +19,7 @@ struct mdapl_rx_ops;
 struct mdapl_stats;
 
 enum {
-    MDAPL_DONE = 1,          /* a verb's answer: finished at once, op->done will not be called */
+    MDAPL_DONE = 1,          /* a verb's result: it has finished, op->done will not be called */
     MDAPL_HDR_MAX = 128,     /* bytes of header that every channel carries in one frame */
     MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
     MDAPL_KEY_BYTES = 16,    /* the job's key, shared through the launcher only */
@@ -34,13 +34,14 @@ struct mdapl_op {
     void (*done)(struct mdapl_op *op, int status);
 };
 
-/* What mdapl_send() takes. The header is copied; the body's bytes stay the caller's until done. */
+/* A message for mdapl_send(). The header is copied; the caller keeps the body's bytes until done.
+ * */
 struct mdapl_msg {
     const void *hdr;
     size_t hdr_len;          /* at most MDAPL_HDR_MAX */
     const struct iovec *body;
     int n_body;
-    bool synchronous;        /* done means: the receiver has read the body (or dropped it) */
+    bool synchronous;        /* op is done when the receiver has read or dropped the body */
 };
 
 /*
@@ -55,8 +56,8 @@ struct mdapl_rx {
 
 /*
  * A message as it is announced. hdr and data are valid during the call. A body that has arrived
- * with its header lies at data, all of it, and is gone when the call returns: the owner copies what
- * it wants. Any other body has an rx, which the owner keeps until it has read or dropped it.
+ * with its header lies at data, and the owner copies what it needs before the call returns. Any
+ * other body has an rx, which the owner keeps until it has read or dropped it.
  */
 struct mdapl_rx_msg {
     const void *hdr;
@@ -66,26 +67,26 @@ struct mdapl_rx_msg {
     struct mdapl_rx *rx;     /* NULL: there is nothing to fetch */
 };
 
-/* What up->msg answers about the messages that follow from the same peer. */
+/* Result of up->msg: what happens to later messages of the same peer. */
 enum mdapl_next {
     MDAPL_NEXT_GO,           /* they may be announced while this body is still unread */
-    MDAPL_NEXT_HOLD          /* they wait until m->rx has been read or dropped to its end */
+    MDAPL_NEXT_HOLD          /* they are queued until m->rx has been read or dropped to its end */
 };
 
 /*
- * The job, and what its launcher knows. The owner of the context provides both calls (by PMI in
+ * The job, and two queries of its launcher. The owner of the context provides both calls (by PMI in
  * src/mpid, from memory in tests).
  */
 struct mdapl_job {
-    int rank;                /* mine */
+    int rank;                /* this process's */
     int size;
     uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
     uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
     /* Copies the business card of rank into buf (zero terminated). 0 or -errno. Progress calls it
-     * at the first contact of a rank, so it should answer from memory. */
+     * at the first contact of a rank, so it should not wait for the launcher. */
     int (*card)(void *owner, int rank, char *buf, size_t len);
-    /* Does the launcher place rank on this node? The same answer on all ranks of a node. NULL: not
-     * known, so any rank may be there. */
+    /* Does the launcher place rank on this node? The result is the same on all ranks of a node.
+     * NULL: not known, any rank may be on this node. */
     bool (*near)(void *owner, int rank);
 };
 
@@ -95,17 +96,17 @@ struct mdapl_peer {
     const struct mdapl_channel *channel;
     struct mdapl_ctx *ctx;
     int rank;
-    void *owner;             /* the owner's own (a VC); NULL until it sets it */
+    void *owner;             /* for the owner (a VC); NULL until the owner sets it */
 };
 
 /* The peer of a rank, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel reaches it),
- * -EINVAL (it is this rank, or none of the job), or what job->card answers. */
+ * -EINVAL (this rank, or a rank outside the job), or the error of job->card. */
 int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p);
 /* Counters, log and last error of a context; valid until it is closed. */
 struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx);
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);
 struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx);
-/* The time on its clock, in ns. */
+/* The time on the context's clock, in ns. */
 uint64_t mdapl_ctx_now(const struct mdapl_ctx *ctx);
 
 #endif

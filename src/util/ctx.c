@@ -34,9 +34,9 @@ struct mdapl_ctx {
     int n_channels;
     unsigned silent_max;         /* empty rounds after which a channel is polled rarely */
     unsigned until_clock;        /* rounds until the clock is read */
-    unsigned stride;             /* so many that was last time */
+    unsigned stride;             /* rounds between the last two readings of the clock */
     unsigned strides;            /* readings of the clock since the last look */
-    uint64_t clock_read, looked; /* when that was, ns */
+    uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
     const struct mdapl_up *up;
     void *owner;
     struct mdapl_job job;
@@ -45,7 +45,7 @@ struct mdapl_ctx {
     struct mdapl_stats stats;
     struct mdapl_log log;
     struct mdapl_err err;
-    struct mdapl_peer **peers;   /* by rank; NULL until first asked for */
+    struct mdapl_peer **peers;   /* by rank; NULL until mdapl_peer_get() */
 };
 
 /* -- opening and closing ---------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ static const struct mdapl_channel *find_channel(const struct mdapl_ctx *ctx,
     return *list;
 }
 
-/* No channel has opened; rc is the last one's. */
+/* The error when no channel could be opened; rc is that of the last one. */
 static int none_opens(struct mdapl_ctx *ctx, int rc)
 {
     char why[sizeof(ctx->err.text)];
@@ -290,7 +290,7 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-static int note(struct open_channel *c, int moved)
+static int count_idle(struct open_channel *c, int moved)
 {
     c->idle_rounds = moved > 0 ? 0 : c->idle_rounds + 1;
     return moved;
@@ -298,7 +298,7 @@ static int note(struct open_channel *c, int moved)
 
 static int poll_one(struct open_channel *c)
 {
-    return note(c, c->table->progress(c->state));
+    return count_idle(c, c->table->progress(c->state));
 }
 
 /* Calls each channel's look(). */
@@ -311,15 +311,15 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        n += c->table->look ? note(c, c->table->look(c->state, now)) : poll_one(c);
+        n += c->table->look ? count_idle(c, c->table->look(c->state, now)) : poll_one(c);
     }
     return n;
 }
 
 /*
- * The round that reads the clock. A program that polls rarely reads it with each call, so that no
- * timer depends on a number of calls; one that spins, every 16 rounds. Idle channels that have
- * connections are polled in these rounds, channels without connections when look() is due.
+ * A round that reads the clock. If the program polls rarely each round is one, so that no timer
+ * depends on a number of calls; if it spins, every 16th. These rounds also poll idle channels that
+ * have connections; channels without connections are polled when look() is due.
  */
 static int round_with_clock(struct mdapl_ctx *ctx)
 {
@@ -363,18 +363,18 @@ static void look_next(struct mdapl_ctx *ctx)
 
 void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
 {
-    int ears = 0;
+    int connected = 0;
 
     look_next(ctx);
     for (int i = 0; i < ctx->n_channels; i++)
-        ears += ctx->channel[i].table->has_connections(ctx->channel[i].state);
+        connected += ctx->channel[i].table->has_connections(ctx->channel[i].state);
     /* A sleep in one channel does not end with an event of another, so it is short. */
-    if (ears > 1 && ns > MDAPL_US(SHARED_SLEEP_US))
+    if (connected > 1 && ns > MDAPL_US(SHARED_SLEEP_US))
         ns = MDAPL_US(SHARED_SLEEP_US);
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        if (ears == 0 ? i == 0 : c->table->has_connections(c->state))
+        if (connected == 0 ? i == 0 : c->table->has_connections(c->state))
             c->table->wait(c->state, ns);
     }
 }
@@ -396,7 +396,7 @@ void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len)
     }
 }
 
-/* -- what channels and the owner may know ----------------------------------------------------- */
+/* -- properties, for channels and the owner --------------------------------------------------- */
 
 const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx)
 {

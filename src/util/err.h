@@ -2,8 +2,8 @@
 #ifndef MDAPL_ERR_H
 #define MDAPL_ERR_H
 /*
- * The text of an error: one line that says what, where and what to do. It is written where the
- * error is detected; callers pass the code up.
+ * The text of an error: one line that says what failed, where, and what to do. It is written where
+ * the error is detected; callers return its code.
  */
 #include <stdarg.h>
 

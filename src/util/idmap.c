@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 /*
- * An id is (generation << INDEX_BITS) | index, generation from 1 on, so an id is never 0. The slot
- * that has been free longest is taken first: an id comes back only after GEN_MASK rounds through
- * all free slots, which are FIRST_SLOTS at least but for those in use.
+ * An id is (generation << INDEX_BITS) | index; generations start at 1, so an id is never 0. The
+ * slot that has been free longest is taken first: an id is reused only after GEN_MASK rounds
+ * through all free slots, which are all slots (at least FIRST_SLOTS) but those in use.
  */
 enum { INDEX_BITS = 20, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDEX_BITS)) - 1,
        FIRST_SLOTS = 64 };

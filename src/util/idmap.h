@@ -2,8 +2,8 @@
 #ifndef MDAPL_IDMAP_H
 #define MDAPL_IDMAP_H
 /*
- * Names for objects that travel on the wire: 32-bit ids that a peer sends back. An id holds a slot
- * and the slot's generation, so that an id of a finished object is recognised and not followed.
+ * 32-bit ids that stand for objects in messages; the peer returns them. An id has a slot and the
+ * slot's generation, so that the id of an object that was removed is recognised.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ void mdapl_idmap_init(struct mdapl_idmap *m);
 void mdapl_idmap_fini(struct mdapl_idmap *m);
 /* A new id for obj (never 0). 0 or -ENOMEM. */
 int mdapl_idmap_add(struct mdapl_idmap *m, void *obj, uint32_t *id_p);
-/* The object of an id, NULL when it is none of ours or gone. */
+/* The object with this id; NULL: no object has it, or it was removed. */
 void *mdapl_idmap_find(const struct mdapl_idmap *m, uint32_t id);
 void mdapl_idmap_remove(struct mdapl_idmap *m, uint32_t id);
 

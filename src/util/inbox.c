@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A queued message: its parts are in bytes, the body behind the header. */
+/* A queued message; bytes has its header and then, at a multiple of 16, its body. */
 struct parked {
     struct mdapl_list link;
     struct mdapl_rx_msg msg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_IOV_H
 #define MDAPL_IOV_H
-/* A cursor over an iovec: takes bytes from, or puts bytes into, the pieces in their order. */
+/* A cursor over an iovec: copies bytes out of, or into, the pieces in their order. */
 #include <stddef.h>
 #include <sys/uio.h>
 
@@ -26,13 +26,14 @@ static inline size_t mdapl_iov_len(const struct iovec *v, int n)
     return len;
 }
 
-/* Copies at most len bytes out of the cursor's place (to buf) or into it (from buf) and moves on.
- * Returns the bytes moved: less than len only at the end. */
+/* Copies at most len bytes from the cursor to buf (gather) or from buf to the cursor (scatter), and
+ * advances the cursor. Returns the bytes copied: less than len only at the end. */
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len);
 size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len);
-/* The next contiguous piece of at most max bytes; moves on over it. *ptr NULL and 0 at the end. */
+/* Returns the length of the next contiguous piece, at most max bytes, sets *ptr to it and advances
+ * the cursor. 0 with *ptr NULL at the end. */
 size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr);
-/* Moves on over len bytes. */
+/* Advances the cursor by len bytes. */
 void mdapl_iov_skip(struct mdapl_iov *c, size_t len);
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef MDAPL_LIST_H
 #define MDAPL_LIST_H
 /*
- * Intrusive doubly linked ring: the link lives in the object, so that putting it on a list can not
- * fail and taking it off needs no search. An object that is on no list points to itself.
+ * Intrusive doubly linked ring: the object contains the link, so adding it cannot fail and removing
+ * it needs no search. A link that is on no list points to itself.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,13 +46,13 @@ static inline void mdapl_list_remove(struct mdapl_list *item)
     mdapl_list_init(item);
 }
 
-/* The first item without taking it; NULL when empty. */
+/* The first item, which stays on the list; NULL: the list is empty. */
 static inline struct mdapl_list *mdapl_list_first(const struct mdapl_list *head)
 {
     return mdapl_list_empty(head) ? NULL : head->next;
 }
 
-/* Takes the first item; NULL when empty. */
+/* Removes and returns the first item; NULL: the list is empty. */
 static inline struct mdapl_list *mdapl_list_take(struct mdapl_list *head)
 {
     struct mdapl_list *item = mdapl_list_first(head);
@@ -64,7 +64,7 @@ static inline struct mdapl_list *mdapl_list_take(struct mdapl_list *head)
 
 #define MDAPL_LIST_EACH(pos, head) \
     for (struct mdapl_list *pos = (head)->next; pos != (head); pos = pos->next)
-/* The same, when the body may take pos off the list. */
+/* The same, where the body may remove pos from the list. */
 #define MDAPL_LIST_EACH_SAFE(pos, head)                                     \
     for (struct mdapl_list *pos = (head)->next, *pos##_next_ = pos->next;   \
          pos != (head); pos = pos##_next_, pos##_next_ = pos->next)

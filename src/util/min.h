@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MDAPL_LEAST_H
-#define MDAPL_LEAST_H
+#ifndef MDAPL_MIN_H
+#define MDAPL_MIN_H
 /* The smaller of two numbers of bytes, transfers or nanoseconds. */
 #include <stdint.h>
 

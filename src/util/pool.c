@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Objects follow the header, aligned; chunks hang together for the end only. */
+/* A chunk of objects, listed so that mdapl_pool_fini() can free it. */
 struct mdapl_pool_chunk {
     struct mdapl_pool_chunk *next;
     void *memory;

@@ -13,21 +13,21 @@ struct mdapl_pool {
     size_t size;             /* of one object, rounded up to the alignment */
     size_t align;
     size_t per_chunk;
-    size_t made;             /* objects made so far */
-    size_t taken;            /* objects out now */
-    size_t max;              /* never more than this; 0: no limit */
+    size_t made;             /* objects in all chunks */
+    size_t taken;            /* of them, not on the free list */
+    size_t max;              /* limit of made; 0: none */
     void *free_list;
     struct mdapl_pool_chunk *chunks;
 };
 
 /* size and align in bytes; align a power of two, at least sizeof(void *). */
 void mdapl_pool_init(struct mdapl_pool *p, size_t size, size_t align, size_t per_chunk, size_t max);
-/* Frees all chunks; objects still out become invalid. */
+/* Frees all chunks; objects still taken become invalid. */
 void mdapl_pool_fini(struct mdapl_pool *p);
 /* Makes a chunk of objects, if the limit and memory allow. */
 void mdapl_pool_grow(struct mdapl_pool *p);
 
-/* An object, or NULL when the limit is reached or memory is out. */
+/* Takes an object. NULL: the limit is reached, or memory is out. */
 static inline void *mdapl_pool_take(struct mdapl_pool *p)
 {
     void *obj;

@@ -3,8 +3,8 @@
 #define MDAPL_SIPHASH_H
 /*
  * SipHash-2-4 with a 128-bit result (Aumasson and Bernstein, "SipHash: a fast short-input PRF"):
- * the MAC of our connection requests. Kept here because libmpi must not gain a dependency on a
- * cryptographic library for 16 bytes per connection.
+ * the MAC of hellos. It is implemented here because libmpi must not depend on a cryptographic
+ * library for 16 bytes per connection.
  */
 #include <stdbool.h>
 #include <stddef.h>

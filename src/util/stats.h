@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_STATS_H
 #define MDAPL_STATS_H
-/* Counters made from stats.def: plain 64-bit numbers, written by the thread that holds the lock of
+/* The counters, made from stats.def: 64-bit numbers, written by the thread that holds the lock of
  * the context. */
 #include <stddef.h>
 #include <stdint.h>
@@ -20,9 +20,10 @@ struct mdapl_stats_row {
 
 /* The table and its length. */
 const struct mdapl_stats_row *mdapl_stats_rows(size_t *n_p);
-/* "name value unit" lines of the counters that are not zero, into buf. */
+/* Writes a line "name value unit" for each counter that is not 0 into buf, cut at len bytes. */
 void mdapl_stats_print(const struct mdapl_stats *s, char *buf, size_t len);
 
+/* Raises a counter to value, if it is lower. */
 static inline void mdapl_stats_max(uint64_t *counter, uint64_t value)
 {
     if (value > *counter)

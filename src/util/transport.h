@@ -6,20 +6,20 @@
  * carry them (src/dapl, src/shm) see channel.h. It is three verbs down and two upcalls up:
  *
  *      mdapl_send      a message to a peer: a short header and a body of any length
- *      mdapl_rx_read   the next bytes of a body that has to be fetched go here
- *      mdapl_rx_drop   the rest of that body is not wanted
+ *      mdapl_rx_read   copies the next bytes of a body that has to be fetched
+ *      mdapl_rx_drop   discards the rest of that body
  *
  *      up->msg         a message from a peer has been announced (in the order it was sent)
  *      up->fault       a peer cannot be reached any more
  *
- * A body that arrives with its header is taken during up->msg; any other has an rx. How it travels
- * is decided below the contract and looks the same above it. Everything else here is opening,
- * wiring, waiting and closing.
+ * The owner takes a body that arrives with its header during up->msg; any other body has an rx. The
+ * channel decides how a body travels, and the owner sees no difference. Everything else here is
+ * opening, wiring, waiting and closing.
  *
- * Who calls whom: the owner opens one context, mdapl_ctx_open() opens the channels in order and
- * gives each peer to the first channel that reaches it. All calls on one context come from one
- * thread at a time (the owner's lock). Upcalls come from inside mdapl_progress(), and so does
- * op->done, which mdapl_ctx_close() also calls for what is unfinished; no verb calls either.
+ * Who calls whom: the owner opens one context; mdapl_ctx_open() opens the channels in order, and
+ * each peer belongs to the first channel that reaches it. One thread at a time calls functions of
+ * one context (the owner's lock). mdapl_progress() makes the upcalls and calls op->done;
+ * mdapl_ctx_close() calls op->done of unfinished operations; no verb makes any of these calls.
  *
  * What may block: mdapl_wait(), for its time; mdapl_ctx_open() and mdapl_probe(), in system calls;
  * mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(), for a bounded time, while peers
@@ -31,8 +31,7 @@
 struct mdapl_cfg;
 
 struct mdapl_up {
-    /* A message. The owner may send from here, and may read or drop m->rx here or at any later
-     * time. */
+    /* A message. During the call the owner may send; it may read or drop m->rx then or later. */
     enum mdapl_next (*msg)(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
     /* The peer is lost; every queued operation to it has failed already. status: negative errno;
      * why: one line for the user, valid during the call. */
@@ -72,9 +71,9 @@ size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx);
 /* The same, for the channel that reaches this peer. */
 size_t mdapl_peer_eager_max(const struct mdapl_peer *peer);
 /*
- * Connects to the ranks that the knob WIRING says. Called when every rank's business card is
+ * Connects to the ranks that the knob WIRING selects. Called when every rank's business card is
  * published, then again between rounds of mdapl_progress() as long as it returns 0 (in progress).
- * MDAPL_DONE: all are connected. -errno: that is not possible; mdapl_ctx_err() has the line.
+ * MDAPL_DONE: all are connected. -errno: it failed, and mdapl_ctx_err() has the line.
  */
 int mdapl_wire(struct mdapl_ctx *ctx);
 /*
@@ -91,9 +90,9 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx);
 
 /*
  * Sends a message. The peer announces messages in the order of these calls.
- * op == NULL: all of it is transmitted now, or nothing: MDAPL_DONE or -EAGAIN.
+ * op == NULL: transmits all of it now (MDAPL_DONE) or nothing (-EAGAIN).
  * op != NULL: MDAPL_DONE, or 0 and op->done() later; the body must not change until then.
- * Done means: the body may be reused (with msg->synchronous: and has been read).
+ * When it is done the body may be reused; with msg->synchronous it has also been read or dropped.
  * Other negative values: refused (lost peer, header too long); op->done is not called.
  */
 int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);

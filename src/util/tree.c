@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Mixes all bits of the key into all bits, and never two keys into one weight (splitmix64). */
+/* A hash that is different for all keys (splitmix64). */
 static uint64_t weight(const struct mdapl_tree_node *node)
 {
     uint64_t x = node->key + 0x9e3779b97f4a7c15u;
@@ -26,7 +26,7 @@ void mdapl_tree_add(struct mdapl_tree *t, struct mdapl_tree_node *node)
 
     while (*at && weight(*at) > weight(node))
         at = towards(*at, node->key);
-    /* The lighter ones that were here go below it: those with lower keys, those with higher. */
+    /* The subtree of lighter nodes here is split by key into the node's two subtrees. */
     rest = *at;
     *at = node;
     while (rest)
@@ -50,7 +50,7 @@ void mdapl_tree_remove(struct mdapl_tree *t, struct mdapl_tree_node *node)
         assert(*at);
         at = towards(*at, node->key);
     }
-    /* What was below it is joined, the heavier one on top each time. */
+    /* Its two subtrees are joined, the heavier root on top each time. */
     while (low && high)
         if (weight(low) > weight(high)) {
             *at = low;

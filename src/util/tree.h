@@ -2,16 +2,16 @@
 #ifndef MDAPL_TREE_H
 #define MDAPL_TREE_H
 /*
- * Intrusive ordered set: the node lives in the object and carries its key, 64 bits, different from
- * all others in the tree. A treap: ordered by key, and every node's weight is at least that of the
- * nodes below it. The weight is a hash of the key, so the shape depends on the keys only, is that
- * of a random tree, and every call takes logarithmic time (expected).
+ * Intrusive ordered set: the object contains the node, and each node in a tree has a different key
+ * of 64 bits. A treap: ordered by key, and no node is heavier than its parent. The weight is a hash
+ * of the key, so the shape is that of a random tree, depends on the keys only, and each call takes
+ * expected logarithmic time.
  */
 #include <stdint.h>
 
 struct mdapl_tree_node {
     struct mdapl_tree_node *low, *high;
-    uint64_t key;            /* set before the node is added, left alone while it is in */
+    uint64_t key;            /* set before the node is added, constant while it is in a tree */
 };
 
 struct mdapl_tree {

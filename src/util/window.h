@@ -29,8 +29,8 @@ static inline bool mdapl_txwin_open(const struct mdapl_txwin *w, uint32_t reserv
     return w->sent < w->limit + reserve;
 }
 
-/* Takes an advertised limit (its low 32 bits); a lower one than before is old and ignored. Returns
- * true when the window grew. */
+/* Takes an advertised limit (its low 32 bits); a lower one than before is old and is ignored.
+ * Returns whether the window grew. */
 bool mdapl_txwin_update(struct mdapl_txwin *w, uint32_t limit);
 
 static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
@@ -39,9 +39,9 @@ static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
 }
 
 /*
- * Is an update of the limit due that no other frame has carried? When half of the window is not
- * advertised, and at least two slots: the frame with the update takes a slot itself, so with one
- * slot per update the two ends would answer each other's updates for ever.
+ * Is a frame of its own due to advertise the limit? It is when half of the window, and at least two
+ * slots, are not advertised: that frame itself takes a slot, so with one slot per update the two
+ * ends would exchange updates for ever.
  */
 static inline bool mdapl_rxwin_update_due(const struct mdapl_rxwin *w)
 {

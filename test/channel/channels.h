@@ -11,7 +11,7 @@
 
 /* In their order of preference, and NULL. */
 extern const struct mdapl_channel *const test_channels[];
-/* Can registrations be kept here? Only if somebody watches the memory. */
+/* Can registrations be kept here? Only if the memory is watched. */
 bool test_registrations_kept(void);
 
 #endif

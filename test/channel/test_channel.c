@@ -3,9 +3,9 @@
  * The channels through their contract (src/util/transport.h), every rank a process of its own: in
  * shared memory, or on a real DAT provider. What the fake provider's tests show for all orders of
  * events, this shows with the memory, threads and sockets of several processes: every message
- * announced once, in order, with its own bytes; nothing left at the end; nobody waits for ever.
+ * announced once, in order, with its own bytes; nothing left at the end; no rank waits for ever.
  *
- * The knobs of the environment say which channels, and which IA (test/channel/run).
+ * The knobs in the environment select the channels and the IA (test/channel/run).
  */
 #include "unit.h"
 
@@ -76,7 +76,7 @@ struct rank {
     void *place[2];              /* of the body being sent, of the one being received */
     struct mdapl_ctx *ctx;
     int rank, sends, unfinished, sent[MAX_RANKS];
-    int heard[MAX_RANKS], announced, received;
+    int next_number[MAX_RANKS], announced, received;
     struct receiving *late;
     unsigned seed;
 };
@@ -210,8 +210,8 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     *r = (struct receiving){ .me = me, .rx = m->rx };
     memcpy(&r->msg, m->hdr, sizeof(r->msg));
     CHECK((int)r->msg.src == peer->rank);
-    CHECK((int)r->msg.number == me->heard[r->msg.src]);
-    me->heard[r->msg.src]++;
+    CHECK((int)r->msg.number == me->next_number[r->msg.src]);
+    me->next_number[r->msg.src]++;
     me->announced++;
     CHECK(m->len == r->msg.len && (m->rx != NULL) + (m->data != NULL) == (m->len > 0));
     if (m->rx) {
@@ -240,7 +240,7 @@ static void send_done(struct mdapl_op *op, int status)
     struct sending *s = (struct sending *)(void *)op;
 
     CHECK(status == 0 || (status == -ECANCELED && s->me->t->drop));
-    memset(s->body, 0xee, 8);     /* whoever reads it from now on reads rubbish */
+    memset(s->body, 0xee, 8);     /* a later read gets wrong bytes */
     s->me->unfinished--;
     body_free(s->me, s->body);
     free(s);
@@ -282,7 +282,7 @@ static void advance(struct rank *me)
 }
 
 /* The launcher's barrier, as the n-th of its row. */
-/* Nobody makes progress here: behind the last one some close while others are still leaving. */
+/* No rank makes progress here: after the last barrier some close while others are still in it. */
 static void barrier(struct rank *me, int n)
 {
     atomic_fetch_add(&shared->arrived, 1);
@@ -326,7 +326,7 @@ static void open_and_wire(struct rank *me)
     CHECK(rc == MDAPL_DONE);
 }
 
-/* The next rank that still wants messages from me, -1 when none does. */
+/* The next rank that this one still has messages for; -1: none. */
 static int next_target(struct rank *me)
 {
     int to = rand_r(&me->seed) % me->t->ranks;
@@ -364,7 +364,7 @@ static void exchange(struct rank *me)
     }
 }
 
-/* Kept registrations of memory that stays are used again, of memory that goes they are not. */
+/* Kept registrations are used again, but not those of memory that was unmapped. */
 static void check_registrations(const struct rank *me, const struct mdapl_stats *stats)
 {
     if (me->t->place == FRESH || !test_registrations_kept())
@@ -438,7 +438,8 @@ static const struct traffic written_scarce = {
     .knob = { { "sr_window", "2" }, { "ep_requests", "4" }, { "vbuf_size", "512" },
               { "rndv_segment", "4096" }, { "rndv", "rput" }, { "channels", "dapl" } },
 };
-/* More than 32 bits count: 8 GiB and more of memory, so test/channel/run says when. */
+/* More than 32 bits count: 8 GiB and more of memory, so test/channel/run decides whether it runs.
+ * */
 static const struct traffic huge = {
     .ranks = 2, .messages = 1, .max_len = ((size_t)4 << 30) + 12345, .in_flight = 1,
     .all_to_one = true, .all_max = true, .sleep = true,

@@ -96,11 +96,11 @@ struct cr {
 /* Something of connection management that is under way. */
 struct pending {
     struct pending *next;
-    enum { ARRIVE, TELL } kind;
+    enum { ARRIVE, CM_EVENT } kind;
     bool parked;                 /* outside, until fake_hold_requests(false) */
     struct cr *cr;               /* ARRIVE */
     DAT_CONN_QUAL qual;
-    struct ep *ep;               /* TELL */
+    struct ep *ep;               /* CM_EVENT */
     DAT_EVENT_NUMBER number;
     uint8_t priv[256];
     int len;
@@ -438,7 +438,7 @@ static DAT_RETURN cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDLE
     return DAT_SUCCESS;
 }
 
-/* Requests that nobody has taken go with their queue. */
+/* Requests that were not taken are freed with their queue. */
 static DAT_RETURN evd_free(DAT_EVD_HANDLE handle)
 {
     struct evd *evd = handle;
@@ -613,7 +613,7 @@ static void drop_pending(const struct ep *ep)
     while (*at) {
         struct pending *p = *at;
 
-        if (p->kind == TELL && p->ep == ep) {
+        if (p->kind == CM_EVENT && p->ep == ep) {
             *at = p->next;
             free(p);
         } else {
@@ -622,13 +622,13 @@ static void drop_pending(const struct ep *ep)
     }
 }
 
-static void tell(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv, int len)
+static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv, int len)
 {
     struct pending *p = calloc(1, sizeof(*p)), **at = &f.pending;
 
     if (!p)
         abort();
-    p->kind = TELL;
+    p->kind = CM_EVENT;
     p->ep = ep;
     p->number = number;
     p->len = len;
@@ -639,7 +639,7 @@ static void tell(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv, int l
     *at = p;
 }
 
-/* The connection of an EP ends: the other end hears it, both flush. */
+/* The connection of an EP ends: the other end gets an event, both flush. */
 static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 {
     struct ep *peer = ep->peer;
@@ -647,12 +647,12 @@ static void end(struct ep *ep, DAT_EVENT_NUMBER number)
     ep->peer = NULL;
     ep->state = DAT_EP_STATE_DISCONNECTED;
     flush(ep);
-    tell(ep, number, NULL, 0);
+    queue_event(ep, number, NULL, 0);
     if (peer) {
         peer->peer = NULL;
         peer->state = DAT_EP_STATE_DISCONNECTED;
         flush(peer);
-        tell(peer, number, NULL, 0);
+        queue_event(peer, number, NULL, 0);
     }
 }
 
@@ -684,7 +684,7 @@ static DAT_RETURN ep_free(DAT_EP_HANDLE handle)
     ep_disconnect(ep, DAT_CLOSE_ABRUPT_FLAG);
     drop_pending(ep);
     flush(ep);
-    while (ep->req.first)        /* what is held is never heard of */
+    while (ep->req.first)        /* held requests end without an event */
         pop(&ep->req);
     while (ep->recv.first)
         pop(&ep->recv);
@@ -787,7 +787,7 @@ static void cr_unmake(struct cr *cr)
 
 /* -- connecting ------------------------------------------------------------------------------- */
 
-/* PSPs are told from other objects by this list. */
+/* A handle is a PSP if it is on this list. */
 static struct psp *psps[64];
 
 static struct psp *find_psp(DAT_CONN_QUAL qual)
@@ -865,17 +865,17 @@ static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CO
     ep->deadline = f.faults.no_timeouts ? UINT64_MAX : f.now + (uint64_t)us * 1000;
     f.calls++;
     if (f.faults.answer) {
-        tell(ep, f.faults.answer, NULL, 0);
+        queue_event(ep, f.faults.answer, NULL, 0);
         return DAT_SUCCESS;
     }
     if (f.faults.lose_cr && f.calls % f.faults.lose_cr == 0)
         return DAT_SUCCESS;
     if (f.faults.time_out_cr && f.calls % f.faults.time_out_cr == 0) {
-        tell(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
+        queue_event(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
         return DAT_SUCCESS;
     }
     if (f.faults.reject_cr && f.calls % f.faults.reject_cr == 0) {
-        tell(ep, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, NULL, 0);
+        queue_event(ep, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, NULL, 0);
         return DAT_SUCCESS;
     }
     arrive_later(cr_make(ep, priv, len), qual);
@@ -908,7 +908,7 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
     cr_unmake(cr);
     if (!caller || caller->state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING) {
         ep->state = DAT_EP_STATE_DISCONNECTED;
-        tell(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
+        queue_event(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
         return DAT_SUCCESS;
     }
     if (every(f.faults.lose_accept, &f.accepts)) {
@@ -918,8 +918,8 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
     caller->peer = ep;
     ep->peer = caller;
     ep->state = caller->state = DAT_EP_STATE_CONNECTED;
-    tell(caller, DAT_CONNECTION_EVENT_ESTABLISHED, priv, len);
-    tell(ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
+    queue_event(caller, DAT_CONNECTION_EVENT_ESTABLISHED, priv, len);
+    queue_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
     return DAT_SUCCESS;
 }
 
@@ -931,7 +931,7 @@ static DAT_RETURN cr_reject(DAT_CR_HANDLE handle, DAT_COUNT len, const DAT_PVOID
     f.strangers_rejected += cr->stranger;
     cr_unmake(cr);
     if (caller && caller->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
-        tell(caller, DAT_CONNECTION_EVENT_PEER_REJECTED, priv, len);
+        queue_event(caller, DAT_CONNECTION_EVENT_PEER_REJECTED, priv, len);
     return DAT_SUCCESS;
 }
 
@@ -980,7 +980,7 @@ static void happen_pending(struct pending *p)
         event.event_data.cr_arrival_event_data.cr_handle = p->cr;
         if (!post(psp->evd, &event)) {
             if (p->cr->caller)
-                tell(p->cr->caller, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
+                queue_event(p->cr->caller, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
             cr_unmake(p->cr);
         }
         return;
@@ -1169,7 +1169,7 @@ static DAT_RETURN ep_free_listed(DAT_EP_HANDLE handle)
     return ep_free(handle);
 }
 
-/* What one connection is told comes in order; whom is chosen. */
+/* Events of one connection arrive in order; the connection is chosen. */
 static bool move_pending(void)
 {
     struct pending **at = &f.pending, *p;
@@ -1183,8 +1183,8 @@ static bool move_pending(void)
     while ((*at)->parked || pick-- > 0)
         at = &(*at)->next;
     p = *at;
-    if (p->kind == TELL)
-        for (at = &f.pending; (*at)->kind != TELL || (*at)->ep != p->ep; at = &(*at)->next)
+    if (p->kind == CM_EVENT)
+        for (at = &f.pending; (*at)->kind != CM_EVENT || (*at)->ep != p->ep; at = &(*at)->next)
             ;
     p = *at;
     *at = p->next;
@@ -1202,7 +1202,7 @@ static void end_requests(uint64_t due, DAT_EVENT_NUMBER number)
             continue;
         drop_pending(ep);
         ep->state = DAT_EP_STATE_DISCONNECTED;
-        tell(ep, number, NULL, 0);
+        queue_event(ep, number, NULL, 0);
     }
 }
 

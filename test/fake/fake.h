@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What goes wrong: every so many times, 0 never. */
+/* Faults, one in so many cases; 0: none. */
 struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
     unsigned refuse_recv;        /* dat_ep_post_recv on a connected EP fails, once */
@@ -24,7 +24,7 @@ struct fake_faults {
     unsigned fail_nth;           /* would be executed, this one (from 1; 0: none) fails with */
     DAT_DTO_COMPLETION_STATUS fail_status;   /* this status, once, and its EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
-    unsigned lose_cr;            /* a request vanishes: nothing is heard until its time is over */
+    unsigned lose_cr;            /* a request is lost: no event before its timeout */
     unsigned dup_cr;             /* a request arrives twice; the second one has no caller */
     unsigned lose_accept;        /* an acceptance vanishes: neither end is established */
     bool no_timeouts;            /* the time that dat_ep_connect() was given is ignored */
@@ -42,8 +42,8 @@ struct fake_limits {
     bool sink_needs_write;       /* as iWARP: a read's own memory needs the right of remote write */
 };
 
-/* Starts the fake under the IA name "fake". An EVD that overflows loses the event, says so to the
- * asynchronous EVD, and lets a caller whose request was lost time out; resizing one aborts. */
+/* Starts the fake under the IA name "fake". An EVD that overflows loses the event, reports that to
+ * the asynchronous EVD, and lets a caller whose request was lost time out; resizing one aborts. */
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits);
 /* Ends it. Returns how many DAT objects had not been freed. */
 int fake_stop(void);
@@ -55,7 +55,7 @@ uint64_t *fake_time(void);
 uint64_t fake_random(uint64_t n);
 /* A request of a stranger arrives at the n-th PSP, with this private data. */
 bool fake_stranger(int nth_psp, const void *priv, size_t len);
-/* What goes wrong from now on. */
+/* The faults from now on. */
 struct fake_faults *fake_faults(void);
 /* All requests that are under way end, for their callers, with this event. */
 void fake_end_requests(DAT_EVENT_NUMBER number);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the shm channel makes of a peer that writes into shared memory what it should not.
+ * The shm channel with a peer that writes invalid bytes into shared memory.
  *
  *   fuzz_shm [--seed=N] [--first=N] [--runs=N] [--seconds=N]
  *
  * Each run has three ranks in this process. Rank 1 is hostile: its channel has real traffic with
  * rank 0, and between the steps, inside rank 0's upcalls, and in a part of the runs by a thread all
- * the time, bytes are changed wherever rank 1 could: in its ring of rank 0's segment, in the bells,
- * in its own segment; or it sends records of its own making, with ids and lengths that are nearly
- * right. Rank 2 is a bystander. Then: a header has stayed as it was announced, no message has
- * followed a fault, every operation has ended once, and the bystander's messages have arrived.
- * Runs of one seed are the same, but for those with the thread. Built with sanitizers it looks
- * deeper: no access outside of what there is.
+ * the time, bytes are changed wherever rank 1 could: in its inring in rank 0's segment, in the
+ * doorbells, in its own segment; or it sends records of its own making, with ids and lengths that
+ * are nearly right. Rank 2 is a bystander. Then: a header has stayed as it was announced, no
+ * message has followed a fault, every operation has ended once, and the bystander's messages have
+ * arrived. Runs of one seed are the same, but for those with the thread. Built with sanitizers it
+ * looks deeper: no access outside of what there is.
  */
 #include "cfg.h"
 #include "channel.h"
@@ -60,7 +60,7 @@ static struct run {
     char card[RANKS][MDAPL_CARD_MAX];
     uint64_t now;
     bool everywhere;             /* the bystander's rings as well */
-    uint8_t *ring;               /* rank 1's door in rank 0's segment; NULL: none yet */
+    uint8_t *ring;               /* rank 1's inring in rank 0's segment; NULL: none yet */
     pthread_t thread;
     bool threaded;
     atomic_bool stop;
@@ -132,8 +132,8 @@ static void meddle(uint64_t *state)
         change((uint8_t *)own->head, own->bytes, state);
         break;
     case 3:
-        change((uint8_t *)far->head->bell, sizeof(far->head->bell), state);
-        atomic_store(&far->head->bells, next(state));
+        change((uint8_t *)far->head->doorbell, sizeof(far->head->doorbell), state);
+        atomic_store(&far->head->doorbell_words, next(state));
         break;
     default:
         if (r.everywhere)
@@ -357,7 +357,8 @@ static void begin(void)
     /* Half of the runs begin with a first message that is sound. */
     if (draw(2) || (r.threaded = draw(4) == 0))
         send_some(&r.rank[HOSTILE], VICTIM);
-    /* In some the victim's queue is full, so that records come before what they are about. */
+    /* In some the victim's queue is full, so that records arrive before the messages to which they
+     * refer. */
     for (int i = 0, n = draw(8) == 0 ? MDAPL_SLOTS + 4 : 0; i < n; i++)
         send_some(&r.rank[VICTIM], HOSTILE);
     if (r.threaded) {

@@ -49,14 +49,14 @@ void sim_check(uint64_t seed, bool cond, const char *text, const char *file, int
 /* An empty world of n ranks; faults and limits as fake_start(). */
 void sim_start(struct sim *s, uint64_t seed, int n, const struct fake_faults *faults,
                const struct fake_limits *limits);
-/* Opens a rank, with "name=value name=value". Returns 0 or what mdapl_ctx_open() says. */
+/* Opens a rank, with "name=value name=value". Returns 0 or the error of mdapl_ctx_open(). */
 int sim_open(struct sim *s, int rank, const char *knobs, struct mdapl_err *err);
 /* Opens all ranks with the same knobs and connects them. */
 void sim_open_all(struct sim *s, const char *knobs);
 void sim_connect(struct sim *s);
 /* A message of len bytes. */
 void sim_send(struct sim *s, int from, int to, uint32_t len, bool synchronous);
-/* The same, taken only if it can leave at once. False: it was not. */
+/* The same, only if it can be transmitted at once. False: it cannot. */
 bool sim_try(struct sim *s, int from, int to, uint32_t len);
 /* One step of the world and one rank's progress. */
 void sim_round(struct sim *s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How connections come about, whatever the other rank does: it makes no MPI call for long, its
- * answers or our requests are lost, delayed or doubled, both ends call at once, it has gone. Whole
- * channels in one process on the fake provider; time is a variable. test_connect SEED runs that
- * one seed, test_connect SEED TEST (0: all of them) that test.
+ * Establishing connections while the other rank makes no MPI call for long, while replies or
+ * requests are lost, delayed or doubled, when both ends connect at once, and when the other rank
+ * has ended. Complete channels in one process on the fake provider; time is a variable.
+ * test_connect SEED runs that one seed, test_connect SEED TEST (0: all of them) that test.
  */
 #include "unit.h"
 
@@ -53,7 +53,7 @@ static struct {
         }                                                                        \
     } while (0)
 
-/* -- a channel that reaches nobody, before the one that is tested ------------------------------ */
+/* -- a channel that reaches no rank, before the one that is tested ----------------------------- */
 
 static int quiet_open(struct mdapl_ctx *ctx, void **state_p)
 {
@@ -85,7 +85,7 @@ static int quiet_progress(void *state)
     return 0;
 }
 
-static bool quiet_hears(void *state)
+static bool quiet_has_connections(void *state)
 {
     (void)state;
     return true;
@@ -111,7 +111,7 @@ static void quiet_close(void *state)
 static const struct mdapl_channel quiet = {
     .name = "quiet", .open = quiet_open, .card = quiet_card, .reach = quiet_reach,
     .wire = quiet_wire, .eager_max = quiet_eager_max, .progress = quiet_progress,
-    .has_connections = quiet_hears, .drain = quiet_zero, .close = quiet_close,
+    .has_connections = quiet_has_connections, .drain = quiet_zero, .close = quiet_close,
 };
 
 static const struct mdapl_channel *const alone[] = { &mdapl_dapl_channel, NULL };
@@ -326,8 +326,8 @@ static const struct fake_faults trouble[] = {
     { .no_timeouts = true, .lose_cr = 2, .lose_accept = 2 }, { .reject_cr = 3 },
 };
 
-/* However long it computes, and whatever happens to requests: nobody is given up, and there is one
- * connection in the end. */
+/* For any time of computing and any trouble of requests, no peer is failed, and one connection is
+ * established in the end. */
 static void peer_computes(void **state)
 {
     enum { KINDS = sizeof(trouble) / sizeof(trouble[0]) };
@@ -411,8 +411,8 @@ static const struct {
     { DAT_CONNECTION_EVENT_UNREACHABLE, "DAT_CONNECTION_EVENT_UNREACHABLE", "network" },
 };
 
-/* They end the peer when they have lasted for connect_timeout_ms; connect_retry_ms says how many
- * requests that takes: pauses of 1, 2, 4, 8, 16, 16 ... times it, each up to half as long again. */
+/* Refusals fail the peer when they have lasted for connect_timeout_ms. The pauses between requests
+ * are 1, 2, 4, 8, 16, 16 ... times connect_retry_ms, each up to half as long again. */
 static void refused_for_too_long(void **state)
 {
     static const struct { const char *knobs; unsigned least, most; } row[] = {
@@ -445,8 +445,8 @@ static void refused_for_too_long(void **state)
         }
 }
 
-/* A provider whose own retries are over may call a computing peer unreachable: only an answer that
- * comes soon is the network's. */
+/* A provider whose own retries are over may report a computing peer as unreachable: only an early
+ * report is a verdict on the network. */
 static void unreachable_after_long(void **state)
 {
     struct fake_faults faults = { .no_timeouts = true };
@@ -492,7 +492,7 @@ static void stale_requests_overtake(void **state)
 }
 
 /* The lower rank's request wins, even when it is lost: the higher rank's are refused until that is
- * noticed, and nobody takes these refusals for a verdict. */
+ * noticed, and no rank takes these refusals for a verdict. */
 static void lost_request_wins(void **state)
 {
     (void)state;
@@ -542,7 +542,7 @@ static void acceptance_is_lost(void **state)
     }
 }
 
-/* The caller has gone when its request is answered: who was called has lost nothing by it. */
+/* The caller has ended when its request is accepted: the called rank fails no operation. */
 static void caller_has_gone(void **state)
 {
     (void)state;
@@ -585,8 +585,8 @@ static bool all_wired(void)
     return all || wire_rc;
 }
 
-/* The rank that is to call comes late: who is to be called says so, and calls by itself. */
-static void nobody_calls(void **state)
+/* The rank that is to connect starts late: the other one reports that, and connects itself. */
+static void called_rank_connects_itself(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < seeds(40); i++) {
@@ -662,7 +662,7 @@ static int calls_until_connected(uint64_t apart, uint64_t connects)
     return n;
 }
 
-/* Rank 1 has polled in vain for long; then rank 0 wants it. */
+/* Rank 1 has polled without events for long; then rank 0 connects to it. */
 static int calls_after_silence(const struct mdapl_channel *const *channels, bool in_contact,
                                uint64_t apart)
 {
@@ -716,7 +716,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(lost_request_wins),
         cmocka_unit_test(acceptance_is_lost),
         cmocka_unit_test(caller_has_gone),
-        cmocka_unit_test(nobody_calls),
+        cmocka_unit_test(called_rank_connects_itself),
         cmocka_unit_test(called_one_is_refused),
         cmocka_unit_test(wiring_knobs),
         cmocka_unit_test(request_is_noticed),

@@ -31,7 +31,7 @@ static void start(struct sim *s, uint64_t i, int n, const struct fake_faults *fa
 /* -- striped reads ---------------------------------------------------------------------------- */
 
 /* One piece fails and others succeed in the same round, the last one too: the body has not been
- * read (sim.c compares the bytes of what is said to have been). */
+ * read (sim.c compares the bytes of bodies reported as read). */
 static void one_stripe_fails(void **state)
 {
     int failed = 0;

@@ -48,7 +48,8 @@ static void bursts(struct sim *s, int rounds, uint64_t most, uint32_t longest)
     }
 }
 
-/* Streams carry WRITTEN frames only one way: nothing goes back that would open their windows. */
+/* Streams carry WRITTEN frames only one way: no frame in the other direction advertises their
+ * windows. */
 static void written_on_many_streams(void **state)
 {
     static const char *const rndv[] = { "rput", "rput", "copy" };
@@ -202,7 +203,7 @@ static void queued_before_the_offer(void **state)
     }
 }
 
-/* -- acknowledgements, and what the counters say ---------------------------------------------- */
+/* -- acknowledgements and counters ----------------------------------------------------------- */
 
 static const struct fake_limits large = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20 };
 
@@ -312,7 +313,7 @@ static void ring_for_few_peers(void **state)
         for (int k = 0; k < 60; k++)
             sim_send(&s, 1 + k % 3, 0, 40, false);
         sim_run(&s);
-        for (int k = 0; k < 60; k++) {       /* while they talk */
+        for (int k = 0; k < 60; k++) {       /* while they exchange messages */
             sim_send(&s, 1 + k % 3, 0, 40, false);
             sim_run(&s);
         }

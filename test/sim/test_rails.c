@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Several adapters in one job: a sleep ends with an event of any of them, and one that fails or is
- * in doubt leaves the others alone.
+ * SUSPECT does not affect the others.
  * test_rails [SEED [TEST]] runs that one seed with the frames shown; SEED 0: all, TEST alone.
  */
 #include "unit.h"
@@ -145,7 +145,7 @@ static void both_ways(struct sim *s, int n)
 }
 
 /* A rank whose second adapter has failed loses the peers that it reached through it. With the
- * others it goes on as before: nothing is asked of the adapter that is DOWN, so bodies travel by
+ * others it goes on as before: no call is made to the adapter that is DOWN, so bodies travel by
  * RDMA and there are frame buffers for any number of frames. */
 static void a_rail_that_is_down_is_left_alone(void **state)
 {
@@ -255,7 +255,7 @@ static void start_bare(void)
     assert_int_equal(mdapl_ctx_open(&args, &bare.ctx, &err), 0);
 }
 
-/* Keys are made for the rails that are asked for. What a rail had before it went DOWN is void, also
+/* Keys are made for the requested rails. What a rail had before it went DOWN is void, also
  * after it has been opened again; the other rail's keys stay. */
 static void keys_have_a_generation(void **state)
 {
@@ -302,7 +302,7 @@ static void keys_have_a_generation(void **state)
     assert_int_equal(fake_stop(), 0);
 }
 
-/* The adapter does not come back: the rail is DOWN as before. */
+/* The adapter cannot be opened: the rail is DOWN as before. */
 static void a_refused_reopening_leaves_it_down(void **state)
 {
     struct mdapl_dapl_ia *second;

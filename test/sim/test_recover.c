@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Faults as values: what the user's line says of the operation, the DAT status, the stream and the
- * IA that failed; what is not a broken wire; and that nothing is freed or connected again before
- * every posted DTO has come back. test_recover [SEED [TEST]] runs that one seed (0: all).
+ * Faults as values: the user's line names the operation, the DAT status, the stream and the IA that
+ * failed; which faults are not a broken connection; and nothing is freed or connected again before
+ * every posted DTO has completed. test_recover [SEED [TEST]] runs that one seed (0: all).
  */
 #include "unit.h"
 

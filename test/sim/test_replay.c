@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a replay needs: control frames are bytes from the moment they are queued, a retained frame
- * can be posted again while its first post is out, a rendezvous knows which bytes it has.
+ * can be posted again while its first post is incomplete, a rendezvous has a ledger of its bytes.
  * test_replay [SEED [TEST]] runs that one seed with the frames shown; SEED 0: all, TEST alone.
  */
 #include "unit.h"
@@ -96,10 +96,10 @@ static void control_frames_are_bytes(void **state)
 /* -- the same buffer twice --------------------------------------------------------------------- */
 
 /*
- * A message goes out on stream 0 and, before that post has come back, once more on stream 1; one
- * of four endpoints stands still meanwhile, and many messages follow, which take every buffer that
- * is free. The buffer is free only when both posts are back and the frame is acknowledged, the
- * message is announced once.
+ * A message is posted on stream 0 and, before that post has completed, again on stream 1; one of
+ * four endpoints stands still meanwhile, and many later messages take every free buffer. The buffer
+ * is freed only when both posts have completed and the frame is acknowledged, and the message is
+ * announced once.
  */
 static void posted_twice(void **state)
 {
@@ -149,7 +149,7 @@ static void posted_twice(void **state)
     assert_true(only_seed || (first_is_out > 5 && second_is_out > 5));
 }
 
-/* -- what a rendezvous learns twice ----------------------------------------------------------- */
+/* -- what a rendezvous receives twice --------------------------------------------------------- */
 
 /* Delivers the frame in b to a rank once more, as one in its turn: a replay under a new number. */
 static void deliver_again(struct sim *s, int rank, const struct mdapl_dapl_vbuf *b)
@@ -164,11 +164,11 @@ static void deliver_again(struct sim *s, int rank, const struct mdapl_dapl_vbuf 
     f.psn = (uint32_t)peer->rx_next;
     mdapl_dapl_frame_put(&f, frame);
     mdapl_dapl_rx_frame(&peer->stream[0], &credit, frame, b->len);
-    peer->rx_next--;             /* the frame that has this number is still to come */
+    peer->rx_next--;             /* the frame with this number has not arrived */
 }
 
-/* Half of a body is written, the other half stands still: that the first half is there is said
- * twice, which is not the whole body. */
+/* Half of a body is written, the other half stands still: the first half is reported twice, which
+ * is not all of the body. */
 static void written_twice(void **state)
 {
     struct sim s;
@@ -222,7 +222,7 @@ static void asked_twice(void **state)
             sim_round(&s);
             b = retained(peer_of(&s, 1), MDAPL_FRAME_CTS);
         }
-        /* Rank 1 computes, so the body stays asked for. */
+        /* Rank 1 computes, so the CTS stays open. */
         for (int k = 0; b && k < 1000; k++) {
             fake_step();
             mdapl_progress(s.rank[0].ctx);
@@ -293,7 +293,7 @@ static void data_twice(void **state)
 
 /* -- a wrong step ------------------------------------------------------------------------------ */
 
-/* The body that rank 1 has asked for by its oldest CTS. */
+/* The body of rank 1's oldest CTS. */
 static struct mdapl_rx *asked(struct sim *s)
 {
     struct mdapl_dapl_peer *peer = peer_of(s, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whole channels against each other in one process, on the fake provider: every run is one seed,
+ * Complete channels against each other in one process, on the fake provider: every run is one seed,
  * and a seed that fails fails again. test_sim [SEED] runs that one seed, with the frames shown.
  *
  * Each rank sends messages of all sizes to all others; the receivers take them at once, later, in
@@ -54,7 +54,7 @@ struct rank {
     int rank;
     struct mdapl_ctx *ctx;
     struct mdapl_cfg cfg;
-    uint32_t sent[RANKS], heard[RANKS];
+    uint32_t sent[RANKS], received[RANKS];
     int sends_done, bodies_done, faults;
     char why[512];
     struct sending sending[RANKS * MESSAGES];
@@ -110,7 +110,7 @@ static void read_done(struct mdapl_op *op, int status)
         body_complete(r);
 }
 
-/* Reads some more of a body, or gives the rest up. */
+/* Reads some more of a body, or drops the rest. */
 static void read_some(struct receiving *r)
 {
     size_t n = 1 + fake_random(r->env.len - r->at), cut = fake_random(n + 1);
@@ -147,8 +147,8 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     CHECK(m->hdr_len == sizeof(env));
     memcpy(&env, m->hdr, sizeof(env));
     CHECK(env.src == (uint32_t)peer->rank);
-    CHECK(env.number == me->heard[peer->rank]);
-    me->heard[peer->rank]++;
+    CHECK(env.number == me->received[peer->rank]);
+    me->received[peer->rank]++;
     CHECK(m->len == env.len && (m->rx != NULL) + (m->data != NULL) == (env.len > 0));
     if (!m->rx) {
         for (size_t i = 0; i < env.len; i++)
@@ -302,7 +302,7 @@ static void act(struct rank *me)
         read_some(r);
 }
 
-static bool all_sent_and_heard(void)
+static bool all_delivered(void)
 {
     for (int i = 0; i < RANKS; i++)
         if (w.rank[i].sends_done < (RANKS - 1) * MESSAGES
@@ -323,7 +323,7 @@ static void run_traffic(void)
 {
     int steps = 0;
 
-    while (!all_sent_and_heard()) {
+    while (!all_delivered()) {
         CHECK(steps++ < STEPS);
         fake_step();
         act(&w.rank[fake_random(RANKS)]);
@@ -553,7 +553,7 @@ static void short_registrations(void **state)
     assert_true(reads > 0 && writes > 0);
 }
 
-/* Hardly more frame buffers than receives need: peers wait for those that others give back. */
+/* Hardly more frame buffers than receives need: peers wait for buffers that others free. */
 static void few_buffers(void **state)
 {
     static const struct fake_limits limits = {
@@ -664,7 +664,7 @@ static void wrong_frames(void **state)
     static const struct mdapl_dapl_frame wrong[] = {
         { .type = MDAPL_FRAME_TYPES },
         { .type = MDAPL_FRAME_MSG, .flags = 1 },
-        { .type = MDAPL_FRAME_MSG, .len = 5 },               /* longer than what came */
+        { .type = MDAPL_FRAME_MSG, .len = 5 },               /* longer than what arrived */
         { .type = MDAPL_FRAME_ACK, .ack = 5000 },            /* of what was never sent */
         { .type = MDAPL_FRAME_MSG, .psn = 5000 },            /* from the future */
         { .type = MDAPL_FRAME_RTS, .hdr_len = 129 },

@@ -26,7 +26,7 @@ static void *map_once(void *addr, size_t len, int prot, int flags, int fd, off_t
     struct segment *s;
     struct stat st;
 
-    (void)len, (void)prot;       /* who reads shares it with who writes */
+    (void)len, (void)prot;       /* reader and writer share it */
     if (fstat(fd, &st))
         return MAP_FAILED;
     for (s = segments; s->base && s->inode != st.st_ino; s++)

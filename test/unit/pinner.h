@@ -3,8 +3,8 @@
 #define MDAPL_TEST_PINNER_H
 /*
  * The memory of an adapter that pins: dat_lmr_create() and dat_lmr_free() on pages that the kernel
- * holds for an io_uring, as it holds them for an RDMA adapter. What goes through a registration
- * goes to and from these pages, whatever the addresses have come to mean since. So a registration
+ * holds for an io_uring, as it holds them for an RDMA adapter. Transfers through a
+ * registration use these pages, also after the addresses have been mapped again. So a registration
  * that outlives its memory shows wrong data.
  */
 #include "dat.h"
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Ready; false: this kernel gives us no io_uring. */
+/* Sets up the io_uring. False: this kernel permits none. */
 bool pinner_open(void);
 /* Returns how many registrations had not been freed. */
 int pinner_close(void);

@@ -44,7 +44,7 @@ static void open_ctx(void)
     regs.stats = mdapl_ctx_stats(regs.ctx);
 }
 
-/* Its thread maps memory as it begins; that is not to come into the gaps that tests make. */
+/* The watcher's thread maps memory when it starts, which must not fill the gaps that tests make. */
 static void await_thread(struct mdapl_dapl_memwatch *watch)
 {
     char *m = regs_map(NULL, regs.page, 0);
@@ -67,7 +67,7 @@ void regs_start(uint64_t limit)
     regs.page = (size_t)getpagesize();
     await_thread(watch);
     regs.wrong = 0;
-    regs.deaf = false;
+    regs.unreported = false;
     open_ctx();
     regs.dat.dat_lmr_create = pinner_lmr_create;
     regs.dat.dat_lmr_free = pinner_lmr_free;
@@ -82,7 +82,7 @@ void regs_stop(void)
     mdapl_dapl_regcache_fini(&regs.c);
     mdapl_ctx_close(regs.ctx);
     assert_int_equal(pinner_close(), 0);
-    assert_true(regs.wrong == 0 || regs.deaf);
+    assert_true(regs.wrong == 0 || regs.unreported);
 }
 
 struct mdapl_dapl_reg *regs_get(void *at, size_t len, unsigned use)
@@ -90,7 +90,7 @@ struct mdapl_dapl_reg *regs_get(void *at, size_t len, unsigned use)
     struct mdapl_dapl_reg *reg = NULL;
     struct mdapl_dapl_memwatch_range r;
 
-    if (regs.deaf) {
+    if (regs.unreported) {
         mdapl_dapl_memwatch_sync(regs.c.watch);
         while (mdapl_dapl_memwatch_next(regs.c.watch, &r))
             ;

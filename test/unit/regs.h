@@ -4,7 +4,7 @@
 /*
  * A registration cache on an adapter that pins (pinner.h), with the real watcher of memory, and
  * the detector of wrong data: the program's view of its memory and the adapter's view through a
- * registration must be the same whenever the cache gives that registration out.
+ * registration must be the same whenever the cache returns that registration.
  */
 #include "ia.h"
 #include "regcache.h"
@@ -26,12 +26,12 @@ extern struct regs {
     uint64_t stamp;
     uint64_t ns;                 /* the clock */
     int wrong;                   /* transfers, found by regs_agree() */
-    bool deaf;                   /* changes are kept from the cache: it will give out stale ones */
+    bool unreported;             /* the cache gets no reports of changes: its entries go stale */
 } regs;
 
 /* A cache of so many bytes; the test is skipped where there can be none. */
 void regs_start(uint64_t limit);
-/* Nothing must be left, and, unless the cache was deaf, no transfer have been wrong. */
+/* Nothing must be left, and, unless the cache had no reports, no transfer have been wrong. */
 void regs_stop(void);
 
 /* NULL: refused. */

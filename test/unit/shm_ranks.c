@@ -28,7 +28,7 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
 enum mdapl_next ranks_on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
-    struct acked *t = &me->acked[me->n_told++ % KEEP];
+    struct announced *t = &me->announced[me->n_announced++ % KEEP];
 
     (void)peer;
     assert_int_equal(m->hdr_len, sizeof(t->number));

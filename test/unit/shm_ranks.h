@@ -2,8 +2,8 @@
 #ifndef MDAPL_TEST_SHM_RANKS_H
 #define MDAPL_TEST_SHM_RANKS_H
 /*
- * Ranks of the shm channel in one process, each moved by hand: for tests of what depends on which
- * rank makes progress when. The clock is the test's.
+ * Ranks of the shm channel in one process, where the test calls progress of each: for behaviour
+ * that depends on which rank makes progress when. The clock is the test's.
  */
 #include "unit.h"
 
@@ -18,7 +18,7 @@
 enum { MANY = MDAPL_SHM_POLLED + 4, KEEP = 4096, LONG = 300000, MIB = 1 << 20 };
 
 /* A message that has been announced to a rank. */
-struct acked {
+struct announced {
     uint32_t number;
     size_t len;
     struct mdapl_rx *rx;         /* NULL: it was here, and has been copied into sink */
@@ -28,8 +28,8 @@ struct rank {
     struct mdapl_ctx *ctx;
     struct mdapl_shm_chan *s;    /* the inside of its channel */
     struct mdapl_peer *other;
-    struct acked acked[KEEP];
-    int n_told;
+    struct announced announced[KEEP];
+    int n_announced;
     enum mdapl_next next;
     char fault[512];
     int n_faults;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Knobs and counters: every row, and what a wrong value is answered with. */
+/* Knobs and counters: every row, and the line for a wrong value. */
 #include "unit.h"
 
 #include "cfg.h"
@@ -63,7 +63,7 @@ static void bounds_of_every_number(void **state)
     }
 }
 
-/* Each wrong value is named, with what is right, and leaves the knob as it was. */
+/* The line names each wrong value and the right ones, and the knob does not change. */
 static void wrong_values(void **state)
 {
     static const char window[] = "a number from 2 to 4096";

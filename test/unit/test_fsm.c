@@ -30,7 +30,7 @@ static void every_cell_is_possible(void **state)
         }
 }
 
-/* Whoever waits has an end: a state in which nothing else need come is left by its timer. */
+/* Every wait ends: a state that the remote end need not end has a timer that does. */
 static void every_wait_ends(void **state)
 {
     (void)state;
@@ -108,9 +108,9 @@ static void doubt_ends(void **state)
 /* -- two ends and the network between them ---------------------------------------------------- */
 
 /*
- * Two ends that both call. What is under way is a multiset of messages; a seeded choice says what
- * arrives next. Each connection attempt is (caller, number); an end forgets an attempt that it
- * has given up, so that a late answer to it is ignored, as cm.c does with EPs without owner.
+ * Two ends that both connect. Messages in flight are a multiset; a seeded choice selects the one
+ * that arrives next. Each connection attempt is (caller, number); an end forgets an attempt that it
+ * has abandoned, so that a late reply to it is ignored, as cm.c does with EPs without owner.
  */
 enum kind { REQUEST, ACCEPTED, REJECTED, READY, PAUSE_OVER };
 
@@ -170,7 +170,7 @@ static void feed(struct net *w, int me, enum mdapl_dapl_cm_event event, int atte
         e->attempt = 0;
         send_to(w, PAUSE_OVER, me, 0);
         break;
-    case MDAPL_CM_DO_RELEASE:                /* both ends want it, sooner or later */
+    case MDAPL_CM_DO_RELEASE:                /* both ends request it at some time */
         e->attempt = 0;
         feed(w, me, MDAPL_CM_CONNECT_REQ, 0);
         break;
@@ -221,7 +221,7 @@ static void crossing_connects(void **state)
         bool wanted[2] = { false, false };
         int steps = 0;
 
-        /* Either end wants the connection at some time; then messages arrive in any order. */
+        /* Each end requests the connection at some time; then messages arrive in any order. */
         while ((w.n > 0 || !wanted[0] || !wanted[1]) && steps++ < 200) {
             unsigned what = next_random(&w, (unsigned)w.n + 2);
 
@@ -279,7 +279,7 @@ static void receiver_table(void **state)
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_IDLE, MDAPL_RRX_DATA), -1);
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DATA), -1);
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_DATA), -1);
-    /* One read at a time, and no drop while one is under way. */
+    /* One read at a time, and no drop while one is in progress. */
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_READ), -1);
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DROP), -1);
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_ASKED, MDAPL_RRX_DROP), -1);

@@ -70,7 +70,7 @@ static void random_ranges(void **state)
             if (base == 0)
                 check(&l, byte);
         }
-        /* What is missing, piece by piece, makes it whole: that is how a restart goes. */
+        /* Adding the missing ranges one by one completes it: a restart does this. */
         while (!mdapl_dapl_ledger_has(&l, base, BYTES)) {
             struct mdapl_dapl_range hole = mdapl_dapl_ledger_missing(&l, base, BYTES);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the watcher of memory says, and of what: every way in which a program's pages go. */
+/* The events of the memory watcher, for every way in which a program's pages are replaced. */
 #include "unit.h"
 
 #include "memwatch.h"
@@ -41,7 +41,7 @@ static struct mdapl_dapl_memwatch_range range(const char *at, size_t pages)
     return (struct mdapl_dapl_memwatch_range){ (uintptr_t)at, (uintptr_t)at + pages * page };
 }
 
-/* It gives up, as it may, while a busy machine gives the watcher's thread no core. */
+/* The watcher may give up while a busy machine does not schedule its thread. */
 static void sync_with(struct mdapl_dapl_memwatch *watch)
 {
     while (!mdapl_dapl_memwatch_sync(watch))
@@ -90,7 +90,7 @@ static void need_watcher(void)
         SKIP_TEST("this system cannot watch memory");
 }
 
-static void hears_of_every_change(void **state)
+static void reports_every_change(void **state)
 {
     char *m, *other;
 
@@ -123,7 +123,7 @@ static void hears_of_every_change(void **state)
         ;
 }
 
-static void hears_of_brk(void **state)
+static void reports_brk(void **state)
 {
     char *m;
 
@@ -205,7 +205,7 @@ static void too_much_is_everything(void **state)
     while (mdapl_dapl_memwatch_next(w, &r))
         n++;
     assert_in_range(n, 1, 1999);
-    madvise(m, page, MADV_DONTNEED);                 /* and it hears again */
+    madvise(m, page, MADV_DONTNEED);                 /* and is reported again */
     expect(m, 1);
     expect_nothing();
     munmap(m, page);
@@ -247,7 +247,7 @@ static void knows_what_it_cannot_watch(void **state)
     fclose(f);
 }
 
-static void child_is_not_heard(void **state)
+static void child_is_not_watched(void **state)
 {
     pid_t pid;
     char *m;
@@ -264,7 +264,7 @@ static void child_is_not_heard(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     expect_nothing();
-    munmap(m, page);                                 /* the parent is, as before */
+    munmap(m, page);                                 /* the parent's change is reported */
     expect(m, 1);
     munmap(m + page, page);
     expect(m + page, 1);
@@ -288,13 +288,13 @@ static void closes_with_ranges_watched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hears_of_every_change),
-        cmocka_unit_test(hears_of_brk),
+        cmocka_unit_test(reports_every_change),
+        cmocka_unit_test(reports_brk),
         cmocka_unit_test(part_of_a_mapping),
         cmocka_unit_test(same_addresses_again),
         cmocka_unit_test(too_much_is_everything),
         cmocka_unit_test(knows_what_it_cannot_watch),
-        cmocka_unit_test(child_is_not_heard),
+        cmocka_unit_test(child_is_not_watched),
         cmocka_unit_test(closes_with_ranges_watched),
     };
 

@@ -134,7 +134,7 @@ static void mix_refuse(struct buffer b)
     pinner_limit(draw(4) ? SIZE_MAX : 60 * regs.page);
 }
 
-static void run_mix(uint64_t seed, bool deaf)
+static void run_mix(uint64_t seed, bool unreported)
 {
     static void (*const act[])(struct buffer b) = {
         mix_use, mix_use, mix_use, mix_use, mix_use, mix_use, mix_use, mix_use, mix_use, mix_put,
@@ -144,7 +144,7 @@ static void run_mix(uint64_t seed, bool deaf)
 
     memset(&m, 0, sizeof(m));
     m.seed = seed;
-    regs.deaf = deaf;
+    regs.unreported = unreported;
     m.arena = regs_map(NULL, ARENA * regs.page, 0);
     for (int i = 0; i < STEPS; i++)
         act[draw(sizeof(act) / sizeof(act[0]))](draw_pages());

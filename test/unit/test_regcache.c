@@ -65,8 +65,8 @@ static DAT_LMR_CONTEXT key_for(unsigned use)
     return key;
 }
 
-/* A send asks for no more than to read: it may be from memory that is read-only. */
-static void rights_are_what_was_asked_for(void **state)
+/* A send needs the right to read only: its memory may be read-only. */
+static void rights_are_as_requested(void **state)
 {
     DAT_LMR_CONTEXT key;
 
@@ -111,7 +111,7 @@ static void a_new_generation_is_registered_again(void **state)
     stop();
 }
 
-/* Buffers that share a page, each in use while the other is asked for, end in one registration. */
+/* Buffers that share a page, each requested while the other is in use, end in one registration. */
 static void neighbours_join(void **state)
 {
     size_t len = pages(10) + 8;
@@ -241,7 +241,7 @@ static void used_until_its_last_put(void **state)
     stop();
 }
 
-/* Others may change its pages, and nobody hears of it. */
+/* Another process may change its pages, which the watcher does not report. */
 static void shared_memory_is_not_kept(void **state)
 {
     size_t len;
@@ -310,7 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reuse_is_a_hit),
-        cmocka_unit_test(rights_are_what_was_asked_for),
+        cmocka_unit_test(rights_are_as_requested),
         cmocka_unit_test(a_new_generation_is_registered_again),
         cmocka_unit_test(neighbours_join),
         cmocka_unit_test(longest_unused_goes_first),

@@ -2,7 +2,7 @@
 /*
  * Kept registrations of memory that programs unmap, map again, move, discard, free and fork: no
  * transfer may be wrong. The detector of wrong data (regs.h) is tested as well: the same with a
- * cache that is kept from hearing of changes must go wrong.
+ * cache that gets no reports of changes must produce wrong data.
  */
 #include "unit.h"
 
@@ -72,7 +72,7 @@ static void move_another_here(struct buffer *b)
     move(regs_map(NULL, b->len, 0), b->len, b->at);
 }
 
-/* No room behind: it has to move as it grows, and something else comes to where it was. */
+/* No room behind: the mapping moves when it grows, and another one takes its addresses. */
 static void map_cramped(struct buffer *b)
 {
     map(b);
@@ -229,7 +229,7 @@ static void detector_finds_stale_memory(void **state)
     (void)state;
     for (size_t i = 0; i < n_patterns; i++) {
         regs_start(1 << 30);
-        regs.deaf = true;
+        regs.unreported = true;
         run_pattern(&patterns[i]);
         if (regs.wrong == 0 && patterns[i].stale)
             fail_msg("%s: wrong data was not found", patterns[i].name);
@@ -265,7 +265,7 @@ static struct {
     atomic_bool over;
 } t;
 
-/* Unmaps what it is told to, and in between discards memory of its own, watched as well. */
+/* Unmaps memory when requested, and in between discards memory of its own, watched as well. */
 static void *unmapper(void *arg)
 {
     struct buffer *own = arg;

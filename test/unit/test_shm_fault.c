@@ -26,8 +26,8 @@ static uint32_t only_id(const struct rank *me)
     return id;
 }
 
-/* A record about a body whose announcement still waits for room in the ring: the receiver cannot
- * know of it yet. */
+/* A record about a body whose RTS is still queued, because the ring is full: the receiver cannot
+ * have its id yet. */
 static void record_before_its_rts(void **state, int type, const void *record, size_t len)
 {
     struct pair *p = *state;
@@ -45,7 +45,7 @@ static void record_before_its_rts(void **state, int type, const void *record, si
     assert_non_null(strstr(a->fault, "none of this protocol"));
     rounds(b, 4);
     rounds(a, 4);
-    assert_int_equal(b->n_told, MDAPL_SLOTS);
+    assert_int_equal(b->n_announced, MDAPL_SLOTS);
 }
 
 enum { FIRST_ID = 1 << 20 };     /* util/idmap.c: slot 0, generation 1 */
@@ -83,7 +83,7 @@ static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const str
     return MDAPL_NEXT_GO;
 }
 
-/* The owner looks at a header several times; its sender must not be able to change it meanwhile. */
+/* The owner reads a header several times; its sender must not be able to change it meanwhile. */
 static void a_header_stays_as_it_is(void **state)
 {
     static const size_t lens[] = { 0, 8, 3000, 40000, LONG };
@@ -105,7 +105,7 @@ static void a_header_stays_as_it_is(void **state)
     on_message = ranks_on_msg;
 }
 
-/* A peer that has been given up writes on and rings. */
+/* A peer that has failed writes on and rings its doorbell. */
 static void no_message_after_the_fault(void **state)
 {
     struct pair *p = *state;
@@ -120,7 +120,7 @@ static void no_message_after_the_fault(void **state)
     send_now(a, 1, 8);
     mdapl_shm_doorbell_ring(to_b);
     rounds(b, 2);
-    assert_int_equal(b->n_told, 1);
+    assert_int_equal(b->n_announced, 1);
     assert_int_equal(b->n_faults, 1);
 }
 
@@ -179,7 +179,7 @@ static void nothing_is_left(const char *text)
     assert_true(mdapl_shm_seg_open(&gone, card.ref, card.token, 1, 2) < 0);
 }
 
-/* Does the system say that a process has ended before its parent has reaped it? */
+/* Does the system report the end of a process before its parent has reaped it? */
 static bool ends_are_noticed(void)
 {
     int process = mdapl_shm_os_process_open(getpid());
@@ -220,17 +220,17 @@ static void a_killed_process(void **state)
 }
 
 /* A launcher, or a wrapper around the program, may reap its children late. */
-static void a_dead_process_that_nobody_reaps(void **state)
+static void an_unreaped_process(void **state)
 {
     struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
 
     (void)state;
     if (!ends_are_noticed())
-        SKIP_TEST("this system does not tell a dead process from a living one before it is reaped");
+        SKIP_TEST("this system reports the end of a process only after it is reaped");
     fault_of(&p, false);
 }
 
-/* What a process has sent is sent, however it ends. */
+/* Messages that a process has completed are delivered, however it ends. */
 static void last_messages_first(void **state)
 {
     enum { MESSAGES = 50 };
@@ -245,7 +245,7 @@ static void last_messages_first(void **state)
     assert_int_equal(a->n_faults, 0);            /* no upcall from a wait */
     rounds(a, 200);
     assert_int_equal(a->n_faults, 1);
-    assert_int_equal(a->n_told, MESSAGES);
+    assert_int_equal(a->n_announced, MESSAGES);
     mdapl_ctx_close(a->ctx);
 }
 
@@ -254,7 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(fin_before_its_rts), TEST(cts_before_its_rts), TEST(a_header_stays_as_it_is),
         TEST(no_message_after_the_fault), cmocka_unit_test(a_killed_process),
-        cmocka_unit_test(a_dead_process_that_nobody_reaps),
+        cmocka_unit_test(an_unreaped_process),
         cmocka_unit_test(last_messages_first),
     };
 

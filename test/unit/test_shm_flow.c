@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shm channel with more than two ranks: a message waits for nobody but its receiver. MPI 3.5:
- * of a matching send and receive at least one completes, whatever else happens in the system. Ranks
- * 1 and 2 make no progress here, with bodies under way to them; rank 3 does.
+ * The shm channel with more than two ranks: a message waits for no rank but its receiver (MPI 4.0,
+ * 3.5: of a matching send and receive at least one completes, whatever else happens). Ranks 1 and 2
+ * make no progress here, with bodies in flight to them; rank 3 does.
  */
 #include "shm_ranks.h"
 
@@ -35,7 +35,7 @@ static enum mdapl_next read_it(void *owner, struct mdapl_peer *peer, const struc
     struct iovec v = { sink, sizeof(sink) };
 
     (void)peer;
-    me->n_told++;
+    me->n_announced++;
     if (m->data)
         memcpy(sink, m->data, m->len);
     if (!m->rx || mdapl_rx_read(m->rx, &v, 1, &reading.op) == MDAPL_DONE)
@@ -48,7 +48,7 @@ static void arrives(struct pair *p, size_t len, bool synchronous)
 {
     struct rank *a = &p->rank[0], *d = &p->rank[3];
     struct sending s = { .op.done = ranks_done };
-    int acked = d->n_told, rc;
+    int before = d->n_announced, rc;
 
     reading = (struct sending){ .op.done = ranks_done };
     memset(sink, 0, len);
@@ -59,7 +59,7 @@ static void arrives(struct pair *p, size_t len, bool synchronous)
         rounds(a, 1);
         rounds(d, 1);
     }
-    assert_int_equal(d->n_told, acked + 1);
+    assert_int_equal(d->n_announced, before + 1);
     assert_int_equal(reading.done, 1);
     assert_true(rc == MDAPL_DONE || s.done == 1);
     assert_memory_equal(sink, source, len);
@@ -78,7 +78,7 @@ static void all_sizes(struct pair *p)
             arrives(p, len - (way & 1), way & 2);
 }
 
-/* Bodies that leave with their message hold all cells. */
+/* Pushed bodies hold all cells. */
 static void past_messages_in_cells(void **state)
 {
     struct pair *p = *state;
@@ -96,8 +96,8 @@ static void past_messages_in_cells(void **state)
     on_message = ranks_on_msg;
 }
 
-/* Bodies that ranks 1 and 2 have asked for hold them. */
-static void past_bodies_that_were_asked_for(void **state)
+/* Bodies that ranks 1 and 2 have requested hold all cells. */
+static void past_requested_bodies(void **state)
 {
     static char elsewhere[3][MIB];
     static struct sending asked[3];
@@ -111,7 +111,7 @@ static void past_bodies_that_were_asked_for(void **state)
         assert_int_equal(send_to(&p->rank[0], to, 1, MIB, stuck_op()), 0);
         rounds(me, 1);
         asked[to] = (struct sending){ .op.done = ranks_done };
-        assert_int_equal(mdapl_rx_read(me->acked[0].rx, &v, 1, &asked[to].op), 0);
+        assert_int_equal(mdapl_rx_read(me->announced[0].rx, &v, 1, &asked[to].op), 0);
     }
     rounds(&p->rank[0], 10);
     on_message = read_it;
@@ -126,7 +126,8 @@ static void fill(struct rank *me, int to, int messages)
         assert_int_equal(send_to(me, to, 1, 60000, NULL), MDAPL_DONE);
 }
 
-/* A message waits for cells that its own receiver has; as they come back other sends take them. */
+/* A message waits for cells that its own receiver holds; other sends take them when they are free.
+ * */
 static void cells_taken_from_under_a_message(void **state)
 {
     struct pair *p = *state;
@@ -150,12 +151,12 @@ static void cells_taken_from_under_a_message(void **state)
         rounds(d, 1);
     }
     assert_int_equal(s.done, 1);
-    assert_int_equal(d->n_told, 5);
+    assert_int_equal(d->n_announced, 5);
     on_message = ranks_on_msg;
 }
 
-/* The same when ranks 1 and 2 go on at last: nothing that was sent to them is lost. */
-static void those_who_waited_get_theirs(void **state)
+/* The same when ranks 1 and 2 make progress later: nothing that was sent to them is lost. */
+static void queued_messages_arrive(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0];
@@ -166,8 +167,8 @@ static void those_who_waited_get_theirs(void **state)
         for (int r = 0; r < RANKS; r++)
             rounds(&p->rank[r], 1);
     on_message = ranks_on_msg;
-    assert_int_equal(p->rank[1].n_told, SENDS);
-    assert_int_equal(p->rank[2].n_told, SENDS);
+    assert_int_equal(p->rank[1].n_announced, SENDS);
+    assert_int_equal(p->rank[2].n_announced, SENDS);
     assert_int_equal(mdapl_peer_get(a->ctx, 3, &a->other), 0);
     assert_true(mdapl_shm_cells_free(mdapl_shm_peer_of(a->other), MDAPL_SHM_INFLIGHT, 0));
     assert_int_equal(a->s->n_free_cells, MDAPL_CELLS);
@@ -178,8 +179,8 @@ static void those_who_waited_get_theirs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOUR(past_messages_in_cells), FOUR(past_bodies_that_were_asked_for),
-        FOUR(cells_taken_from_under_a_message), FOUR(those_who_waited_get_theirs),
+        FOUR(past_messages_in_cells), FOUR(past_requested_bodies),
+        FOUR(cells_taken_from_under_a_message), FOUR(queued_messages_arrive),
     };
 
     return RUN(tests);

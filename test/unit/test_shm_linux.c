@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What src/shm has of Linux alone (os_linux.c), where what the channel does cannot show it. */
+/* Effects of src/shm/os_linux.c that the channel's own behaviour does not show. */
 #include "unit.h"
 
 #include "seg.h"
@@ -16,7 +16,7 @@ enum { PORTABLE = 1 };
 enum { PORTABLE = 0 };
 #endif
 
-/* The wish to lie near the owner is the memory's own: it holds in other processes' mappings too. */
+/* The NUMA policy belongs to the memory: it holds in other processes' mappings too. */
 static void near_its_owner(void **state)
 {
     struct mdapl_shm_seg seg, far;
@@ -71,7 +71,7 @@ static bool advice_counts(void)
     return strstr(flags, " nh") != NULL;
 }
 
-/* Where shared memory comes in huge pages a door would cost 2 MiB. */
+/* With huge pages for shared memory an inring would cost 2 MiB. */
 static void of_small_pages(void **state)
 {
     struct mdapl_shm_seg seg, far;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shm channel, two ranks in one process, each moved by hand: what depends on who is looking
- * when. The suite in test/channel has the traffic.
+ * The shm channel, two ranks in one process, where the test calls progress of each: behaviour that
+ * depends on which rank makes progress when. The suite in test/channel has the traffic.
  */
 #include "shm_ranks.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* -- who is near ------------------------------------------------------------------------------ */
+/* -- which ranks are reached ------------------------------------------------------------------ */
 
 static void only_what_is_proven(void **state)
 {
@@ -38,7 +38,7 @@ static void only_what_is_proven(void **state)
     assert_int_equal(mdapl_shm_card_write(&card, text, 20), -ENOSPC);
 }
 
-/* One who writes into a door without the job's key is not listened to, and finds that out. */
+/* A sender without the job's key is refused, and notices the refusal. */
 static void strangers_are_refused(void **state)
 {
     struct pair *p = *state;
@@ -48,7 +48,7 @@ static void strangers_are_refused(void **state)
     peer->tx.inring->hello.mac[3] ^= 1;
     assert_int_equal(send_now(&p->rank[0], 1, 8), MDAPL_DONE);
     rounds(&p->rank[1], 3);
-    assert_int_equal(p->rank[1].n_told, 0);
+    assert_int_equal(p->rank[1].n_announced, 0);
     assert_int_equal(stats(&p->rank[1])->cr_refused, 1);
     p->now += MDAPL_SEC(1);
     rounds(&p->rank[0], 100);
@@ -56,9 +56,9 @@ static void strangers_are_refused(void **state)
     assert_int_equal(send_now(&p->rank[0], 2, 8), -ECONNREFUSED);
 }
 
-/* -- bells ------------------------------------------------------------------------------------ */
+/* -- doorbells -------------------------------------------------------------------------------- */
 
-static void bells_only_for_the_unwatched(void **state)
+static void doorbell_only_if_not_polled(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
@@ -66,7 +66,7 @@ static void bells_only_for_the_unwatched(void **state)
     for (uint32_t i = 0; i < 50; i++) {
         assert_int_equal(send_now(a, i, 8), MDAPL_DONE);
         rounds(b, 1);
-        assert_int_equal(b->n_told, i + 1);
+        assert_int_equal(b->n_announced, i + 1);
     }
     assert_int_equal(send_now(a, 50, 100), MDAPL_DONE);
     rounds(b, 1);
@@ -78,11 +78,11 @@ static void bells_only_for_the_unwatched(void **state)
     assert_int_equal(send_now(a, 51, 8), MDAPL_DONE);
     assert_int_equal(stats(a)->shm_doorbells, 2);
     rounds(b, 1);
-    assert_int_equal(b->n_told, 52);
+    assert_int_equal(b->n_announced, 52);
     assert_int_equal(b->s->n_polled, 1);
 }
 
-/* A message that is in the ring when the reader stops watching is seen all the same. */
+/* A message that is in the ring when the reader stops polling is noticed. */
 static void no_sleep_over_a_message(void **state)
 {
     struct pair *p = *state;
@@ -91,13 +91,13 @@ static void no_sleep_over_a_message(void **state)
     send_now(a, 0, 8);
     rounds(b, 1);
     send_now(a, 1, 8);
-    mdapl_wait(b->ctx, MDAPL_SEC(3600));     /* comes back at once */
+    mdapl_wait(b->ctx, MDAPL_SEC(3600));     /* returns at once */
     assert_int_equal(stats(b)->shm_sleeps, 0);
     rounds(b, 1);
-    assert_int_equal(b->n_told, 2);
+    assert_int_equal(b->n_announced, 2);
 }
 
-/* A rank that sleeps before each message interrupts no core for that: its rings ring anyway. */
+/* A rank that sleeps before each message needs no barrier: each message rings its doorbell. */
 static void no_barrier_for_each_sleep(void **state)
 {
     struct pair *p = *state;
@@ -108,10 +108,10 @@ static void no_barrier_for_each_sleep(void **state)
         rounds(b, 1);
         mdapl_wait(b->ctx, 1000);
     }
-    assert_int_equal(b->n_told, 100);
+    assert_int_equal(b->n_announced, 100);
     assert_int_equal(stats(b)->shm_sleeps, 100);
     assert_true(stats(b)->shm_barriers <= 1);
-    /* Once it does not sleep any more the ring is polled again. */
+    /* When the rank no longer sleeps the ring is polled again. */
     for (int i = 0; i < 100; i++) {
         assert_int_equal(send_now(a, (uint32_t)i, 8), MDAPL_DONE);
         rounds(b, 1);
@@ -119,7 +119,7 @@ static void no_barrier_for_each_sleep(void **state)
     assert_true(stats(a)->shm_doorbells <= 102);
 }
 
-/* Are sleeps short naps, because nobody could end them (os_posix.c)? */
+/* Are sleeps short, because no process can end them (os_posix.c)? */
 static bool naps(void)
 {
     const struct mdapl_clock clock = mdapl_clock_system();
@@ -130,19 +130,19 @@ static bool naps(void)
     return mdapl_clock_now(&clock) - start < MDAPL_MS(5);
 }
 
-static void *sleep_until_told(void *arg)
+static void *sleep_until_announced(void *arg)
 {
     struct rank *me = arg;
 
-    while (me->n_told < 2) {
+    while (me->n_announced < 2) {
         mdapl_wait(me->ctx, MDAPL_SEC(30));
         mdapl_progress(me->ctx);
     }
     return NULL;
 }
 
-/* The sender wakes whoever has said that he sleeps; the test would take half a minute if not. */
-static void the_bell_wakes(void **state)
+/* The sender wakes a receiver that sleeps; without that the test takes half a minute. */
+static void doorbell_wakes_a_sleeper(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
@@ -150,12 +150,12 @@ static void the_bell_wakes(void **state)
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    assert_int_equal(pthread_create(&thread, NULL, sleep_until_told, b), 0);
+    assert_int_equal(pthread_create(&thread, NULL, sleep_until_announced, b), 0);
     while (!atomic_load(&b->s->seg.head->asleep))
         sched_yield();
     send_now(a, 1, 8);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(b->n_told, 2);
+    assert_int_equal(b->n_announced, 2);
     if (!naps())
         assert_int_equal(stats(a)->shm_wakes, 1);
 }
@@ -181,9 +181,9 @@ static void a_full_ring(void **state)
     assert_int_equal(s.done, 1);
     assert_int_equal(send_now(a, n++, 8), MDAPL_DONE);
     rounds(b, 1);
-    assert_int_equal(b->n_told, n);
+    assert_int_equal(b->n_announced, n);
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(b->acked[i].number, i);
+        assert_int_equal(b->announced[i].number, i);
 }
 
 static bool in_ring(struct mdapl_peer *peer, const void *p)
@@ -199,7 +199,7 @@ static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const stru
     return ranks_on_msg(owner, peer, m);
 }
 
-/* The owner takes a body out of the ring: there is no copy and no object in between. */
+/* The owner takes a body directly out of the ring, without a copy or an object in between. */
 static void taken_in_place(void **state)
 {
     static const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_EAGER - sizeof(uint32_t) };
@@ -215,11 +215,11 @@ static void taken_in_place(void **state)
         assert_memory_equal(sink, source, lens[i]);
     }
     on_message = ranks_on_msg;
-    assert_int_equal(b->n_told, sizeof(lens) / sizeof(lens[0]));
+    assert_int_equal(b->n_announced, sizeof(lens) / sizeof(lens[0]));
     assert_int_equal(stats(b)->parked, 0);
 }
 
-/* The body of a held message is its own. */
+/* The body of a queued message is a copy. */
 static enum mdapl_next compare(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
@@ -228,11 +228,12 @@ static enum mdapl_next compare(void *owner, struct mdapl_peer *peer, const struc
     assert_int_equal(m->len, 100);
     assert_false(in_ring(peer, m->data));
     for (size_t i = 0; i < m->len; i++)
-        assert_int_equal(m->data[i], me->acked[me->n_told - 1].number % 100);
+        assert_int_equal(m->data[i], me->announced[me->n_announced - 1].number % 100);
     return MDAPL_NEXT_GO;
 }
 
-/* While the owner holds, what follows is copied out of the ring; then it comes in order. */
+/* While the owner holds, later messages are copied out of the ring; then they are announced in
+ * order. */
 static void parked(void **state)
 {
     struct pair *p = *state;
@@ -247,21 +248,21 @@ static void parked(void **state)
         assert_int_equal(send_now(a, n, 100), MDAPL_DONE);
         rounds(b, 1);
     }
-    assert_int_equal(b->n_told, 1);
+    assert_int_equal(b->n_announced, 1);
     on_message = compare;
-    mdapl_rx_drop(b->acked[0].rx);
+    mdapl_rx_drop(b->announced[0].rx);
     rounds(b, 1);
     on_message = ranks_on_msg;
-    assert_int_equal(b->n_told, n);
+    assert_int_equal(b->n_announced, n);
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(b->acked[i].number, i);
+        assert_int_equal(b->announced[i].number, i);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == -ECANCELED);
 }
 
 /* -- long bodies ------------------------------------------------------------------------------ */
 
-/* Announced, asked for, in cells, done; with more than all the cells that may be under way. */
+/* RTS, CTS, DATA, FIN; with more bytes than all cells in flight can have. */
 static void by_cells(void **state)
 {
     struct pair *p = *state;
@@ -274,8 +275,8 @@ static void by_cells(void **state)
     memset(sink, 0, LONG);
     assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(b->n_told, 1);
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v, 2, &r.op), 0);
+    assert_int_equal(b->n_announced, 1);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v, 2, &r.op), 0);
     for (int i = 0; i < 100 && !s.done; i++) {
         rounds(a, 1);
         assert_true(stats(a)->shm_cells <= (uint64_t)(i + 1) * MDAPL_SHM_INFLIGHT);
@@ -294,7 +295,8 @@ static void by_cells(void **state)
     assert_int_equal(mdapl_drain(b->ctx), 0);
 }
 
-/* What lets others read our memory is asked for when a body goes that they may read, not before. */
+/* Other processes get permission to read this one's memory with the first body that may be read so,
+ * not before. */
 static void reads_are_allowed_when_wanted(void **state)
 {
     static const struct {
@@ -321,7 +323,7 @@ static void reads_are_allowed_when_wanted(void **state)
     ranks_single_bytes = "1g";
 }
 
-/* Read out of the sender's memory, without a word from him. */
+/* Read out of the sender's memory, while the sender makes no progress. */
 static void by_one_copy(void **state)
 {
     struct pair *p = *state;
@@ -337,14 +339,14 @@ static void by_one_copy(void **state)
     memset(sink, 0, LONG);
     assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, &v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, &v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(source, sink, LONG);
     assert_int_equal(stats(b)->shm_single_copies, 1);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == 0);
 }
 
-/* A body of middle length leaves at once; it is read as it comes, or later, in pieces. */
+/* A body of middle length is sent at once; it is read while it arrives, or later, in pieces. */
 static void pushed(void **state)
 {
     struct pair *p = *state;
@@ -357,17 +359,17 @@ static void pushed(void **state)
     assert_int_equal(send_now(a, 0, 40000), MDAPL_DONE);
     assert_true(stats(a)->shm_cells > 1);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(sink, source, 777);
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v + 1, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v + 1, 1, NULL), MDAPL_DONE);
     assert_memory_equal(sink + 1000, source + 777, 30000);
     v[0].iov_len = LONG;
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(sink, source + 30777, 40000 - 30777);
     assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->pushed));
 }
 
-/* Read inside up->msg, when none of it has come, in two batches; dropped there by turns. */
+/* Read inside up->msg, before any of it has arrived, in two batches; every other one is dropped. */
 static struct mdapl_op batch;
 static struct rank *batch_rank;
 static int batches;
@@ -378,7 +380,7 @@ static void next_batch(struct mdapl_op *op, int status)
     struct iovec v = { sink + 5000, LONG };
 
     assert_int_equal(status, 0);
-    if (++batches == 1 && mdapl_rx_read(me->acked[0].rx, &v, 1, op) == MDAPL_DONE)
+    if (++batches == 1 && mdapl_rx_read(me->announced[0].rx, &v, 1, op) == MDAPL_DONE)
         batches++;
 }
 
@@ -389,7 +391,7 @@ static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer,
     struct iovec v = { sink, 5000 };
 
     ranks_on_msg(owner, peer, m);
-    if (me->n_told > 1)
+    if (me->n_announced > 1)
         mdapl_rx_drop(m->rx);
     else
         assert_int_equal(mdapl_rx_read(m->rx, &v, 1, &batch), 0);
@@ -410,14 +412,15 @@ static void pushed_in_batches(void **state)
         assert_int_equal(send_now(a, i, 20000), MDAPL_DONE);
     rounds(b, 3);
     on_message = ranks_on_msg;
-    assert_int_equal(b->n_told, 3);
+    assert_int_equal(b->n_announced, 3);
     assert_int_equal(batches, 2);
     assert_memory_equal(sink, source, 20000);
     assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->pushed));
     assert_int_equal(mdapl_shm_peer_of(b->other)->piping_left, 0);
 }
 
-/* Without enough free cells a body waits for its peer's; if others have them it is asked for. */
+/* Without enough free cells a body waits for its own peer's cells; if other peers hold them it is
+ * sent by rendezvous. */
 static void no_cell_free(void **state)
 {
     struct pair *p = *state;
@@ -429,7 +432,7 @@ static void no_cell_free(void **state)
         n++;
     assert_int_equal(n, MDAPL_SHM_INFLIGHT / 4);
     assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
-    for (int i = 0; i < 20 && b->n_told < (int)n; i++) {
+    for (int i = 0; i < 20 && b->n_announced < (int)n; i++) {
         rounds(b, 1);
         rounds(a, 1);
     }
@@ -437,13 +440,13 @@ static void no_cell_free(void **state)
     rounds(b, 1);
     rounds(a, 1);
     assert_false(mdapl_shm_cells_free(mdapl_shm_peer_of(a->other), MDAPL_CELLS, 0));
-    a->s->n_free_cells -= MDAPL_CELLS;       /* others have them */
+    a->s->n_free_cells -= MDAPL_CELLS;       /* other peers hold them */
     assert_int_equal(send_op(a, n++, 60000, false, &asked.op), 0);
     a->s->n_free_cells += MDAPL_CELLS;
     rounds(b, 1);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(b->acked[i].number, i);
-        mdapl_rx_drop(b->acked[i].rx);
+        assert_int_equal(b->announced[i].number, i);
+        mdapl_rx_drop(b->announced[i].rx);
     }
     rounds(a, 1);
     assert_true(asked.done == 1 && asked.status == -ECANCELED);
@@ -460,27 +463,27 @@ static void dropped(void **state)
     rounds(b, 1);
     assert_int_equal(s.done, 0);
     assert_false(mdapl_peer_idle(a->other));
-    mdapl_rx_drop(b->acked[0].rx);
+    mdapl_rx_drop(b->announced[0].rx);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == -ECANCELED);
 }
 
-/* More senders than a rank watches: each hears that its message has been taken, so it may end. */
-static void more_than_are_watched(void **state)
+/* More senders than a rank polls: each gets the acknowledgement of its message, so it may end. */
+static void more_senders_than_polled(void **state)
 {
     struct pair *p = *state;
 
     for (int i = 1; i < MANY; i++)
         assert_int_equal(send_now(&p->rank[i], (uint32_t)i, 8), MDAPL_DONE);
     rounds(&p->rank[0], 1000);
-    assert_int_equal(p->rank[0].n_told, MANY - 1);
+    assert_int_equal(p->rank[0].n_announced, MANY - 1);
     for (int i = 1; i < MANY; i++)
         assert_true(mdapl_peer_idle(p->rank[i].other));
 }
 
-/* -- the other ends --------------------------------------------------------------------------- */
+/* -- lost peers ------------------------------------------------------------------------------- */
 
-/* A peer that writes what cannot be is dropped, with a line. */
+/* A peer that writes an impossible message is failed, with a line. */
 static void nonsense(void **state)
 {
     struct pair *p = *state;
@@ -508,7 +511,7 @@ static enum mdapl_next read_in_vain(void *owner, struct mdapl_peer *peer,
     return MDAPL_NEXT_GO;
 }
 
-/* Reads in progress, of a body that has been asked for and of one that is being pushed. */
+/* Reads in progress, of a requested body and of a pushed one. */
 static void reads_of_a_lost_peer(void **state)
 {
     struct pair *p = *state;
@@ -520,9 +523,9 @@ static void reads_of_a_lost_peer(void **state)
 
     assert_int_equal(send_op(a, 0, LONG, true, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, &v, 1, &r[0].op), 0);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, &v, 1, &r[0].op), 0);
     assert_int_equal(send_now(a, 1, 40000), MDAPL_DONE);
-    /* The cells of the second body are lost on their way, behind its announcement. */
+    /* The cells of the second body are lost, after its announcement. */
     atomic_store(&to_b->tx.inring->slot[2].word, (uint64_t)3 << 32 | 24 << 8 | 250);
     on_message = read_in_vain;
     in_vain = &r[1].op;
@@ -538,12 +541,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(only_what_is_proven), TEST(strangers_are_refused),
-        TEST(bells_only_for_the_unwatched), TEST(no_sleep_over_a_message),
+        TEST(doorbell_only_if_not_polled), TEST(no_sleep_over_a_message),
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
-        TEST(the_bell_wakes),
+        TEST(doorbell_wakes_a_sleeper),
         TEST(a_full_ring), TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_one_copy),
         TEST(pushed), TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
-        cmocka_unit_test_setup_teardown(more_than_are_watched, ranks_make_many, ranks_unmake),
+        cmocka_unit_test_setup_teardown(more_senders_than_polled, ranks_make_many, ranks_unmake),
         TEST(nonsense),
         TEST(reads_of_a_lost_peer),
     };

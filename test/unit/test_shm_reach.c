@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which ranks are reached through shared memory, where that is not the same in both directions:
- * both ends come to the same answer, and say why.
+ * both ends get the same result, and give the cause.
  */
 #include "shm_ranks.h"
 
@@ -28,7 +28,7 @@ static void *map_if_left(void *at, size_t len, int prot, int flags, int fd, off_
 
 enum { RANKS = 3, JOB = 1000 };
 
-/* Ranks that have not looked at each other yet. */
+/* Ranks that have not probed yet. */
 static int make(void **state)
 {
     struct pair *p = calloc(1, sizeof(*p));
@@ -110,7 +110,7 @@ static void all_are_reached(void **state)
         assert_int_equal(mdapl_wire(p->rank[i].ctx), MDAPL_DONE);
 }
 
-/* A peer that shared memory does not reach is not watched for its end by it either. */
+/* The shm channel does not check the process of a peer that it does not reach. */
 static void nothing_of_a_peer_that_is_not_reached(void **state)
 {
     struct pair *p = *state;
@@ -140,7 +140,7 @@ static void room_for_the_node(void **state)
         ranks_open(&p, i);
     ranks_introduce(&p);
     probe_all(&p, -1, 0);
-    assert_true(p.rank[0].s->seg.bytes <= DOORS_AT + RANKS * MDAPL_SHM_INRING_BYTES);
+    assert_true(p.rank[0].s->seg.bytes <= INRINGS_AT + RANKS * MDAPL_SHM_INRING_BYTES);
     for (int i = 1; i < RANKS; i++)
         assert_true(reached(&p, 0, i) && reached(&p, i, 0));
     assert_int_equal(mdapl_wire(p.rank[0].ctx), -EHOSTUNREACH);

@@ -122,7 +122,7 @@ static void short_ones_take_no_data(void **state)
         assert_true(get(&p->rx, n, 24, 88));
 }
 
-/* Full of slots, full of data; room comes only with what the reader tells. */
+/* All slots or all data in use; the writer has room again only after an acknowledgement. */
 static void full(void **state)
 {
     struct pair *p = *state;
@@ -183,7 +183,7 @@ static void impossible_acks(void **state)
     assert_int_equal(p->tx.put, 0);
 }
 
-/* The other's memory says what it likes: lengths and places outside are refused. */
+/* The writer may store anything: lengths and places outside the ring are refused. */
 static void impossible_slots(void **state)
 {
     struct pair *p = *state;
@@ -205,9 +205,9 @@ static void impossible_slots(void **state)
 /* -- two threads ------------------------------------------------------------------------------ */
 
 /*
- * What a weaker order would break is seen here, natively or by TSan: messages of every length, so
- * many that all numbers and places come round again and again, and the numbers wrap on the way.
- * Room comes back by the line, or with the messages of the other ring.
+ * A weaker memory order fails here, natively or under TSan: messages of every length, so many that
+ * all numbers and places are used again and again, and the numbers wrap. Acknowledgements arrive
+ * through the line or with the messages of the other ring.
  */
 static size_t some_hdr(uint32_t n)
 {
@@ -270,7 +270,7 @@ struct end {
     bool wrong;
 };
 
-/* The next message, if there is room; it tells what has been taken, as the channel's do. */
+/* The next message, if there is room; it carries an acknowledgement, as the channel's do. */
 static bool end_writes(struct end *e)
 {
     struct mdapl_shm_spsc_msg m;
@@ -308,7 +308,7 @@ static void *write_and_read(void *arg)
 
         if (end_reads(e) || moved)
             continue;
-        /* Nothing goes back: the line has to tell. */
+        /* No message in the other direction: the line has to carry the acknowledgement. */
         mdapl_shm_spsc_ack_flush(e->rx);
         sched_yield();
     }

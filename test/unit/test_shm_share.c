@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that processes share (winseg.h): proven, there when it is taken, locked by the living. */
+/* Memory that processes share (winseg.h): the proof, the allocation, the robust lock. */
 #include "unit.h"
 
 #include "seg.h"
@@ -102,7 +102,7 @@ static long blocks(const struct test *t)
     return (long)st.st_blocks;
 }
 
-/* The memory of a part is there before anybody stores into it. */
+/* The memory of a part is allocated before any store into it. */
 static void taken(void **state)
 {
     struct test *t = *state;
@@ -143,7 +143,7 @@ static void one_at_a_time(void **state)
     assert_int_equal(*count, 2 * TURNS);
 }
 
-/* Does the system know which locks a thread holds? qemu's user mode does not. */
+/* Does the system release the locks of a dead thread? qemu's user mode does not. */
 static bool locks_of_the_dead_are_known(void)
 {
 #ifdef SYS_get_robust_list
@@ -156,8 +156,8 @@ static bool locks_of_the_dead_are_known(void)
 #endif
 }
 
-/* Somebody is killed while it has the lock: the next one gets it, and the one after that. */
-static void the_lock_of_the_dead(void **state)
+/* A process is killed while it holds the lock: the next one gets it, and the one after that. */
+static void lock_of_a_killed_process(void **state)
 {
     struct test *t = *state;
     int to_parent[2], status;
@@ -223,7 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(one_memory), TEST(only_what_is_proven), TEST(taken), TEST(one_at_a_time),
-        TEST(the_lock_of_the_dead), cmocka_unit_test(too_much), cmocka_unit_test(limited),
+        TEST(lock_of_a_killed_process), cmocka_unit_test(too_much), cmocka_unit_test(limited),
     };
 
     return RUN(tests);

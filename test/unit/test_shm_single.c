@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One copy (src/shm/cma.c) on a kernel that reads less than it was asked for: the kernel's call
- * is this file's, and ranks lie in one process, so that it can do what it likes.
+ * One copy (src/shm/cma.c) on a kernel that reads less than requested: this file replaces the
+ * system call, and the ranks are in one process.
  */
 #include "shm_ranks.h"
 
@@ -69,13 +69,13 @@ static void one_copy(struct pair *p, const struct iovec *from, int n_from, const
         SKIP_TEST("built without what only Linux has");
     assert_int_equal(mdapl_send(a->other, &msg, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->acked[0].rx, to, n_to, NULL), MDAPL_DONE);
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, to, n_to, NULL), MDAPL_DONE);
     assert_int_equal(stats(b)->shm_single_copies, 1);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == 0);
 }
 
-/* A read of which the kernel does a part goes on where it stopped. */
+/* A read that the kernel does in part continues where the kernel stopped. */
 static void short_reads(void **state)
 {
     const struct iovec from[] = { { source, 1000 }, { source + 1000, LONG - 1000 } };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The shm channel with ranks that are threads, in one address space (one_space.c): TSan sees every
- * word that they share. Doors, bells, rings, cells, sleeping and waking are the channel's own, and
- * so is the traffic: every way that a body takes, both ways at once, each checked byte by byte.
+ * word that they share. Inrings, doorbells, cells, sleeping and waking are the channel's own. The
+ * traffic has every way of a body, in both directions at once, each checked byte by byte.
  */
 #include "unit.h"
 
@@ -31,13 +31,13 @@ struct rank {
     struct job *job;
     struct mdapl_ctx *ctx;
     int rank, unfinished, received;
-    uint32_t sent[RANKS], acked[RANKS];
+    uint32_t sent[RANKS], announced[RANKS];
 };
 
 struct job {
     struct rank rank[RANKS];
     char card[RANKS][MDAPL_CARD_MAX];
-    bool to_one;                 /* rank 0 only listens, the others send to it */
+    bool to_one;                 /* rank 0 only receives, the others send to it */
     atomic_int drained;
     const char *_Atomic wrong;   /* what was; ends all ranks */
 };
@@ -58,7 +58,7 @@ struct body {
 
 /* -- messages --------------------------------------------------------------------------------- */
 
-/* In a line, in a slot, in the ring's data, in cells at once, in cells when they are asked for. */
+/* In a line, in a slot, in the ring's data, in cells at once, in cells after a CTS. */
 static size_t len_of(uint32_t number)
 {
     static const size_t most[] = { 8, 40, 100, 3000, 16000, 60000, LONGEST };
@@ -122,16 +122,17 @@ static void read_done(struct mdapl_op *op, int status)
 static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
-    size_t len = len_of(me->acked[peer->rank]);
+    size_t len = len_of(me->announced[peer->rank]);
     struct body *b = body_make(me, read_done, len);
     struct iovec v = { b->bytes, len };
 
     memcpy(&b->h, m->hdr, m->hdr_len);
-    check(me, m->hdr_len == hdr_of(me->acked[peer->rank]) && (int)b->h.from == peer->rank
-              && b->h.number == me->acked[peer->rank] && right(b->h.more, &b->h, m->hdr_len - 8),
+    check(me, m->hdr_len == hdr_of(me->announced[peer->rank]) && (int)b->h.from == peer->rank
+              && b->h.number == me->announced[peer->rank]
+              && right(b->h.more, &b->h, m->hdr_len - 8),
           "a header is not what was sent");
     check(me, m->len == len, "a body has another length");
-    me->acked[peer->rank]++;
+    me->announced[peer->rank]++;
     if (m->data)
         memcpy(b->bytes, m->data, len);
     if (!m->rx || mdapl_rx_read(m->rx, &v, 1, &b->op) == MDAPL_DONE)
@@ -152,7 +153,7 @@ static void send_done(struct mdapl_op *op, int status)
     struct body *b = (struct body *)(void *)op;
 
     check(b->me, status == 0, "a send failed");
-    memset(b->bytes, 0xee, b->len);          /* whoever reads it from now on reads rubbish */
+    memset(b->bytes, 0xee, b->len);          /* a later read gets wrong bytes */
     b->me->unfinished--;
     free(b);
 }
@@ -232,7 +233,7 @@ static bool finished(const struct rank *me)
            || (me->received == expected(me) && me->unfinished == 0);
 }
 
-/* The next rank that wants messages from me: all in turn; -1 when none does. */
+/* The next rank that this one has messages for, all in turn; -1: none. */
 static int next_target(const struct rank *me)
 {
     int to = -1;
@@ -257,7 +258,7 @@ static void *run(void *arg)
             advance(me);
     while (mdapl_drain(me->ctx) > 0 && !atomic_load(&me->job->wrong))
         advance(me);
-    /* Who has drained is still needed until all have. */
+    /* A rank that has drained makes progress until all have. */
     atomic_fetch_add(&me->job->drained, 1);
     while (atomic_load(&me->job->drained) < RANKS)
         advance(me);
@@ -307,7 +308,7 @@ static void all_to_all(void **state)
     run_all(false);
 }
 
-/* Who only listens knows of a sender no more than what the door and the ring have told him. */
+/* A rank that only receives knows a sender by its hello and its ring only. */
 static void all_to_one(void **state)
 {
     (void)state;

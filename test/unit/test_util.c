@@ -80,7 +80,7 @@ static void window_is_absolute(void **state)
     (void)state;
     assert_false(mdapl_txwin_open(&tx, 0));
     assert_true(mdapl_txwin_open(&tx, 1));
-    assert_false(mdapl_txwin_update(&tx, 0xfffffffe));   /* told again */
+    assert_false(mdapl_txwin_update(&tx, 0xfffffffe));   /* advertised again */
     assert_false(mdapl_txwin_update(&tx, 0xfffffff0));   /* an older one */
     assert_true(mdapl_txwin_update(&tx, 2));             /* over the wrap */
     assert_int_equal(tx.limit, 0x100000002);
@@ -88,7 +88,7 @@ static void window_is_absolute(void **state)
     assert_false(mdapl_txwin_open(&tx, 0));
 }
 
-static void window_owes_from_half(void **state)
+static void update_due_from_half(void **state)
 {
     struct mdapl_rxwin rx = { .freed = 0, .advertised = 4, .size = 4 };
 
@@ -205,7 +205,7 @@ static int depth(const struct mdapl_tree_node *n)
     return 1 + (low > high ? low : high);
 }
 
-/* What a search says is what a look at all of them says. */
+/* A search has the same result as a comparison with every node. */
 static void check_tree(const struct mdapl_tree *t, const struct mdapl_tree_node *node,
                        const bool *in, uint64_t key)
 {
@@ -298,7 +298,7 @@ static void timers_fire_in_order(void **state)
     assert_int_equal(mdapl_timers_run(&s, 1000), 0);
 }
 
-/* Every length and alignment gives what memcpy() gives, and not a byte beside it. */
+/* Every length and alignment copies as memcpy() does, and changes no byte beside it. */
 static void bytes(void **state)
 {
     enum { MOST = 600, ROOM = MOST + 160 };
@@ -327,7 +327,7 @@ int main(void)
         cmocka_unit_test(list_survives_removal_in_loop),
         cmocka_unit_test(seq_widens_to_nearest),
         cmocka_unit_test(window_is_absolute),
-        cmocka_unit_test(window_owes_from_half),
+        cmocka_unit_test(update_due_from_half),
         cmocka_unit_test(bytes),
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),

@@ -102,7 +102,7 @@ static void hello_verdicts(void **state)
     h.src = 7;                               /* myself */
     mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
-    h.src = 2, h.dst = 6;                    /* for somebody else */
+    h.src = 2, h.dst = 6;                    /* for another rank */
     mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_RANK);
     h = hello();
@@ -208,7 +208,7 @@ static void small_shapes(void **state)
     assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4);
     assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4));
     assert_int_equal(cts.to.seg[0].key[0], 7);
-    cts.to.seg[0].len = 3;                   /* less room than what is asked for */
+    cts.to.seg[0].len = 3;                   /* less room than requested */
     assert_false(mdapl_dapl_cts_get(&cts, raw, mdapl_dapl_cts_put(&cts, raw)));
     cts = (struct mdapl_dapl_cts){ 1, 2, 3, 0, { 0 } };
     mdapl_dapl_cts_put(&cts, raw);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_TEST_UNIT_H
 #define MDAPL_TEST_UNIT_H
-/* What every unit test includes: cmocka wants these headers before its own. */
+/* What every unit test includes: cmocka needs these headers before its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
-/* Leaves a test that cannot be done here; tools/tap-programs tells why. */
+/* Skips a test that cannot be done here; tools/tap-programs prints why. */
 #define SKIP_TEST(why)                 \
     do {                               \
         printf("# SKIP %s\n", why);    \
