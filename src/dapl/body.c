@@ -78,7 +78,7 @@ bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
     if (!b->regs || b->n > MDAPL_MAX_SEGS)
         return false;
     for (int i = 0; i < b->n; i++) {
-        segs->seg[i] = (struct mdapl_shm_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
+        segs->seg[i] = (struct mdapl_dapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
                                            .len = b->v[i].iov_len };
         for (int k = 0; k < n_rails; k++) {
             if (!mdapl_dapl_lmr_has(&b->reg[i]->lmr, k))

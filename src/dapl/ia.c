@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +25,7 @@ enum {
     EVENTS_OF_STREAM = 2,    /* in the queue at once: ESTABLISHED and DISCONNECTED */
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
     DTO_EVD_MAX = 1 << 16,
-    QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (UDAPL.md A6.10) */
+    QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (docs/dat.md, 10) */
     QUAL_LAST = 64535,
     SUSPECT_MS = 1000,       /* without a DOUBT for so long, a rail is OPEN again */
     ALARM_ENTRIES = 8,       /* one ends a sleep; an overflow of the others does no harm */
@@ -171,7 +172,7 @@ static int query(struct mdapl_dapl_ia *ia)
     DAT_RETURN ret;
     char text[96];
 
-    /* Zeros, because providers do not write fields that they do not know (UDAPL.md A4). */
+    /* Zeros, because providers do not write fields that they do not know (docs/dat.md, 1). */
     memset(&attr, 0, sizeof(attr));
     memset(&prov, 0, sizeof(prov));
     ret = ia->dat->dat_ia_query(ia->handle, NULL, DAT_IA_FIELD_ALL, &attr,
@@ -223,11 +224,21 @@ static int psp_create(struct mdapl_dapl_ia *ia)
                          mdapl_dapl_why_remedy(errno));
 }
 
+/* The provider has refused to make an object: sets the line, with the cause from errno. -ENOMEM. */
+static int refused(const struct mdapl_dapl_ia *ia, const char *what, DAT_RETURN ret)
+{
+    const char *remedy = mdapl_dapl_why_remedy(errno);
+    char why[MDAPL_WHY];
+
+    return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "IA %s refuses %s: %s. %s", ia->name,
+                         what, mdapl_dapl_why(ia, ret, why), remedy);
+}
+
 static int evd_create(struct mdapl_dapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS flags,
                       DAT_EVD_HANDLE *evd_p)
 {
     DAT_COUNT entries = (DAT_COUNT)mdapl_min(qlen, ia->max.evd_qlen);
-    char why[MDAPL_WHY];
+    char what[64];
     DAT_RETURN ret;
 
     errno = 0;
@@ -236,9 +247,8 @@ static int evd_create(struct mdapl_dapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS fla
         ret = ia->dat->dat_evd_disable(*evd_p);
     if (ret == DAT_SUCCESS)
         return 0;
-    return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
-                         "IA %s refuses an event dispatcher of %u entries: %s. %s", ia->name, qlen,
-                         mdapl_dapl_why(ia, ret, why), mdapl_dapl_why_remedy(errno));
+    snprintf(what, sizeof(what), "an event dispatcher of %u entries", qlen);
+    return refused(ia, what, ret);
 }
 
 /* The maximum number of streams of all ranks to this one, on one rail. */
@@ -280,22 +290,18 @@ static uint64_t dto_entries(const struct mdapl_dapl_ia *ia)
 
 static int make_objects(struct mdapl_dapl_ia *ia)
 {
-    char text[96];
-    DAT_RETURN ret = ia->dat->dat_pz_create(ia->handle, &ia->pz);
+    DAT_RETURN ret;
     int rc;
 
+    errno = 0;
+    ret = ia->dat->dat_pz_create(ia->handle, &ia->pz);
     if (ret != DAT_SUCCESS)
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
-                             "IA %s refuses a protection zone: %s", ia->name,
-                             mdapl_dapl_dat_text(ia, ret, text));
+        return refused(ia, "a protection zone", ret);
     /* Before the event queues: with Debian's providers a CNO that is attached later is not notified
      * of transfers. */
     ret = ia->dat->dat_cno_create(ia->handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &ia->cno);
     if (ret != DAT_SUCCESS)
-        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
-                             "IA %s refuses a notification "
-                             "object: %s",
-                             ia->name, mdapl_dapl_dat_text(ia, ret, text));
+        return refused(ia, "a notification object", ret);
     rc = dto_evd_create(ia, dto_entries(ia));
     if (!rc)
         rc = evd_create(ia, cm_entries(ia), DAT_EVD_CONNECTION_FLAG, &ia->conn_evd);

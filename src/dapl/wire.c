@@ -207,7 +207,7 @@ static const uint8_t *get_segs(struct mdapl_dapl_segs *segs, const uint8_t *p, c
         || (size_t)(end - p) != (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
         return NULL;
     for (uint32_t i = 0; i < segs->n; i++) {
-        segs->seg[i] = (struct mdapl_shm_seg){ .addr = get64(p), .len = get64(p + 8) };
+        segs->seg[i] = (struct mdapl_dapl_seg){ .addr = get64(p), .len = get64(p + 8) };
         p += MDAPL_SEG_BYTES;
         for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
             segs->seg[i].key[k] = get32(p);

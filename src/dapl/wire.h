@@ -129,7 +129,7 @@ struct mdapl_dapl_ranges {
 };
 
 /* One registered piece of a body. */
-struct mdapl_shm_seg {
+struct mdapl_dapl_seg {
     uint64_t addr;
     uint64_t len;
     uint32_t key[MDAPL_MAX_RAILS]; /* the rmr_context on each rail */
@@ -139,7 +139,7 @@ struct mdapl_shm_seg {
 struct mdapl_dapl_segs {
     uint16_t n;                    /* 0: by no RDMA */
     uint16_t n_rails;
-    struct mdapl_shm_seg seg[MDAPL_MAX_SEGS];
+    struct mdapl_dapl_seg seg[MDAPL_MAX_SEGS];
 };
 
 enum {
