@@ -15,3 +15,12 @@ benchmarks_wire_perf_SOURCES = benchmarks/wire_perf.c
 benchmarks_wire_perf_CPPFLAGS = $(util_cppflags) -I$(srcdir)/src/dapl
 benchmarks_wire_perf_LDADD = libdapl.la libutil.la $(DAT_LIBS) -lpthread
 endif
+
+if HAVE_DAT
+if HAVE_CMOCKA
+check_PROGRAMS += benchmarks/msg_count
+benchmarks_msg_count_SOURCES = benchmarks/msg_count.c $(fake_sources)
+benchmarks_msg_count_CPPFLAGS = $(sim_test_cppflags) -I$(srcdir)/src/shm
+benchmarks_msg_count_LDADD = libdapl.la libshm.la libutil.la $(DAT_LIBS) -lcmocka
+endif
+endif
