@@ -118,9 +118,9 @@ static void reports_every_change(void **state)
     expect_nothing();
     munmap(m, PAGES * page);
     munmap(other, PAGES * page);
-    while (mdapl_dapl_memwatch_sync(w)
-           && mdapl_dapl_memwatch_next(w, &(struct mdapl_dapl_memwatch_range){ 0, 0 }))
-        ;
+    do
+        sync_with(w);
+    while (mdapl_dapl_memwatch_next(w, &(struct mdapl_dapl_memwatch_range){ 0, 0 }));
 }
 
 static void reports_brk(void **state)
@@ -161,9 +161,9 @@ static void part_of_a_mapping(void **state)
     n = mremap(n, 2 * PAGES * page, 4 * PAGES * page, MREMAP_MAYMOVE);
     assert_ptr_not_equal(n, MAP_FAILED);
     munmap(n, 4 * PAGES * page);
-    while (mdapl_dapl_memwatch_sync(w)
-           && mdapl_dapl_memwatch_next(w, &(struct mdapl_dapl_memwatch_range){ 0, 0 }))
-        ;
+    do
+        sync_with(w);
+    while (mdapl_dapl_memwatch_next(w, &(struct mdapl_dapl_memwatch_range){ 0, 0 }));
 }
 
 /* New memory where watched memory was is watched when it is added. */
