@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ static const struct mdapl_up up = { .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
+    PIPE_READ_MS = 5000,         /* how long a line waits for a launcher that does not read it */
     LOST_DRAIN_MS = 2000         /* how long MPI_Finalize waits for a peer that may be dead */
 };
 
@@ -77,6 +79,19 @@ static void choose_dat_conf(const struct mdapl_cfg *cfg)
         setenv("DAT_OVERRIDE", file, 1);
 }
 
+/* Returns when the launcher has read what is in the pipe of stderr, or after PIPE_READ_MS. */
+static void wait_until_read(void)
+{
+    const struct timespec pause = { 0, 1000 * 1000 };
+    int unread = 0;
+
+    for (int ms = 0; ms < PIPE_READ_MS; ms++) {
+        if (ioctl(STDERR_FILENO, FIONREAD, &unread) || unread <= 0)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
 void mdapl_ch3_print(int rank, const char *text)
 {
     const struct timespec moment = { 0, 100 * 1000 * 1000 };
@@ -84,6 +99,8 @@ void mdapl_ch3_print(int rank, const char *text)
 
     gethostname(host, sizeof(host) - 1);
     fprintf(stderr, "[rank %d %s pid %d] ch3:dapl: %s\n", rank, host, (int)getpid(), text);
+    if (!isatty(STDERR_FILENO))
+        wait_until_read();
     nanosleep(&moment, NULL);
 }
 

@@ -66,7 +66,8 @@ extern struct mdapl_ch3_glue mdapl_ch3_glue;
 /*
  * Prints a line to stderr, preceded by rank, host and process id. For faults that end the job: an
  * error that MPI prints may be lost, because a launcher that ends a job discards the output that it
- * has not read yet. So this function pauses for 0.1 s after the line.
+ * has not read yet. So this function returns when the launcher has read the line (5 s at most) and
+ * 0.1 s later, in which other ranks print theirs.
  */
 void mdapl_ch3_print(int rank, const char *text);
 

@@ -344,6 +344,9 @@ int main(int argc, char **argv)
     start(what, returning);
     for (int k = 0; warm_up && k < WARM_UP; k++)
         what->repeat(k);
+    /* The victim's lock would keep the others in their warm-up. */
+    if (warm_up)
+        MPI_Barrier(MPI_COMM_WORLD);
     if (warm_up && me.rank == me.victim && what->last)
         what->last();
     if (warm_up)
