@@ -259,7 +259,7 @@ static void log_start(struct mdapl_ch3_glue *g, int rank)
     }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
     mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_INFO, "%d ranks, %s%s", g->pg->size, line,
-              g->oversubscribed ? "; ranks share cores: one that waits gives its core away" : "");
+              g->oversubscribed ? "; ranks share cores: one that waits yields its core" : "");
 }
 
 static int init_handlers(struct mdapl_ch3_glue *g)
