@@ -191,7 +191,7 @@ static int free_win(MPIR_Win **win_p)
     MPIR_Win *win = *win_p;
 
     if (win->ch.share && win->create_flavor != MPI_WIN_FLAVOR_CREATE)
-        mdapl_shm_share_close(win->ch.share);
+        mdapl_shm_winseg_close(win->ch.share);
     win->ch.share = NULL;
     MPL_free(win->shm_base_addrs);
     return MPI_SUCCESS;
@@ -215,10 +215,10 @@ int MPIDI_CH3_Win_pkt_orderings_init(MPIDI_CH3U_Win_pkt_ordering_t *orderings)
 
 void mdapl_ch3_win_lock(MPIR_Win *win)
 {
-    mdapl_shm_share_lock(win->ch.share);
+    mdapl_shm_winseg_lock(win->ch.share);
 }
 
 void mdapl_ch3_win_unlock(MPIR_Win *win)
 {
-    mdapl_shm_share_unlock(win->ch.share);
+    mdapl_shm_winseg_unlock(win->ch.share);
 }

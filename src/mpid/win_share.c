@@ -67,15 +67,15 @@ static size_t lay_out(struct part *part, int n)
 static int make_or_open(MPIR_Comm *node, size_t bytes, const struct part *mine,
                         struct mdapl_shm_winseg **share_p, int *rc_p)
 {
-    struct mdapl_shm_share_offer offer;
+    struct mdapl_shm_winseg_offer offer;
     MPIR_Errflag_t errflag = MPIR_ERR_NONE;
     int rc = 0, mpi_errno;
 
     if (node->rank == 0)
-        rc = mdapl_shm_share_make(bytes, &offer, share_p);
+        rc = mdapl_shm_winseg_make(bytes, &offer, share_p);
     mpi_errno = MPIR_Bcast(&offer, sizeof(offer), MPI_BYTE, 0, node, &errflag);
     if (mpi_errno == MPI_SUCCESS && node->rank != 0 && offer.rc == 0)
-        rc = mdapl_shm_share_open(&offer, share_p);
+        rc = mdapl_shm_winseg_open(&offer, share_p);
     if (mpi_errno == MPI_SUCCESS && *share_p)
         rc = mdapl_shm_winseg_alloc(*share_p, (size_t)mine->at, (size_t)mine->size);
     *rc_p = rc;
@@ -104,7 +104,7 @@ static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_shm_wins
     if (mpi_errno == MPI_SUCCESS && outcome->rc == 0) {
         mdapl_shm_winseg_commit(*share_p);
     } else if (*share_p) {
-        mdapl_shm_share_close(*share_p);
+        mdapl_shm_winseg_close(*share_p);
         *share_p = NULL;
     }
     return mpi_errno;
@@ -116,7 +116,7 @@ static int share_parts(MPIR_Comm *node, struct part *part, struct mdapl_shm_wins
 static int set_bases(MPIR_Win *win, struct mdapl_shm_winseg *share, const struct part *part)
 {
     int n = win->comm_ptr->node_comm->local_size, mpi_errno = MPI_SUCCESS;
-    char *base = mdapl_shm_share_base(share);
+    char *base = mdapl_shm_winseg_base(share);
 
     win->shm_base_addrs = MPL_malloc((size_t)n * sizeof(*win->shm_base_addrs), MPL_MEM_SHM);
     if (!win->shm_base_addrs) {
@@ -142,7 +142,7 @@ int mdapl_ch3_win_share(MPIR_Win *win, bool apart, struct mdapl_ch3_outcome *out
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = share_parts(node, part, &share, outcome);
     if (share && (mpi_errno = set_bases(win, share, part)) != MPI_SUCCESS)
-        mdapl_shm_share_close(share);
+        mdapl_shm_winseg_close(share);
     MPL_free(part);
     return mpi_errno;
 }
@@ -153,9 +153,9 @@ static MPIR_Win *window_around(MPIR_Win *list, const char *base, MPI_Aint size)
 {
     for (; list; list = list->next) {
         const struct mdapl_shm_winseg *share = list->ch.share;
-        const char *start = share ? mdapl_shm_share_base(share) : NULL;
+        const char *start = share ? mdapl_shm_winseg_base(share) : NULL;
 
-        if (share && base >= start && base + size <= start + mdapl_shm_share_bytes(share))
+        if (share && base >= start && base + size <= start + mdapl_shm_winseg_bytes(share))
             return list;
     }
     return NULL;
@@ -183,8 +183,8 @@ int mdapl_ch3_win_detect(MPIR_Win **win_p)
     if (!node)
         return MPI_SUCCESS;
     if (share) {
-        mine.at = (char *)win->base - (char *)mdapl_shm_share_base(share);
-        mine.token = (MPI_Aint)mdapl_shm_share_token(share);
+        mine.at = (char *)win->base - (char *)mdapl_shm_winseg_base(share);
+        mine.token = (MPI_Aint)mdapl_shm_winseg_token(share);
     }
     mpi_errno = gather_parts(node, mine, &part);
     for (int i = 0; mpi_errno == MPI_SUCCESS && i < node->local_size; i++)

@@ -109,7 +109,7 @@ static int make(size_t bytes, struct mdapl_shm_card *card, struct mdapl_shm_wins
     }
     rc = fill_head(share);
     if (rc) {
-        mdapl_shm_share_close(share);
+        mdapl_shm_winseg_close(share);
         return rc;
     }
     card->token = share->head->token;
@@ -117,7 +117,7 @@ static int make(size_t bytes, struct mdapl_shm_card *card, struct mdapl_shm_wins
     return 0;
 }
 
-int mdapl_shm_share_make(size_t bytes, struct mdapl_shm_share_offer *offer,
+int mdapl_shm_winseg_make(size_t bytes, struct mdapl_shm_winseg_offer *offer,
                          struct mdapl_shm_winseg **share_p)
 {
     int rc;
@@ -130,7 +130,7 @@ int mdapl_shm_share_make(size_t bytes, struct mdapl_shm_share_offer *offer,
     return rc;
 }
 
-int mdapl_shm_share_open(const struct mdapl_shm_share_offer *offer,
+int mdapl_shm_winseg_open(const struct mdapl_shm_winseg_offer *offer,
                          struct mdapl_shm_winseg **share_p)
 {
     uint64_t node, token = 0;
@@ -178,38 +178,38 @@ void mdapl_shm_winseg_commit(struct mdapl_shm_winseg *share)
         mdapl_shm_os_segment_remove(share->ref);
 }
 
-void mdapl_shm_share_close(struct mdapl_shm_winseg *share)
+void mdapl_shm_winseg_close(struct mdapl_shm_winseg *share)
 {
     mdapl_shm_winseg_commit(share);
     munmap(share->head, HEAD_BYTES + share->bytes);
     free(share);
 }
 
-void *mdapl_shm_share_base(const struct mdapl_shm_winseg *share)
+void *mdapl_shm_winseg_base(const struct mdapl_shm_winseg *share)
 {
     return (char *)share->head + HEAD_BYTES;
 }
 
-size_t mdapl_shm_share_bytes(const struct mdapl_shm_winseg *share)
+size_t mdapl_shm_winseg_bytes(const struct mdapl_shm_winseg *share)
 {
     return share->bytes;
 }
 
-uint64_t mdapl_shm_share_token(const struct mdapl_shm_winseg *share)
+uint64_t mdapl_shm_winseg_token(const struct mdapl_shm_winseg *share)
 {
     return share->head->token;
 }
 
 /* -- the lock --------------------------------------------------------------------------------- */
 
-void mdapl_shm_share_lock(struct mdapl_shm_winseg *share)
+void mdapl_shm_winseg_lock(struct mdapl_shm_winseg *share)
 {
     /* The operation that the dead process did not complete is lost with it. */
     if (pthread_mutex_lock(&share->head->lock) == EOWNERDEAD)
         pthread_mutex_consistent(&share->head->lock);
 }
 
-void mdapl_shm_share_unlock(struct mdapl_shm_winseg *share)
+void mdapl_shm_winseg_unlock(struct mdapl_shm_winseg *share)
 {
     pthread_mutex_unlock(&share->head->lock);
 }

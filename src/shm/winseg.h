@@ -22,7 +22,7 @@
 struct mdapl_shm_winseg;
 
 /* What the maker sends to the others of its node, as bytes. */
-struct mdapl_shm_share_offer {
+struct mdapl_shm_winseg_offer {
     int64_t rc;              /* 0, or -errno: no segment could be made */
     uint64_t bytes;
     struct mdapl_shm_card card;
@@ -31,27 +31,27 @@ struct mdapl_shm_share_offer {
 /* Makes a segment for so many bytes, which the caller owns, and fills the offer, also on failure.
  * 0, or with *share_p NULL -EFBIG (RLIMIT_FSIZE), -ENOMEM, -ENOTSUP, or another -errno of a system
  * call. */
-int mdapl_shm_share_make(size_t bytes, struct mdapl_shm_share_offer *offer,
+int mdapl_shm_winseg_make(size_t bytes, struct mdapl_shm_winseg_offer *offer,
                          struct mdapl_shm_winseg **share_p);
 /* Opens the segment of another rank, whose offer->rc is 0. 0, or with *share_p NULL -EHOSTUNREACH
  * (the two processes do not share memory) or -ENOMEM. */
-int mdapl_shm_share_open(const struct mdapl_shm_share_offer *offer,
+int mdapl_shm_winseg_open(const struct mdapl_shm_winseg_offer *offer,
                          struct mdapl_shm_winseg **share_p);
 /* Allocates the part of this rank: len bytes at offset `at`. 0, or -errno: memory is out. */
 int mdapl_shm_winseg_alloc(struct mdapl_shm_winseg *share, size_t at, size_t len);
 /* All ranks have opened it: the reference is removed. */
 void mdapl_shm_winseg_commit(struct mdapl_shm_winseg *share);
 /* Unmaps the segment and frees share; other ranks keep their mappings. */
-void mdapl_shm_share_close(struct mdapl_shm_winseg *share);
+void mdapl_shm_winseg_close(struct mdapl_shm_winseg *share);
 
 /* The first byte, at the start of a page, and the length in bytes. */
-void *mdapl_shm_share_base(const struct mdapl_shm_winseg *share);
-size_t mdapl_shm_share_bytes(const struct mdapl_shm_winseg *share);
+void *mdapl_shm_winseg_base(const struct mdapl_shm_winseg *share);
+size_t mdapl_shm_winseg_bytes(const struct mdapl_shm_winseg *share);
 /* Different for each share of a job, the same in all its ranks, never 0. */
-uint64_t mdapl_shm_share_token(const struct mdapl_shm_winseg *share);
+uint64_t mdapl_shm_winseg_token(const struct mdapl_shm_winseg *share);
 
 /* A lock between the processes. When its holder has ended, the next process gets it. */
-void mdapl_shm_share_lock(struct mdapl_shm_winseg *share);
-void mdapl_shm_share_unlock(struct mdapl_shm_winseg *share);
+void mdapl_shm_winseg_lock(struct mdapl_shm_winseg *share);
+void mdapl_shm_winseg_unlock(struct mdapl_shm_winseg *share);
 
 #endif

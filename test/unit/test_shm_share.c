@@ -18,21 +18,21 @@ enum { BYTES = 3 * 65536 + 100, TURNS = 20000 };
 
 struct test {
     struct mdapl_shm_winseg *share;
-    struct mdapl_shm_share_offer offer;
+    struct mdapl_shm_winseg_offer offer;
 };
 
 static int make(void **state)
 {
     static struct test t;
 
-    assert_int_equal(mdapl_shm_share_make(BYTES, &t.offer, &t.share), 0);
+    assert_int_equal(mdapl_shm_winseg_make(BYTES, &t.offer, &t.share), 0);
     *state = &t;
     return 0;
 }
 
 static int unmake(void **state)
 {
-    mdapl_shm_share_close(((struct test *)*state)->share);
+    mdapl_shm_winseg_close(((struct test *)*state)->share);
     return 0;
 }
 
@@ -49,7 +49,7 @@ static void one_memory(void **state)
 {
     struct test *t = *state;
     struct mdapl_shm_winseg *theirs;
-    char *mine = mdapl_shm_share_base(t->share);
+    char *mine = mdapl_shm_winseg_base(t->share);
     pid_t pid;
 
     assert_int_equal(mine[0], 0);
@@ -58,28 +58,28 @@ static void one_memory(void **state)
     if (pid == 0) {
         char *p;
 
-        if (mdapl_shm_share_open(&t->offer, &theirs))
+        if (mdapl_shm_winseg_open(&t->offer, &theirs))
             _exit(1);
-        p = mdapl_shm_share_base(theirs);
+        p = mdapl_shm_winseg_base(theirs);
         p[BYTES - 1] = 'z';
-        _exit(p[0] != 'a' || p == mine || mdapl_shm_share_bytes(theirs) != BYTES);
+        _exit(p[0] != 'a' || p == mine || mdapl_shm_winseg_bytes(theirs) != BYTES);
     }
     ended_well(pid);
     assert_int_equal(mine[BYTES - 1], 'z');
 }
 
-static void refused(struct mdapl_shm_share_offer offer, int rc)
+static void refused(struct mdapl_shm_winseg_offer offer, int rc)
 {
     struct mdapl_shm_winseg *share;
 
-    assert_int_equal(mdapl_shm_share_open(&offer, &share), rc);
+    assert_int_equal(mdapl_shm_winseg_open(&offer, &share), rc);
     assert_null(share);
 }
 
 static void only_what_is_proven(void **state)
 {
     struct test *t = *state;
-    struct mdapl_shm_share_offer o;
+    struct mdapl_shm_winseg_offer o;
 
     o = t->offer, o.card.token++;
     refused(o, -EHOSTUNREACH);
@@ -118,24 +118,24 @@ static void taken(void **state)
 static void take_turns(struct mdapl_shm_winseg *share, volatile long *count)
 {
     for (int i = 0; i < TURNS; i++) {
-        mdapl_shm_share_lock(share);
+        mdapl_shm_winseg_lock(share);
         *count = *count + 1;
-        mdapl_shm_share_unlock(share);
+        mdapl_shm_winseg_unlock(share);
     }
 }
 
 static void one_at_a_time(void **state)
 {
     struct test *t = *state;
-    volatile long *count = mdapl_shm_share_base(t->share);
+    volatile long *count = mdapl_shm_winseg_base(t->share);
     pid_t pid = fork();
 
     if (pid == 0) {
         struct mdapl_shm_winseg *theirs;
 
-        if (mdapl_shm_share_open(&t->offer, &theirs))
+        if (mdapl_shm_winseg_open(&t->offer, &theirs))
             _exit(1);
-        take_turns(theirs, mdapl_shm_share_base(theirs));
+        take_turns(theirs, mdapl_shm_winseg_base(theirs));
         _exit(0);
     }
     take_turns(t->share, count);
@@ -169,7 +169,7 @@ static void lock_of_a_killed_process(void **state)
     assert_int_equal(pipe(to_parent), 0);
     pid = fork();
     if (pid == 0) {
-        mdapl_shm_share_lock(t->share);
+        mdapl_shm_winseg_lock(t->share);
         if (write(to_parent[1], "", 1) != 1)
             _exit(1);
         pause();
@@ -178,8 +178,8 @@ static void lock_of_a_killed_process(void **state)
     assert_int_equal(read(to_parent[0], &byte, 1), 1);
     assert_int_equal(kill(pid, SIGKILL), 0);
     for (int i = 0; i < 2; i++) {
-        mdapl_shm_share_lock(t->share);
-        mdapl_shm_share_unlock(t->share);
+        mdapl_shm_winseg_lock(t->share);
+        mdapl_shm_winseg_unlock(t->share);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     close(to_parent[0]), close(to_parent[1]);
@@ -189,10 +189,10 @@ static void lock_of_a_killed_process(void **state)
 
 static void not_made(size_t bytes, int rc)
 {
-    struct mdapl_shm_share_offer offer;
+    struct mdapl_shm_winseg_offer offer;
     struct mdapl_shm_winseg *share;
 
-    assert_int_equal(mdapl_shm_share_make(bytes, &offer, &share), rc);
+    assert_int_equal(mdapl_shm_winseg_make(bytes, &offer, &share), rc);
     assert_null(share);
     assert_int_equal(offer.rc, rc);
     refused(offer, -EHOSTUNREACH);
