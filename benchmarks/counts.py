@@ -62,8 +62,8 @@ def run(_reps):
                         + [cell(rooms.get(r)) for r in ROOMS])
     save("counts", "instructions of a message by room; key: way, bytes", v, f"""# Instructions of a message
 
-`benchmarks/run counts`: {COUNT} messages each way between two contexts of one process, callgrind; send, receive, and the
-rounds of progress between them. The channel dapl is on the fake provider, whose instructions are not counted; nor is the
-C library's memcpy, while the copies of src/util are.
+`benchmarks/run counts`: {COUNT} messages each way between two contexts of one process, callgrind; send, receive, and
+the rounds of progress between them. The channel dapl is on the fake provider, whose instructions are not counted; nor
+is the C library's memcpy, while the copies of src/util are.
 
 {table(["way", "bytes", "instructions"] + [f"in {r}" for r in ROOMS], rows)}""")
