@@ -4,6 +4,7 @@ contexts of one process (msg_count.c), so the numbers are the same in each run a
 The C library's memcpy is not counted; the copies of src/util are."""
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -12,17 +13,17 @@ from measure import BUILD, cell, die, save, say, size_name, table
 PROGRAM = BUILD / "benchmarks/msg_count"
 COUNT = 200             # messages each way
 ROOMS = ("src/shm", "src/dapl", "src/util")
-# name: channel and knobs
+SHORT, LONG = (8, 4096), (65536,)
+# name: sizes, channel, knobs
 WAYS = {
-    "shm": ("shm",),
-    "dapl, send/receive": ("dapl", "ring=off", "reg_cache=off"),
-    "dapl, ring": ("dapl", "ring=on", "ring_after=1", "reg_cache=off"),
-    "dapl, two rails": ("dapl", "ring=off", "reg_cache=off", "ia=fake,fake"),
-    "dapl, rget": ("dapl", "rndv=rget", "reg_cache=off"),
-    "dapl, rput": ("dapl", "rndv=rput", "reg_cache=off"),
-    "dapl, copy": ("dapl", "rndv=copy", "reg_cache=off"),
+    "shm": (SHORT, "shm"),
+    "dapl, send/receive": (SHORT, "dapl", "ring=off", "reg_cache=off"),
+    "dapl, ring": (SHORT, "dapl", "ring=on", "ring_after=1", "reg_cache=off"),
+    "dapl, two rails": (SHORT, "dapl", "ring=off", "reg_cache=off", "ia=fake,fake"),
+    "dapl, rget": (LONG, "dapl", "rndv=rget", "reg_cache=off"),
+    "dapl, rput": (LONG, "dapl", "rndv=rput", "reg_cache=off"),
+    "dapl, copy": (LONG, "dapl", "rndv=copy", "reg_cache=off"),
 }
-SIZES = {name: (8, 4096) if n < 4 else (65536,) for n, name in enumerate(WAYS)}
 ROW = re.compile(r"^\s*([\d,]+) \([^)]*\)\s+(\S+?):", re.M)
 
 
@@ -32,7 +33,7 @@ def counted(way, size):
         out = pathlib.Path(work) / "out"
         conf = pathlib.Path(work) / "dat.conf"
         conf.write_text('fake u2.0 nonthreadsafe default /nowhere/libnone.so none.1.0 "" ""\n')
-        channel, *knobs = WAYS[way]
+        _, channel, *knobs = WAYS[way]
         p = subprocess.run(["valgrind", "--tool=callgrind", "--toggle-collect=exchange", f"--callgrind-out-file={out}",
                             PROGRAM, channel, str(size), str(COUNT), *knobs], env={"DAT_OVERRIDE": str(conf)},
                            capture_output=True, text=True)
@@ -52,9 +53,11 @@ def counted(way, size):
 def run(_reps):
     if not PROGRAM.exists():
         die(f"no {PROGRAM}: ./check unit builds it")
+    if not shutil.which("valgrind"):
+        die("valgrind is not installed")
     v, rows = {}, []
-    for way in WAYS:
-        for size in SIZES[way]:
+    for way, (sizes, *_) in WAYS.items():
+        for size in sizes:
             rooms = counted(way, size) or {}
             v[(way, size)] = [rooms]
             say(way, size_name(size), rooms)

@@ -39,17 +39,17 @@ static unsigned long latency(hwloc_topology_t t, hwloc_const_bitmap_t from, hwlo
     hwloc_obj_t a = hwloc_get_obj_covering_cpuset(t, from);
     hwloc_obj_t b = hwloc_get_obj_covering_cpuset(t, to);
     struct hwloc_distances_s *d;
-    hwloc_uint64_t remote = 0, back;
+    hwloc_uint64_t forth = 0, back;
     unsigned n = 1;
 
     if (!a || !b || hwloc_distances_get_by_name(t, "NUMALatency", &n, &d, 0) || n == 0)
         return 0;
     a = hwloc_get_next_obj_inside_cpuset_by_type(t, a->cpuset, HWLOC_OBJ_NUMANODE, NULL);
     b = hwloc_get_next_obj_inside_cpuset_by_type(t, b->cpuset, HWLOC_OBJ_NUMANODE, NULL);
-    if (!a || !b || hwloc_distances_obj_pair_values(d, a, b, &remote, &back))
-        remote = 0;
+    if (!a || !b || hwloc_distances_obj_pair_values(d, a, b, &forth, &back))
+        forth = 0;
     hwloc_distances_release(t, d);
-    return (unsigned long)remote;
+    return (unsigned long)forth;
 }
 
 static void verdict(hwloc_topology_t t, hwloc_const_bitmap_t near, hwloc_const_bitmap_t mine,

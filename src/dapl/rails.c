@@ -91,14 +91,14 @@ void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
 {
     const DAT_OS_WAIT_PROXY_AGENT agent = { &rails->alarm, wake_sleeper };
     struct mdapl_dapl_ia *sleeper = any_usable(rails);
-    bool idle_polls = sleeper != NULL;
+    bool no_event = sleeper != NULL;
 
     sleep_on(&rails->alarm, sleeper);
     for (int i = 0; i < rails->n; i++)
         if (mdapl_dapl_rail_usable(rails->ia[i]))
-            idle_polls = mdapl_dapl_evd_arm(rails->ia[i], rails->ia[i] == sleeper ? NULL : &agent)
-                      && idle_polls;
-    if (idle_polls)
+            no_event = mdapl_dapl_evd_arm(rails->ia[i], rails->ia[i] == sleeper ? NULL : &agent)
+                       && no_event;
+    if (no_event)
         mdapl_dapl_evd_sleep(sleeper, ns);
     sleep_on(&rails->alarm, NULL);
     for (int i = 0; i < rails->n; i++)
