@@ -51,7 +51,10 @@ static void await_thread(struct mdapl_dapl_memwatch *watch)
     struct mdapl_dapl_memwatch_range r = { (uintptr_t)m, (uintptr_t)m + regs.page };
 
     assert_int_equal(mdapl_dapl_memwatch_add(watch, r), 0);
-    munmap(m, regs.page);        /* ends when the thread has read of it */
+    munmap(m, regs.page);        /* returns when the thread has read the event, perhaps before it
+                                  * has noted it: a lookup in between would not use the cache */
+    while (!mdapl_dapl_memwatch_sync(watch))
+        ;
 }
 
 void regs_start(uint64_t limit)
