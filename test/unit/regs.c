@@ -44,17 +44,22 @@ static void open_ctx(void)
     regs.stats = mdapl_ctx_stats(regs.ctx);
 }
 
+/* Waits until the thread has noted all changes; a lookup before that does not use the cache. */
+static void settle(struct mdapl_dapl_memwatch *watch)
+{
+    while (!mdapl_dapl_memwatch_sync(watch))
+        ;
+}
+
 /* The watcher's thread maps memory when it starts, which must not fill the gaps that tests make. */
-static void await_thread(struct mdapl_dapl_memwatch *watch)
+static void start_thread(struct mdapl_dapl_memwatch *watch)
 {
     char *m = regs_map(NULL, regs.page, 0);
     struct mdapl_dapl_memwatch_range r = { (uintptr_t)m, (uintptr_t)m + regs.page };
 
     assert_int_equal(mdapl_dapl_memwatch_add(watch, r), 0);
-    munmap(m, regs.page);        /* returns when the thread has read the event, perhaps before it
-                                  * has noted it: a lookup in between would not use the cache */
-    while (!mdapl_dapl_memwatch_sync(watch))
-        ;
+    munmap(m, regs.page);
+    settle(watch);
 }
 
 void regs_start(uint64_t limit)
@@ -68,7 +73,7 @@ void regs_start(uint64_t limit)
         SKIP_TEST("this system cannot pin memory");
     }
     regs.page = (size_t)getpagesize();
-    await_thread(watch);
+    start_thread(watch);
     regs.wrong = 0;
     regs.unreported = false;
     open_ctx();
@@ -94,7 +99,7 @@ struct mdapl_dapl_reg *regs_get(void *at, size_t len, unsigned use)
     struct mdapl_dapl_memwatch_range r;
 
     if (regs.unreported) {
-        mdapl_dapl_memwatch_sync(regs.c.watch);
+        settle(regs.c.watch);
         while (mdapl_dapl_memwatch_next(regs.c.watch, &r))
             ;
     }
@@ -112,6 +117,11 @@ char *regs_map(void *at, size_t len, int flags)
 
     assert_ptr_not_equal(m, MAP_FAILED);
     return m;
+}
+
+void regs_settle(void)
+{
+    settle(regs.c.watch);
 }
 
 void regs_fork(void *at, size_t len)

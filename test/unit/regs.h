@@ -45,6 +45,10 @@ void regs_agree(const struct mdapl_dapl_reg *reg, void *at, size_t len);
 /* Get for reading and writing, agree, put. */
 void regs_transfer(void *at, size_t len);
 
+/* Waits until the cache can have the reports of all changes before this call: the next lookup uses
+ * the cache. */
+void regs_settle(void);
+
 /* Forks; both sides write while both have this memory, and the child unmaps it. */
 void regs_fork(void *at, size_t len);
 /* Private memory, at a certain place (flags say how) or NULL. */

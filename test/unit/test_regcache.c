@@ -227,6 +227,7 @@ static void used_until_its_last_put(void **state)
     again = regs_get(at(0), pages(9), both);
     assert_ptr_equal(one, again);
     map_again(0, 9);
+    regs_settle();
     other = regs_get(at(0), pages(9), both);
     assert_ptr_not_equal(one, other);
     regs_agree(other, at(0), pages(9));

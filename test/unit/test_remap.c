@@ -310,6 +310,9 @@ static void address_is_used_again_at_once(void **state)
     }
     atomic_store(&t.over, true);
     pthread_join(thread, NULL);
+    discard(&own);
+    regs_settle();
+    regs_transfer(own.at, own.len);
     assert_true(regs.stats->reg_invalidated > 0);
     munmap(t.at, t.len);
     unmap(&own);
