@@ -183,7 +183,7 @@ static void soft_limit_is_raised(struct side *s, int fd)
     limit_descriptors((rlim_t)descriptors() + 2, 4096);
     for (int i = 0; i < EPS; i++) {
         OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep[i]));
-        OK(dat_ep_connect(ep[i], (DAT_IA_ADDRESS_PTR)&p.addr, p.qual, 20 * SEC, 0, NULL,
+        OK(dat_ep_connect(ep[i], (DAT_IA_ADDRESS_PTR)&p.addr, p.qual, ATMOST, 0, NULL,
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
@@ -198,7 +198,7 @@ static void accept_all(struct side *s, int fd)
         DAT_COUNT more;
         DAT_EP_HANDLE ep;
 
-        if (dat_evd_wait(s->cr, 60 * SEC, 1, &e, &more) != DAT_SUCCESS)
+        if (dat_evd_wait(s->cr, ATMOST, 1, &e, &more) != DAT_SUCCESS)
             return;
         OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep));
         OK(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, ep, 0, NULL));
@@ -271,7 +271,7 @@ static void connect_with_few_ports(struct side *s, int fd)
     assert_int_equal(recv(p.fd, qual, sizeof(qual), MSG_WAITALL), sizeof(qual));
     for (int i = 0; i < CONNECTS; i++) {
         OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &ep));
-        OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&p.addr, qual[i], 20 * SEC, 0, NULL,
+        OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&p.addr, qual[i], ATMOST, 0, NULL,
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }

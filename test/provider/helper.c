@@ -121,7 +121,7 @@ static void *wait_for_recv(void *arg)
     DAT_COUNT more;
     DAT_EVENT e;
 
-    return (void *)(uintptr_t)DAT_GET_TYPE(dat_evd_wait(s->dto, 60 * SEC, 1, &e, &more));
+    return (void *)(uintptr_t)DAT_GET_TYPE(dat_evd_wait(s->dto, ATMOST, 1, &e, &more));
 }
 
 /* A thread waits for a message: neither it nor the helper thread wakes. */

@@ -114,7 +114,7 @@ static void run_peer(void)
     while (!shared->ready)
         usleep(1000);
     open_side(&s, "soft0");
-    OK(dat_ep_connect(s.ep, (DAT_IA_ADDRESS_PTR)&shared->addr, shared->qual, 5 * SEC, 0, NULL,
+    OK(dat_ep_connect(s.ep, (DAT_IA_ADDRESS_PTR)&shared->addr, shared->qual, ATMOST, 0, NULL,
                       DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     e = next_event(s.conn);
     assert_int_equal(e.event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -218,7 +218,7 @@ static void *reject_a_request(void *arg)
     DAT_COUNT more;
     DAT_EVENT e;
 
-    if (dat_evd_wait(w->b.cr, 60 * SEC, 1, &e, &more) == DAT_SUCCESS)
+    if (dat_evd_wait(w->b.cr, ATMOST, 1, &e, &more) == DAT_SUCCESS)
         dat_cr_reject(e.event_data.cr_arrival_event_data.cr_handle, 0, NULL);
     return NULL;
 }
@@ -231,7 +231,7 @@ static void *echo(void *arg)
     DAT_COUNT more;
     DAT_EVENT e;
 
-    while (dat_evd_wait(s->dto, 5 * SEC, 1, &e, &more) == DAT_SUCCESS
+    while (dat_evd_wait(s->dto, ATMOST, 1, &e, &more) == DAT_SUCCESS
            && e.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS) {
         dat_ep_post_recv(s->ep, 1, &in, cookie(1), DAT_COMPLETION_DEFAULT_FLAG);
         dat_ep_post_send(s->ep, 1, &out, cookie(2), DAT_COMPLETION_SUPPRESS_FLAG);
@@ -260,7 +260,7 @@ static void two_waiters_lose_no_event(void **state)
     pthread_join(echoing, NULL);
     expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
     OK(dat_ep_reset(w->a.ep));
-    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, 5 * SEC, 0, NULL, DAT_QOS_BEST_EFFORT,
+    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, ATMOST, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
     expect_conn(&w->a, DAT_CONNECTION_EVENT_PEER_REJECTED);
     pthread_join(rejecting, NULL);

@@ -11,7 +11,7 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd)
     DAT_COUNT more;
 
     memset(&e, 0, sizeof(e));
-    OK(dat_evd_wait(evd, 5 * SEC, 1, &e, &more));
+    OK(dat_evd_wait(evd, ATMOST, 1, &e, &more));
     return e;
 }
 
@@ -150,7 +150,7 @@ DAT_CR_HANDLE request(struct world *w, const void *priv, int len)
 {
     DAT_EVENT e;
 
-    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, 5 * SEC, len, (DAT_PVOID)priv, DAT_QOS_BEST_EFFORT,
+    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, ATMOST, len, (DAT_PVOID)priv, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
     e = next_event(w->b.cr);
     assert_int_equal(e.event_number, DAT_CONNECTION_REQUEST_EVENT);

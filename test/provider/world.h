@@ -15,7 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SEC = 1000000, QLEN = 64 };
+/* us; ATMOST bounds the waits for what happens at once, also on a busy machine. */
+enum { SEC = 1000000, ATMOST = 60 * SEC };
+enum { QLEN = 64 };
 
 struct side {
     DAT_IA_HANDLE ia;
