@@ -484,7 +484,10 @@ static void on_conn(void *arg, struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number
     struct mdapl_dapl_chan *d = arg;
     struct mdapl_dapl_stream *st = mdapl_dapl_conn_of(ep)->st;
 
-    if (!st || d->closing || !cause)
+    if (!cause)
+        return;
+    ep->ended |= cause->event != MDAPL_CM_ESTABLISHED;
+    if (!st || d->closing)
         return;
     if (st->cm.state == MDAPL_CM_CONNECTING)
         closer = look_closer(st, number, priv, len);
@@ -558,9 +561,11 @@ bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d)
     struct mdapl_dapl_conn *conn;
 
     while ((conn = mdapl_dapl_conn_drained(d))) {
-        if (conn->waiter)
-            run_for(conn->waiter, MDAPL_CM_DRAINED, MDAPL_CAUSE_OWN);
+        struct mdapl_dapl_stream *waiter = conn->waiter;
+
         mdapl_dapl_conn_free(conn);
+        if (waiter)
+            run_for(waiter, MDAPL_CM_DRAINED, MDAPL_CAUSE_OWN);
     }
     return mdapl_list_empty(&d->closed);
 }

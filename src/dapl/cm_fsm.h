@@ -18,7 +18,7 @@ enum mdapl_dapl_cm_state {
     MDAPL_CM_BACKOFF,        /* our next request is sent when the timer fires */
     MDAPL_CM_ACCEPTING,      /* we have accepted theirs and wait for ESTABLISHED */
     MDAPL_CM_UP,
-    MDAPL_CM_DRAINING,       /* ended; DTOs that were posted on it have not completed */
+    MDAPL_CM_DRAINING,       /* ended; its DTOs, or the event of its end, are still to come */
     MDAPL_CM_DEAD,           /* nothing is posted any more, and nothing follows */
     MDAPL_CM_STATES
 };
@@ -32,7 +32,7 @@ enum mdapl_dapl_cm_event {
     MDAPL_CM_LOST,           /* disconnected or broken */
     MDAPL_CM_TIMER,          /* the pause is over, or the time for an answer */
     MDAPL_CM_CLOSE,
-    MDAPL_CM_DRAINED,        /* every DTO that was posted has completed */
+    MDAPL_CM_DRAINED,        /* that is over, and its EP is freed (conn.h) */
     MDAPL_CM_EVENTS
 };
 
@@ -48,7 +48,7 @@ enum mdapl_dapl_cm_action {
     MDAPL_CM_DO_LOSE,        /* disconnect, wait for the drain, raise a fault */
     MDAPL_CM_DO_CLOSE,       /* disconnect, wait for the drain */
     MDAPL_CM_DO_END,         /* there was nothing to drain */
-    MDAPL_CM_DO_FORGET,      /* the connection has drained and is freed */
+    MDAPL_CM_DO_FORGET,      /* the connection has been freed */
 };
 
 struct mdapl_dapl_cm_move {

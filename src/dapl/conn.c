@@ -5,6 +5,7 @@
 #include "frames.h"
 #include "log.h"
 #include "peer.h"
+#include "stats.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +18,12 @@ static int no_memory(const struct mdapl_dapl_stream *st)
                          "IA %s has no memory for the receives of one more endpoint. Make "
                          "MPIR_CVAR_DAPL_SR_WINDOW or _VBUF_SIZE smaller, or raise the memory "
                          "lock limit (ulimit -l)", st->ia->name);
+}
+
+/* The next look at the closed connections finds that its time is over. */
+static void end_overdue(struct mdapl_timer *t)
+{
+    (void)t;
 }
 
 int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
@@ -36,6 +43,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
     }
     conn->st = st;
     mdapl_list_init(&conn->link);
+    mdapl_timer_init(&conn->end_timer, end_overdue);
     conn->rank = st->peer->base.rank;
     conn->stream = st->index;
     conn->epoch = epoch;
@@ -62,16 +70,32 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     mdapl_dapl_ep_disconnect(&conn->ep);
 }
 
+/* Its DTOs have completed, and the event that ends it has not arrived: has its time passed? */
+static bool is_abandoned(struct mdapl_dapl_chan *d, struct mdapl_dapl_conn *conn)
+{
+    uint64_t now = mdapl_ctx_now(d->ctx);
+
+    if (!conn->end_timed) {
+        conn->end_timed = true;
+        mdapl_timer_set(&d->timers, &conn->end_timer, now + MDAPL_MS(MDAPL_DAPL_END_MS));
+    }
+    return now >= conn->end_timer.due;
+}
+
 struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d)
 {
     MDAPL_LIST_EACH(pos, &d->closed) {
         struct mdapl_dapl_conn *conn = MDAPL_OF(pos, struct mdapl_dapl_conn, link);
+        bool end_pending = mdapl_dapl_ep_end_pending(&conn->ep) && !d->closing;
 
-        if (!mdapl_dapl_ep_drained(&conn->ep))
+        if (!mdapl_dapl_ep_flushed(&conn->ep) || (end_pending && !is_abandoned(d, conn)))
             continue;
         mdapl_list_remove(&conn->link);
-        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %d stream %d: connection %u on IA %s "
-                  "has drained", conn->rank, conn->stream, conn->epoch, conn->ep.ia->name);
+        mdapl_ctx_stats(d->ctx)->abandoned += end_pending;
+        mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %d stream %d: connection %u on IA %s %s",
+                  conn->rank, conn->stream, conn->epoch, conn->ep.ia->name,
+                  end_pending ? "is abandoned: the provider has not reported its end"
+                              : "has drained");
         return conn;
     }
     return NULL;
@@ -80,6 +104,7 @@ struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d)
 void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn)
 {
     mdapl_list_remove(&conn->link);
+    mdapl_timer_stop(&conn->end_timer);
     mdapl_dapl_ep_fini(&conn->ep);
     free(conn);
 }

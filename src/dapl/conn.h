@@ -5,15 +5,22 @@
  * One incarnation of a stream: an EP, the number (epoch) of the connection request that it belongs
  * to, the windows of its sr lane, and the count of its DTOs. cm.c makes one for each attempt and
  * brings it up. A connection that ended, or was given up, is never used again: it is disconnected,
- * it drains until every DTO that was posted has completed, and only then is its EP freed, because
- * until then an adapter may still write into its receives and its RDMA buffers. A stream that waits
- * for that (state DRAINING) is its waiter.
+ * and it drains until every DTO that was posted has completed, because until then an adapter may
+ * still write into its receives and its RDMA buffers, and until the provider has reported its end,
+ * because until then the peer's adapter may still write into memory of this rank. Then its EP is
+ * freed. A stream that waits for that (state DRAINING) is its waiter; an attempt that was given up
+ * has none, and the stream goes on at once.
  *
  *      open -> [up] -> closed, on d->closed -> drained -> freed
+ *
+ * A provider that does not report the end has MDAPL_DAPL_END_MS after the last DTO has completed;
+ * then the connection is abandoned: its EP is freed, which ends it in any case. The wait for DTOs
+ * has no limit, because their memory must not be used for anything else.
  */
 #include "ep.h"
 #include "fault.h"
 #include "list.h"
+#include "timer.h"
 #include "window.h"
 
 #include <stdbool.h>
@@ -23,11 +30,15 @@ struct mdapl_dapl_chan;
 struct mdapl_dapl_peer;
 struct mdapl_dapl_stream;
 
+enum { MDAPL_DAPL_END_MS = 1000 };
+
 struct mdapl_dapl_conn {
     struct mdapl_dapl_ep ep;     /* events and DTOs name it: mdapl_dapl_conn_of() */
     struct mdapl_dapl_stream *st; /* what it delivers to; NULL once it is closed */
     struct mdapl_dapl_stream *waiter; /* closed: the stream that waits for its drain, or NULL */
     struct mdapl_list link;      /* closed: on d->closed */
+    struct mdapl_timer end_timer; /* closed: ends the wait for the event, and a sleep */
+    bool end_timed;              /* it has been set */
     struct mdapl_txwin txwin;    /* of its sr lane */
     struct mdapl_rxwin rxwin;
     int rank, stream;            /* names, which outlive st */
@@ -46,8 +57,8 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
  * above, or NULL. */
 void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_stream *waiter);
-/* Takes the next closed connection that has drained off d->closed; NULL: all that are left still
- * have DTOs posted. The caller frees it. */
+/* Takes the next closed connection that has drained, or is abandoned, off d->closed; NULL: there is
+ * none. The caller frees it. While the channel closes, only DTOs are waited for. */
 struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d);
 /* Frees its EP and itself: it has drained, or its adapter is about to be closed. */
 void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);

@@ -118,7 +118,7 @@ static void flush_silent_and_unconnected(struct mdapl_dapl_ep *ep)
         reap_unsignaled(ep);
 }
 
-bool mdapl_dapl_ep_drained(struct mdapl_dapl_ep *ep)
+bool mdapl_dapl_ep_flushed(struct mdapl_dapl_ep *ep)
 {
     if (ep->recv_posted + ep->req_posted == 0)
         return true;
@@ -140,6 +140,7 @@ int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t
     ret = ep->ia->dat->dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
                          (DAT_TIMEOUT)(timeout_ns / 1000), (DAT_COUNT)priv_len, (DAT_PVOID)priv,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+    ep->attempted = ret == DAT_SUCCESS;
     return ret == DAT_SUCCESS
              ? 0
              : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO, "dat_ep_connect() answers %s",
@@ -162,6 +163,7 @@ int mdapl_dapl_ep_accept(struct mdapl_dapl_ep *ep, DAT_CR_HANDLE cr, const void 
                                                 (DAT_PVOID)priv);
     char text[96];
 
+    ep->attempted = ret == DAT_SUCCESS;
     return ret == DAT_SUCCESS
              ? 0
              : mdapl_err_set(mdapl_ctx_err(ep->ia->ctx), -EIO, "dat_cr_accept() answers %s",

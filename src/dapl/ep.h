@@ -27,6 +27,8 @@ struct mdapl_dapl_ep {
         batch;                          /* they; since the last signalled one; at most so many */
     uint32_t seq;                       /* of the last request */
     unsigned idle_polls;                /* draining: looks in a row without a completion */
+    bool attempted;                     /* a request was made or accepted: an event will end it */
+    bool ended;                         /* that event has been dequeued */
     DAT_RETURN refused;                 /* what the last post that failed returned */
 };
 
@@ -40,7 +42,13 @@ void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep);
 void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep);
 /* After mdapl_dapl_ep_disconnect(): has every DTO that was posted completed? Resets the EP for DTOs
  * that the provider does not flush by itself, so it has to be called until it is true. */
-bool mdapl_dapl_ep_drained(struct mdapl_dapl_ep *ep);
+bool mdapl_dapl_ep_flushed(struct mdapl_dapl_ep *ep);
+/* Is the event still to come that ends its connection or its attempt? Until then the provider may
+ * deliver events that name the EP. */
+static inline bool mdapl_dapl_ep_end_pending(const struct mdapl_dapl_ep *ep)
+{
+    return ep->attempted && !ep->ended;
+}
 
 /* Sends a connection request with priv_len bytes of private data to a listener; timeout_ns: how
  * long the provider waits for the answer. 0, or -EIO with the line in mdapl_ctx_err(). */

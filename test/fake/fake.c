@@ -97,7 +97,7 @@ struct cr {
 struct pending {
     struct pending *next;
     enum { ARRIVE, CM_EVENT } kind;
-    bool parked;                 /* outside, until fake_hold_requests(false) */
+    bool parked;                 /* outside, until fake_hold_requests(false) or fake_hold_ends() */
     struct cr *cr;               /* ARRIVE */
     DAT_CONN_QUAL qual;
     struct ep *ep;               /* CM_EVENT */
@@ -119,7 +119,7 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
-    bool hold, refuse_ias, hold_flushes;
+    bool hold, refuse_ias, hold_flushes, hold_ends;
     uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
@@ -622,6 +622,13 @@ static void drop_pending(const struct ep *ep)
     }
 }
 
+/* Is it the event of a connection's end? */
+static bool ends(DAT_EVENT_NUMBER number)
+{
+    return number == DAT_CONNECTION_EVENT_DISCONNECTED
+           || number == DAT_CONNECTION_EVENT_BROKEN;
+}
+
 static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv, int len)
 {
     struct pending *p = calloc(1, sizeof(*p)), **at = &f.pending;
@@ -631,6 +638,7 @@ static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv
     p->kind = CM_EVENT;
     p->ep = ep;
     p->number = number;
+    p->parked = f.hold_ends && ends(number);
     p->len = len;
     if (len > 0)
         memcpy(p->priv, priv, (size_t)len);
@@ -844,7 +852,14 @@ void fake_hold_requests(bool hold)
 {
     f.hold = hold;
     for (struct pending *p = f.pending; p; p = p->next)
-        p->parked = p->parked && hold;
+        p->parked = p->parked && (hold || p->kind != ARRIVE);
+}
+
+void fake_hold_ends(bool hold)
+{
+    f.hold_ends = hold;
+    for (struct pending *p = f.pending; p; p = p->next)
+        p->parked = p->parked && (hold || p->kind == ARRIVE);
 }
 
 unsigned fake_requests(void)

@@ -77,6 +77,8 @@ void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
 /* Requests and receives of an EP that has ended complete when the hold is over and not at once, as
  * an adapter takes its time to flush them. */
 void fake_hold_flushes(bool hold);
+/* Events that end a connection arrive when the hold is over; a hold without end: never. */
+void fake_hold_ends(bool hold);
 /* How many EPs there are. */
 int fake_eps(void);
 /* How often a send found no receive posted at the peer. */

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The end of a connection: its EP is freed, and what follows it begins, when every DTO has
+ * completed and the provider has reported the end, in whichever order; attempts that were given up
+ * drain aside. test_conn [SEED [TEST]] runs that one seed (0: all).
+ */
+#include "unit.h"
+
+#include "conn.h"
+#include "err.h"
+#include "peer.h"
+#include "sim.h"
+
+#include <stdlib.h>
+
+static uint64_t only_seed;
+
+static uint64_t seeds(uint64_t n)
+{
+    return only_seed ? 1 : n;
+}
+
+static void start(struct sim *s, uint64_t i, int n, const struct fake_faults *faults)
+{
+    sim_start(s, only_seed ? only_seed : i + 1, n, faults, NULL);
+    s->verbose = only_seed != 0;
+}
+
+static struct mdapl_dapl_stream *stream(struct sim *s, int rank, int other)
+{
+    struct mdapl_peer *base;
+
+    SIM_CHECK(s, mdapl_peer_get(s->rank[rank].ctx, other, &base) == 0);
+    return mdapl_dapl_peer_main(mdapl_dapl_peer_of(base));
+}
+
+static bool is_in(struct sim *s, enum mdapl_dapl_cm_state state)
+{
+    return stream(s, 0, 1)->cm.state == state && stream(s, 1, 0)->cm.state == state;
+}
+
+/* The time of virtual ms passes, with rounds before and after. */
+static void pass(struct sim *s, uint64_t ms)
+{
+    sim_rounds(s, 2000);
+    *fake_time() += ms * 1000000;
+    sim_rounds(s, 2000);
+}
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+/* Two ranks lose their connection while flushes (1) and events of the end (2) are held. */
+static void lose(struct sim *s, uint64_t i, unsigned held)
+{
+    const struct fake_faults faults = {
+        .fail_op = DAT_DTO_SEND, .fail_nth = 5, .fail_status = DAT_DTO_ERR_TRANSPORT,
+    };
+
+    start(s, i, 2, &faults);
+    sim_open_all(s, "ring=off");
+    s->may_fail = true;
+    fake_hold_flushes(held & 1);
+    fake_hold_ends(held & 2);
+    for (int k = 0; k < 10; k++)
+        sim_send(s, k % 2, 1 - k % 2, 200, false);
+    sim_rounds(s, 2000);
+    /* One rank has the error of its send; the other notices the end by its event, or not at all. */
+    if (held & 2)
+        mdapl_dapl_impossible(stream(s, s->rank[0].faults, 1 - s->rank[0].faults)->peer, "test");
+    sim_rounds(s, 2000);
+    SIM_CHECK(s, s->rank[0].faults == 1 && s->rank[1].faults == 1);
+}
+
+static void expect_drained(struct sim *s, uint64_t abandoned)
+{
+    SIM_CHECK(s, fake_eps() == 0 && is_in(s, MDAPL_CM_DEAD));
+    SIM_CHECK(s, SIM_SUM(s, abandoned) == abandoned);
+    sim_close(s);
+}
+
+/* Time alone ends no connection with DTOs in flight. */
+static void end_comes_before_the_last_flush(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        lose(&s, i, 1);
+        pass(&s, 3 * MDAPL_DAPL_END_MS);
+        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+        fake_hold_flushes(false);
+        sim_rounds(&s, 2000);
+        expect_drained(&s, 0);
+    }
+}
+
+static void end_comes_after_the_last_flush(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        lose(&s, i, 3);
+        pass(&s, 3 * MDAPL_DAPL_END_MS);
+        fake_hold_flushes(false);
+        pass(&s, MDAPL_DAPL_END_MS / 2);
+        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+        fake_hold_ends(false);
+        sim_rounds(&s, 2000);
+        expect_drained(&s, 0);
+    }
+}
+
+/* The provider never reports it: the connection is abandoned, its EP freed. */
+static void end_never_comes(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        lose(&s, i, 2);
+        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+        pass(&s, MDAPL_DAPL_END_MS);
+        expect_drained(&s, 2);
+    }
+}
+
+/* A rank that sleeps wakes for it, although nothing happens. */
+static void wait_for_the_end_ends_a_sleep(void **state)
+{
+    struct sim s;
+    uint64_t began;
+
+    (void)state;
+    lose(&s, 0, 2);
+    began = *fake_time();
+    for (int r = 0; r < 2; r++)
+        for (int k = 0; stream(&s, r, 1 - r)->cm.state != MDAPL_CM_DEAD; k++) {
+            SIM_CHECK(&s, k < 100);
+            mdapl_wait(s.rank[r].ctx, UINT64_C(3600000000000));
+            *fake_time() += 1000;        /* a sleep of less than this is none */
+            mdapl_progress(s.rank[r].ctx);
+        }
+    SIM_CHECK(&s, *fake_time() - began < MDAPL_MS(2 * MDAPL_DAPL_END_MS));
+    sim_close(&s);
+}
+
+/* RDMA reads are in flight when the connection breaks: their operation does not end, and so its
+ * memory stays the channel's, before they have been flushed. */
+static void reads_in_flight(void **state)
+{
+    int tried = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        const struct fake_faults faults = {
+            .fail_op = DAT_DTO_RDMA_READ, .fail_nth = 2, .fail_status = DAT_DTO_ERR_TRANSPORT,
+        };
+
+        start(&s, i, 2, &faults);
+        sim_open_all(&s, "ring=off rndv=rget rndv_segment=4096");
+        s.may_fail = true;
+        fake_hold_flushes(true);
+        sim_send(&s, 0, 1, 40000, false);
+        while (s.rank[1].faults == 0)
+            sim_round(&s);
+        pass(&s, 3 * MDAPL_DAPL_END_MS);
+        if (s.rank[1].reads == 0) {
+            SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+            tried++;
+        }
+        fake_hold_flushes(false);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, s.rank[1].reads == 1);
+        expect_drained(&s, 0);
+    }
+    assert_true(only_seed || tried > 10);
+}
+
+/* -- attempts ---------------------------------------------------------------------------------- */
+
+/* Both ranks request, and the attempt that loses is given up: messages are delivered while it
+ * drains, and its EP is freed after its end, or without one when its time is over. */
+static void crossing_loser_drains_aside(void **state)
+{
+    int drained_aside = 0;
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(40); i++) {
+        bool never = i % 2;
+
+        start(&s, i, 2, NULL);
+        fake_hold_ends(true);
+        fake_hold_requests(true);
+        for (int r = 0; r < 2; r++)
+            SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand ring=off", &err) == 0);
+        sim_send(&s, 0, 1, 100, false);
+        sim_send(&s, 1, 0, 100, false);
+        sim_rounds(&s, 200);
+        SIM_CHECK(&s, fake_requests() == 2);
+        fake_hold_requests(false);
+        sim_run(&s);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, is_in(&s, MDAPL_CM_UP));
+        drained_aside += fake_eps() == 3;        /* 2: it was rejected first, which is an end */
+        if (never)
+            pass(&s, MDAPL_DAPL_END_MS);
+        else
+            fake_hold_ends(false);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, fake_eps() == 2);
+        fake_hold_ends(false);
+        sim_end(&s);
+    }
+    assert_true(only_seed || drained_aside > 10);
+}
+
+/* An attempt times out here while its acceptance is lost: the next one is made at once, and both
+ * ranks connect although no end is ever reported. */
+static void attempt_without_an_end_is_no_obstacle(void **state)
+{
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        const struct fake_faults faults = { .lose_cr = 2, .lose_accept = 3, .no_timeouts = true };
+
+        start(&s, i, 2, &faults);
+        fake_hold_ends(true);
+        for (int r = 0; r < 2; r++)
+            SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand connect_timeout_ms=10", &err) == 0);
+        for (int k = 0; k < 6; k++)
+            sim_send(&s, k % 2, 1 - k % 2, 100, false);
+        for (int k = 0; !sim_settled(&s); k++) {
+            SIM_CHECK(&s, k < 4000);
+            *fake_time() += 1000000;
+            sim_rounds(&s, 20);
+        }
+        pass(&s, MDAPL_DAPL_END_MS);
+        SIM_CHECK(&s, fake_eps() == 2);
+        sim_end(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(end_comes_before_the_last_flush),
+        cmocka_unit_test(end_comes_after_the_last_flush),
+        cmocka_unit_test(end_never_comes),
+        cmocka_unit_test(wait_for_the_end_ends_a_sleep),
+        cmocka_unit_test(reads_in_flight),
+        cmocka_unit_test(crossing_loser_drains_aside),
+        cmocka_unit_test(attempt_without_an_end_is_no_obstacle),
+    };
+
+    if (argc > 1)
+        only_seed = strtoull(argv[1], NULL, 0);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return RUN(tests);
+}
