@@ -53,7 +53,7 @@ static struct mdapl_log *log_of(const struct mdapl_dapl_stream *st)
 static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
                       uint8_t out[MDAPL_HELLO_BYTES])
 {
-    const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(st->peer->d->ctx);
     struct mdapl_dapl_hello h = {
         .flags = flags, .stream = (uint8_t)st->index, .job = job->id, .src = (uint32_t)job->rank,
         .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
@@ -69,7 +69,7 @@ static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_
 static enum mdapl_dapl_hello_verdict get_hello(const struct mdapl_dapl_chan *d, const void *priv,
                                                size_t len, struct mdapl_dapl_hello *h)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(d->ctx);
 
     return mdapl_dapl_hello_get(h, priv, len, job->key, job->id, (uint32_t)job->rank,
                                 (uint32_t)job->size);
@@ -251,7 +251,7 @@ static void raise_attempt(struct mdapl_dapl_stream *st, const struct step *s, ui
  * reproducible. */
 static uint64_t jitter(const struct mdapl_dapl_stream *st)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(st->peer->d->ctx);
     uint64_t x = (uint64_t)job->id << 32 ^ st->cm.epoch;
 
     x ^= (uint64_t)job->rank << 40 ^ (uint64_t)st->peer->base.rank << 16;

@@ -23,7 +23,7 @@
  *
  * What may block: mdapl_wait(), for its time; mdapl_ctx_open() and mdapl_probe(), in system calls;
  * mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(), for a bounded time, while peers
- * disconnect. Verbs and progress do not block if job->card (contract.h) does not.
+ * disconnect. Verbs and progress do not block if group->card (contract.h) does not.
  */
 #include "clock.h"
 #include "contract.h"
@@ -43,8 +43,8 @@ struct mdapl_up {
 struct mdapl_ctx_args {
     const struct mdapl_channel *const *channels;  /* in order of preference, NULL at the end */
     const struct mdapl_up *up;
-    void *owner;             /* first argument of the upcalls and of job.card */
-    struct mdapl_job job;    /* copied */
+    void *owner;             /* first argument of the upcalls */
+    struct mdapl_group job;  /* copied */
     const struct mdapl_cfg *cfg;  /* the knobs, copied */
     struct mdapl_clock clock;     /* all zero: the system's */
 };
