@@ -200,6 +200,21 @@ static int reach(void *state, struct mdapl_group *group, int rank, const char *t
     return rc;
 }
 
+static int leave(struct mdapl_peer *base)
+{
+    struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
+
+    if (!peer->dead) {
+        mdapl_dapl_cm_close(peer);
+        peer->dead = -ECANCELED;
+        mdapl_dapl_peer_end(peer, -ECANCELED);
+    }
+    if (!mdapl_dapl_cm_ended(peer))
+        return 0;
+    mdapl_dapl_peer_free(peer);
+    return MDAPL_DONE;
+}
+
 static size_t eager_max(void *state)
 {
     return ((struct mdapl_dapl_chan *)state)->frame_room;
@@ -447,6 +462,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .open = open_channel,        /* ia.c: the adapter and its objects */
     .card = card,                /* peer.c */
     .reach = reach,              /* peer.c */
+    .leave = leave,              /* cm.c, peer.c */
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
     .send = mdapl_dapl_tx_send,  /* tx.c, ring.c, rndv_tx.c */

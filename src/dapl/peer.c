@@ -180,6 +180,9 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
     peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, group->index, rank, NULL };
     mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
+    if (group->index > 0)        /* user lines have rank and host: say that it is not the job's */
+        snprintf(peer->host, sizeof(peer->host), "%.*s of job %08x", card.host_len, card.host,
+                 group->id);
     *p = peer;
     return 0;
 }
@@ -194,12 +197,17 @@ void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_da
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
 }
 
+void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status)
+{
+    mdapl_dapl_tx_fail(peer, status);
+    mdapl_dapl_rndv_fail_tx(peer, status);
+    mdapl_dapl_rndv_fail_rx(peer, status);
+    mdapl_dapl_rx_fail(peer);
+}
+
 void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
 {
-    mdapl_dapl_tx_fail(peer, -ECANCELED);
-    mdapl_dapl_rndv_fail_tx(peer, -ECANCELED);
-    mdapl_dapl_rndv_fail_rx(peer, -ECANCELED);
-    mdapl_dapl_rx_fail(peer);
+    mdapl_dapl_peer_end(peer, -ECANCELED);
     mdapl_dapl_rndv_free_tx(peer);
     mdapl_dapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
@@ -244,10 +252,7 @@ void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *
     peer->dead = status;
     if (!peer->d->failed)
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", line);
-    mdapl_dapl_tx_fail(peer, status);
-    mdapl_dapl_rndv_fail_tx(peer, status);
-    mdapl_dapl_rndv_fail_rx(peer, status);
-    mdapl_dapl_rx_fail(peer);
+    mdapl_dapl_peer_end(peer, status);
     mdapl_up_fault(&peer->base, status, line);
 }
 

@@ -185,6 +185,8 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
 /* Takes over the limits in a peer's hello on a stream: the length of its frames and, for the
  * connection st->conn, how many. */
 void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h);
+/* Ends all operations of the peer, whose connections are closed or drain, with status. */
+void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status);
 /* Frees the peer, whose connections are closed; what is queued ends with -ECANCELED. */
 void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer);
 /* Has mdapl_dapl_peer_progress() called in this or the next round of progress. */

@@ -31,6 +31,9 @@ struct mdapl_channel {
      * -EHOSTUNREACH if this channel does not reach it. */
     int (*reach)(void *state, struct mdapl_group *group, int rank, const char *card,
                  struct mdapl_peer **peer_p);
+    /* Ends what the owner has unfinished with this peer, with -ECANCELED, and disconnects it.
+     * MDAPL_DONE: the peer has been freed; 0: not yet, to be called again. */
+    int (*leave)(struct mdapl_peer *peer);
     /* As mdapl_wire() and mdapl_send(). */
     int (*wire)(void *state);
     int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
@@ -58,6 +61,8 @@ struct mdapl_channel {
 
 /* The knobs with which the context was opened; valid until it is closed. */
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
+/* The group with this id; NULL: the context has none. */
+struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id);
 /* As group->card and group->near. */
 int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len);
 bool mdapl_group_near(const struct mdapl_group *group, int rank);

@@ -112,6 +112,8 @@ struct mdapl_peer {
 
 /* Group 0 of a context. */
 struct mdapl_group *mdapl_ctx_job(struct mdapl_ctx *ctx);
+/* The group of a peer. */
+struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer);
 /* The peer of a rank of a group, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel
  * reaches it), -EINVAL (this process, or a rank outside the group), or the error of group->card. */
 int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **peer_p);

@@ -51,8 +51,8 @@ struct mdapl_ctx {
 
 /* -- opening and closing ---------------------------------------------------------------------- */
 
-static int add_group(struct mdapl_ctx *ctx, const struct mdapl_group *args,
-                     struct mdapl_group **group_p)
+int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
+                    struct mdapl_group **group_p)
 {
     int rc = mdapl_groups_add(&ctx->groups, args, group_p);
 
@@ -72,7 +72,7 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
         return NULL;
     ctx->up = args->up;
     ctx->owner = args->owner;
-    if (add_group(ctx, &args->job, &ctx->job)) {
+    if (mdapl_group_add(ctx, &args->job, &ctx->job)) {
         free(ctx);
         return NULL;
     }
@@ -252,6 +252,19 @@ int mdapl_wire(struct mdapl_ctx *ctx)
     return all;
 }
 
+int mdapl_group_remove(struct mdapl_group *group)
+{
+    int left = 0;
+
+    for (int i = 0; i < group->size; i++)
+        if (group->peers[i])
+            left += group->peers[i]->channel->leave(group->peers[i]) != MDAPL_DONE;
+    if (left > 0)
+        return 0;
+    mdapl_groups_remove(&group->ctx->groups, group);
+    return MDAPL_DONE;
+}
+
 int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **peer_p)
 {
     struct mdapl_ctx *ctx = group->ctx;
@@ -416,6 +429,16 @@ struct mdapl_group *mdapl_ctx_job(struct mdapl_ctx *ctx)
     return ctx->job;
 }
 
+struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer)
+{
+    return peer->ctx->groups.at[peer->group];
+}
+
+struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id)
+{
+    return mdapl_groups_find(&ctx->groups, id);
+}
+
 int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len)
 {
     return group->card(group->owner, rank, buf, len);
@@ -434,7 +457,7 @@ struct mdapl_peer *mdapl_peer_next(struct mdapl_ctx *ctx, const struct mdapl_cha
 
 void mdapl_peer_gone(struct mdapl_peer *peer)
 {
-    struct mdapl_group *group = peer->ctx->groups.at[peer->group];
+    struct mdapl_group *group = mdapl_peer_group(peer);
 
     if (group->peers[peer->rank] == peer)
         group->peers[peer->rank] = NULL;
