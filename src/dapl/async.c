@@ -34,15 +34,13 @@ static bool ends_adapter(const struct mdapl_dapl_ia *ia, DAT_HANDLE what, DAT_EV
 static void adapter_ended(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
                           const char *text)
 {
-    int size = mdapl_ctx_job(d->ctx)->size;
-
     if (!d->failed)
         d->failed = mdapl_err_set(mdapl_ctx_err(d->ctx), -EIO, "IA %s: %s. Check the adapter and "
                                   "the system's log", ia->name, text);
-    for (int i = 0; i < size; i++)
-        for (int k = 0; d->peers[i] && k < d->peers[i]->n_streams; k++)
-            if (d->peers[i]->stream[k].ia == ia)
-                mdapl_dapl_raise(&d->peers[i]->stream[k], &(struct mdapl_dapl_fault){
+    for (struct mdapl_dapl_peer *p = NULL; (p = mdapl_dapl_peer_next(d, p));)
+        for (int k = 0; k < p->n_streams; k++)
+            if (p->stream[k].ia == ia)
+                mdapl_dapl_raise(&p->stream[k], &(struct mdapl_dapl_fault){
                     .kind = MDAPL_DAPL_FAULT_IA, .stream = k, .text = text });
 }
 

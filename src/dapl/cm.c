@@ -53,26 +53,26 @@ static struct mdapl_log *log_of(const struct mdapl_dapl_stream *st)
 static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
                       uint8_t out[MDAPL_HELLO_BYTES])
 {
-    const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(st->peer->d->ctx);
+    const struct mdapl_group *group = mdapl_peer_group(&st->peer->base);
     struct mdapl_dapl_hello h = {
-        .flags = flags, .stream = (uint8_t)st->index, .job = job->id, .src = (uint32_t)job->rank,
-        .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
+        .flags = flags, .stream = (uint8_t)st->index, .group = job->id, .dst_group = group->id,
+        .src = (uint32_t)job->rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
         .incarnation = st->peer->d->incarnation, .rx_next = st->peer->rx_next,
         .frame_bytes = (uint32_t)st->peer->d->frame_room + MDAPL_FRAME_HDR_BYTES,
         .sr_window = (uint16_t)st->peer->d->sr_window,
         .offers = cfg_of(st)->retain == MDAPL_RETAIN_ON ? MDAPL_HELLO_RETAINS : 0,
     };
 
-    mdapl_dapl_hello_put(&h, job->key, out);
+    mdapl_dapl_hello_put(&h, group->key, out);
 }
 
 static enum mdapl_dapl_hello_verdict get_hello(const struct mdapl_dapl_chan *d, const void *priv,
                                                size_t len, struct mdapl_dapl_hello *h)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+    const struct mdapl_group *from = mdapl_group_find(d->ctx, mdapl_dapl_hello_group(priv, len));
 
-    return mdapl_dapl_hello_get(h, priv, len, job->key, job->id, (uint32_t)job->rank,
-                                (uint32_t)job->size);
+    return mdapl_dapl_hello_get(h, priv, len, from, mdapl_ctx_job(d->ctx));
 }
 
 /* -- actions ---------------------------------------------------------------------------------- */
@@ -247,11 +247,11 @@ static void raise_attempt(struct mdapl_dapl_stream *st, const struct step *s, ui
 }
 
 /* Without jitter, all requests to a busy rank would be repeated at the same time. The jitter is a
- * multiplicative hash of job, both ranks and epoch, so that a run of the simulation is
+ * multiplicative hash of the job, both ranks and epoch, so that a run of the simulation is
  * reproducible. */
 static uint64_t jitter(const struct mdapl_dapl_stream *st)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(st->peer->d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(st->peer->d->ctx);
     uint64_t x = (uint64_t)job->id << 32 ^ st->cm.epoch;
 
     x ^= (uint64_t)job->rank << 40 ^ (uint64_t)st->peer->base.rank << 16;
@@ -405,6 +405,16 @@ static void refuse_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_
     refuse_for_now(st, cr, epoch);
 }
 
+/* Of two requests that cross, that of the lower group id wins, and within a group that of the lower
+ * rank: does the one of this peer? */
+static bool wins(const struct mdapl_dapl_peer *peer)
+{
+    const struct mdapl_group *job = mdapl_ctx_job(peer->d->ctx);
+    const struct mdapl_group *group = mdapl_peer_group(&peer->base);
+
+    return group->id == job->id ? peer->base.rank < job->rank : group->id < job->id;
+}
+
 static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
 {
     struct mdapl_dapl_chan *d = arg;
@@ -425,7 +435,8 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
                                    : mdapl_dapl_hello_verdict_text(verdict));
         return;
     }
-    if (mdapl_peer_get(d->ctx, (int)h.src, &base) || base->channel != &mdapl_dapl_channel) {
+    if (mdapl_group_peer(mdapl_group_find(d->ctx, h.group), (int)h.src, &base)
+        || base->channel != &mdapl_dapl_channel) {
         reject_stranger(d, ia, cr, "comes from a rank that another channel reaches");
         return;
     }
@@ -439,7 +450,7 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
         return;
     }
     st->cm.peer_epoch = h.epoch;
-    run(st, (int)h.src < mdapl_ctx_job(d->ctx)->rank ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
+    run(st, wins(st->peer) ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
         (struct step){ .cr = cr, .hello = &h, .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN) });
 }
 
@@ -450,6 +461,7 @@ static bool hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t
                           struct mdapl_dapl_hello *h)
 {
     return get_hello(st->peer->d, priv, len, h) == MDAPL_HELLO_OK && h->flags == flag
+           && h->group == mdapl_peer_group(&st->peer->base)->id
            && (int)h->src == st->peer->base.rank && h->stream == st->index
            && h->epoch == st->cm.epoch;
 }
@@ -554,6 +566,14 @@ void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
         run_for(&peer->stream[i], MDAPL_CM_CLOSE, MDAPL_CAUSE_OWN);
+}
+
+bool mdapl_dapl_cm_ended(const struct mdapl_dapl_peer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (peer->stream[i].cm.state != MDAPL_CM_DEAD)
+            return false;
+    return true;
 }
 
 bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d)

@@ -4,7 +4,7 @@
 /*
  * Connection management: turns DAT's events into the events of cm_fsm.h and carries out its
  * actions. A failure is raised as a fault (conn.h); recover.c decides whether it ends the peer.
- * A connection request is verified (hello, MAC under the job's key) before anything is allocated
+ * A connection request is verified (hello, MAC under its group's key) before anything is allocated
  * for it.
  */
 #include "channel.h"
@@ -28,6 +28,8 @@ void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
 void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
 /* Ends all connections of the peer and every attempt at one. They drain. */
 void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer);
+/* After mdapl_dapl_cm_close(): have all connections of the peer drained? */
+bool mdapl_dapl_cm_ended(const struct mdapl_dapl_peer *peer);
 /* Frees the closed connections that have drained, and steps the streams that waited for that.
  * Returns whether all have. */
 bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);

@@ -4,9 +4,10 @@
 /*
  * The life of one stream's connection, as a table. cm.c turns DAT's events into these and carries
  * out the actions; mdapl_dapl_cm_step() is the only decision. Both ends may send a connection
- * request at the same time: the one of the lower rank wins, whatever the timing, because each end
- * compares the same two numbers. The table does not depend on DAT: a unit test checks each entry,
- * and the simulation makes thousands of crossing requests.
+ * request at the same time: the one of the lower rank wins (between two groups, that of the lower
+ * group id), whatever the timing, because each end compares the same numbers. The table does not
+ * depend on DAT: a unit test checks each entry, and the simulation makes thousands of crossing
+ * requests.
  *
  * A connection that was up drains before anything follows it, because an adapter may still carry
  * out what was posted on it, into memory that is in use for something else by then (NVMe TP4129

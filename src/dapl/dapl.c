@@ -150,10 +150,9 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_list_init(&d->vbuf_waiters);
     mdapl_list_init(&d->closed);
     mdapl_timers_init(&d->timers);
-    d->peers = calloc((size_t)mdapl_ctx_job(d->ctx)->size, sizeof(*d->peers));
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
         d->incarnation = (uint32_t)mdapl_ctx_now(d->ctx);
-    return rc || d->peers ? rc : mdapl_err_set(mdapl_ctx_err(d->ctx), -ENOMEM, "out of memory");
+    return rc;
 }
 
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
@@ -190,14 +189,30 @@ static int card(void *state, char *buf, size_t len)
     return mdapl_dapl_card_put(state, buf, len);
 }
 
-static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
+static int reach(void *state, struct mdapl_group *group, int rank, const char *text,
+                 struct mdapl_peer **peer_p)
 {
     struct mdapl_dapl_peer *peer;
-    int rc = mdapl_dapl_peer_make(state, rank, text, &peer);
+    int rc = mdapl_dapl_peer_make(state, group, rank, text, &peer);
 
     if (!rc)
         *peer_p = &peer->base;
     return rc;
+}
+
+static int leave(struct mdapl_peer *base)
+{
+    struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
+
+    if (!peer->dead) {
+        mdapl_dapl_cm_close(peer);
+        peer->dead = -ECANCELED;
+        mdapl_dapl_peer_end(peer, -ECANCELED);
+    }
+    if (!mdapl_dapl_cm_ended(peer))
+        return 0;
+    mdapl_dapl_peer_free(peer);
+    return MDAPL_DONE;
 }
 
 static size_t eager_max(void *state)
@@ -357,13 +372,11 @@ static void wait(void *state, uint64_t ns)
 static size_t drain(void *state)
 {
     struct mdapl_dapl_chan *d = state;
-    int size = mdapl_ctx_job(d->ctx)->size;
     size_t n = 0;
 
     d->draining = true;
-    for (int i = 0; i < size; i++)
-        if (d->peers[i])
-            n += mdapl_dapl_peer_unfinished(d->peers[i]);
+    for (struct mdapl_dapl_peer *p = NULL; (p = mdapl_dapl_peer_next(d, p));)
+        n += mdapl_dapl_peer_unfinished(p);
     return n;
 }
 
@@ -395,16 +408,16 @@ static void flush_closing(struct mdapl_dapl_chan *d)
 static void close_channel(void *state)
 {
     struct mdapl_dapl_chan *d = state;
-    int size = d->peers ? mdapl_ctx_job(d->ctx)->size : 0;
+    struct mdapl_dapl_peer *peer, *after;
 
     d->closing = true;
-    for (int i = 0; i < size; i++)
-        if (d->peers[i])
-            mdapl_dapl_cm_close(d->peers[i]);
+    for (peer = NULL; (peer = mdapl_dapl_peer_next(d, peer));)
+        mdapl_dapl_cm_close(peer);
     flush_closing(d);
-    for (int i = 0; i < size; i++)
-        if (d->peers[i])
-            mdapl_dapl_peer_free(d->peers[i]);
+    for (peer = mdapl_dapl_peer_next(d, NULL); peer; peer = after) {
+        after = mdapl_dapl_peer_next(d, peer);
+        mdapl_dapl_peer_free(peer);
+    }
     mdapl_dapl_ring_fini(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_vbufs_fini(&d->vbufs[i]);
@@ -415,7 +428,6 @@ static void close_channel(void *state)
     mdapl_dapl_xfer_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_pool_fini(&d->reposts);
-    free(d->peers);
     free(d);
 }
 
@@ -450,6 +462,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .open = open_channel,        /* ia.c: the adapter and its objects */
     .card = card,                /* peer.c */
     .reach = reach,              /* peer.c */
+    .leave = leave,              /* cm.c, peer.c */
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
     .send = mdapl_dapl_tx_send,  /* tx.c, ring.c, rndv_tx.c */

@@ -146,8 +146,17 @@ static void inbox_ready(struct mdapl_inbox *in)
     mdapl_dapl_peer_wake(mdapl_dapl_peer_of(in->peer));
 }
 
-int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, int rank, const char *text,
-                         struct mdapl_dapl_peer **p)
+struct mdapl_dapl_peer *mdapl_dapl_peer_next(struct mdapl_dapl_chan *d,
+                                             const struct mdapl_dapl_peer *prev)
+{
+    struct mdapl_peer *next = mdapl_peer_next(d->ctx, &mdapl_dapl_channel,
+                                              prev ? &prev->base : NULL);
+
+    return next ? mdapl_dapl_peer_of(next) : NULL;
+}
+
+int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *group, int rank,
+                         const char *text, struct mdapl_dapl_peer **p)
 {
     struct mdapl_dapl_peer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = { &peer->work,      &peer->vbuf_waiters, &peer->ctl,
@@ -168,10 +177,12 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, int rank, const char *text,
     }
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         mdapl_list_init(lists[i]);
-    peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, rank, NULL };
+    peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, group->index, rank, NULL };
     mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
-    d->peers[rank] = peer;
+    if (group->index > 0)        /* user lines have rank and host: say that it is not the job's */
+        snprintf(peer->host, sizeof(peer->host), "%.*s of job %08x", card.host_len, card.host,
+                 group->id);
     *p = peer;
     return 0;
 }
@@ -186,12 +197,17 @@ void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_da
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
 }
 
+void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status)
+{
+    mdapl_dapl_tx_fail(peer, status);
+    mdapl_dapl_rndv_fail_tx(peer, status);
+    mdapl_dapl_rndv_fail_rx(peer, status);
+    mdapl_dapl_rx_fail(peer);
+}
+
 void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
 {
-    mdapl_dapl_tx_fail(peer, -ECANCELED);
-    mdapl_dapl_rndv_fail_tx(peer, -ECANCELED);
-    mdapl_dapl_rndv_fail_rx(peer, -ECANCELED);
-    mdapl_dapl_rx_fail(peer);
+    mdapl_dapl_peer_end(peer, -ECANCELED);
     mdapl_dapl_rndv_free_tx(peer);
     mdapl_dapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
@@ -199,7 +215,7 @@ void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
     mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
         mdapl_timer_stop(&peer->stream[i].cm.timer);
-    peer->d->peers[peer->base.rank] = NULL;
+    mdapl_peer_gone(&peer->base);
     free(peer->stream);
     free(peer);
 }
@@ -236,10 +252,7 @@ void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *
     peer->dead = status;
     if (!peer->d->failed)
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", line);
-    mdapl_dapl_tx_fail(peer, status);
-    mdapl_dapl_rndv_fail_tx(peer, status);
-    mdapl_dapl_rndv_fail_rx(peer, status);
-    mdapl_dapl_rx_fail(peer);
+    mdapl_dapl_peer_end(peer, status);
     mdapl_up_fault(&peer->base, status, line);
 }
 

@@ -57,7 +57,6 @@ struct mdapl_dapl_chan {
     struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
-    struct mdapl_dapl_peer **peers; /* by rank; NULL until mdapl_peer_get() */
     struct mdapl_list rings;     /* peers that write into slots of ours */
     struct mdapl_list ring_chunks;
     uint32_t ring_slots, ring_slot_bytes;    /* of each */
@@ -177,12 +176,17 @@ static inline struct mdapl_dapl_peer *mdapl_dapl_peer_of(struct mdapl_peer *peer
     return MDAPL_OF(peer, struct mdapl_dapl_peer, base);
 }
 
+/* The peer of the channel that follows prev (NULL: the first); NULL: there is none. */
+struct mdapl_dapl_peer *mdapl_dapl_peer_next(struct mdapl_dapl_chan *d,
+                                             const struct mdapl_dapl_peer *prev);
 /* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
-int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, int rank, const char *card,
-                         struct mdapl_dapl_peer **p);
+int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *group, int rank,
+                         const char *card, struct mdapl_dapl_peer **p);
 /* Takes over the limits in a peer's hello on a stream: the length of its frames and, for the
  * connection st->conn, how many. */
 void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h);
+/* Ends all operations of the peer, whose connections are closed or drain, with status. */
+void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status);
 /* Frees the peer, whose connections are closed; what is queued ends with -ECANCELED. */
 void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer);
 /* Has mdapl_dapl_peer_progress() called in this or the next round of progress. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "wire.h"
 
+#include "contract.h"
 #include "siphash.h"
-#include "channel.h"
 
 #include <string.h>
 
@@ -48,13 +48,23 @@ static uint64_t get64(const uint8_t *p)
 
 enum { HELLO_MAC_AT = 40, HELLO_STREAM_SHIFT = 4 };
 
+/* The MAC of the hello in p, for a process of the group dst. */
+static void hello_mac(const uint8_t *p, uint32_t dst, const uint8_t key[16], uint8_t mac[16])
+{
+    uint8_t text[HELLO_MAC_AT + 4];
+
+    memcpy(text, p, HELLO_MAC_AT);
+    put32(text + HELLO_MAC_AT, dst);
+    mdapl_siphash(key, text, sizeof(text), mac);
+}
+
 void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16],
                           uint8_t out[MDAPL_HELLO_BYTES])
 {
     put16(out, MDAPL_HELLO_MAGIC);
     out[2] = MDAPL_HELLO_VERSION;
     out[3] = (uint8_t)(h->flags | h->stream << HELLO_STREAM_SHIFT);
-    put32(out + 4, h->job);
+    put32(out + 4, h->group);
     put32(out + 8, h->src);
     put32(out + 12, h->dst);
     put32(out + 16, h->epoch);
@@ -63,12 +73,17 @@ void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16
     put32(out + 32, h->frame_bytes);
     put16(out + 36, h->sr_window);
     put16(out + 38, h->offers);
-    mdapl_siphash(key, out, HELLO_MAC_AT, out + HELLO_MAC_AT);
+    hello_mac(out, h->dst_group, key, out + HELLO_MAC_AT);
+}
+
+uint32_t mdapl_dapl_hello_group(const void *in, size_t len)
+{
+    return len < MDAPL_HELLO_BYTES ? 0 : get32((const uint8_t *)in + 4);
 }
 
 enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
-                                                   size_t len, const uint8_t key[16], uint32_t job,
-                                                   uint32_t me, uint32_t size)
+                                                   size_t len, const struct mdapl_group *from,
+                                                   const struct mdapl_group *job)
 {
     const uint8_t *p = in;
     uint8_t mac[16];
@@ -80,18 +95,19 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, c
         return MDAPL_HELLO_NOT_OURS;
     if (p[2] != MDAPL_HELLO_VERSION)
         return MDAPL_HELLO_OTHER_VERSION;
-    if (get32(p + 4) != job)
-        return MDAPL_HELLO_OTHER_JOB;
-    mdapl_siphash(key, p, HELLO_MAC_AT, mac);
+    if (!from || get32(p + 4) != from->id)
+        return MDAPL_HELLO_UNKNOWN_GROUP;
+    hello_mac(p, job->id, from->key, mac);
     if (!mdapl_mac_equal(mac, p + HELLO_MAC_AT))
         return MDAPL_HELLO_BAD_MAC;
     *h = (struct mdapl_dapl_hello){
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
-        .job = get32(p + 4), .src = get32(p + 8), .dst = get32(p + 12),
+        .group = from->id, .dst_group = job->id, .src = get32(p + 8), .dst = get32(p + 12),
         .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
         .frame_bytes = get32(p + 32), .sr_window = get16(p + 36), .offers = get16(p + 38),
     };
-    if (h->src >= size || h->src == me || h->dst != me)
+    if (h->src >= (uint32_t)from->size || h->dst != (uint32_t)job->rank
+        || (from->id == job->id && h->src == h->dst))
         return MDAPL_HELLO_BAD_RANK;
     return h->frame_bytes >= MDAPL_FRAME_MIN && h->sr_window >= MDAPL_WINDOW_MIN
                ? MDAPL_HELLO_OK : MDAPL_HELLO_BAD_SIZE;
@@ -104,8 +120,8 @@ const char *mdapl_dapl_hello_verdict_text(enum mdapl_dapl_hello_verdict v)
         [MDAPL_HELLO_SHORT] = "has too little private data",
         [MDAPL_HELLO_NOT_OURS] = "does not speak our protocol",
         [MDAPL_HELLO_OTHER_VERSION] = "speaks another version of our protocol",
-        [MDAPL_HELLO_OTHER_JOB] = "belongs to another job",
-        [MDAPL_HELLO_BAD_MAC] = "does not know the job's key",
+        [MDAPL_HELLO_UNKNOWN_GROUP] = "belongs to another job",
+        [MDAPL_HELLO_BAD_MAC] = "does not know the key of its job and ours",
         [MDAPL_HELLO_BAD_RANK] = "names impossible ranks",
         [MDAPL_HELLO_BAD_SIZE] = "offers impossible sizes",
     };

@@ -15,7 +15,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 4,
+    MDAPL_HELLO_VERSION = 5,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_BYTES = 56,        /* the smallest private data that providers have */
@@ -26,11 +26,14 @@ enum {
 
 enum { MDAPL_MAX_RAILS = 4, MDAPL_MAX_STREAMS = 16 };
 
+struct mdapl_group;
+
 struct mdapl_dapl_hello {
     uint8_t flags;
     uint8_t stream;                /* which of the connections between the two, from 0 */
-    uint32_t job;
-    uint32_t src, dst;             /* ranks */
+    uint32_t group;                /* id of src's */
+    uint32_t dst_group;            /* id of dst's; not transmitted, the MAC covers it */
+    uint32_t src, dst;             /* ranks in them */
     uint32_t epoch;                /* number of the request, from 1; an answer has the same */
     uint32_t incarnation;          /* random, one per process start */
     uint64_t rx_next;              /* the psn that src expects next from dst */
@@ -45,20 +48,23 @@ enum mdapl_dapl_hello_verdict {
     MDAPL_HELLO_SHORT,
     MDAPL_HELLO_NOT_OURS,
     MDAPL_HELLO_OTHER_VERSION,
-    MDAPL_HELLO_OTHER_JOB,
+    MDAPL_HELLO_UNKNOWN_GROUP,
     MDAPL_HELLO_BAD_MAC,
     MDAPL_HELLO_BAD_RANK,
     MDAPL_HELLO_BAD_SIZE,
 };
 
-/* Writes the MDAPL_HELLO_BYTES of h with its MAC under the job's key. */
+/* Writes the MDAPL_HELLO_BYTES of h with its MAC under the key that the two groups share. */
 void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16],
                           uint8_t out[MDAPL_HELLO_BYTES]);
-/* Reads and verifies a hello of len bytes: version, job and MAC; ranks below size, dst is me; the
- * sizes that it offers are possible. */
+/* The id of the group that a hello of len bytes, not verified yet, is of; 0 if it is too short. */
+uint32_t mdapl_dapl_hello_group(const void *in, size_t len);
+/* Reads and verifies a hello of len bytes for this process, whose group is `job`. from: the group
+ * that it is of, which has the key of its MAC; NULL if none has this id. dst has to be this
+ * process, src another one, and the sizes that it offers possible. */
 enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
-                                                   size_t len, const uint8_t key[16], uint32_t job,
-                                                   uint32_t me, uint32_t size);
+                                                   size_t len, const struct mdapl_group *from,
+                                                   const struct mdapl_group *job);
 const char *mdapl_dapl_hello_verdict_text(enum mdapl_dapl_hello_verdict v);
 
 /* -- frames ----------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ static int get_peer(struct mdapl_dapl_chan *d, int rank, struct mdapl_peer **bas
 
 int mdapl_dapl_wireup_count(struct mdapl_dapl_chan *d)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(d->ctx);
     struct mdapl_peer *base;
     int rc = 0;
 
@@ -55,17 +55,17 @@ int mdapl_dapl_wireup_call(struct mdapl_dapl_chan *d, int rank)
     return rc;
 }
 
-/* Sends requests to a rank that is not connected, and adds its name to the line. Returns 1; 0 if it
+/* Sends requests to a peer that is not connected, and adds its name to the line. Returns 1; 0 if it
  * is connected. */
-static int call_late(struct mdapl_dapl_chan *d, int rank, char *names, size_t len)
+static int call_late(struct mdapl_dapl_peer *peer, char *names, size_t len)
 {
-    struct mdapl_dapl_peer *peer = d->peers[rank];
     size_t at = strlen(names);
 
-    if (!peer || peer->n_up == peer->n_streams)
+    if (peer->n_up == peer->n_streams)
         return 0;
     if (at + sizeof(peer->host) + 32 < len)
-        snprintf(names + at, len - at, "%srank %d on %s", at ? ", " : "", rank, peer->host);
+        snprintf(names + at, len - at, "%srank %d on %s", at ? ", " : "", peer->base.rank,
+                 peer->host);
     mdapl_dapl_cm_connect(peer);
     return 1;
 }
@@ -83,8 +83,8 @@ static void call_all_late(struct mdapl_dapl_chan *d)
     if (d->called_late || waited < MDAPL_MS(cfg->connect_timeout_ms))
         return;
     d->called_late = true;
-    for (int rank = 0; rank < mdapl_ctx_job(d->ctx)->size; rank++)
-        n += call_late(d, rank, names, sizeof(names));
+    for (struct mdapl_dapl_peer *p = NULL; (p = mdapl_dapl_peer_next(d, p));)
+        n += call_late(p, names, sizeof(names));
     mdapl_dapl_rails_names(&d->rails, ias, sizeof(ias));
     if (n > 0)
         mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_WARN,
@@ -114,7 +114,7 @@ static int last_step(int rank, int size)
 
 static int by_ring(struct mdapl_dapl_chan *d)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(d->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(d->ctx);
     int last = last_step(job->rank, job->size);
     int rc = d->failed;
 

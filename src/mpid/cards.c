@@ -100,8 +100,8 @@ static int take_cards(struct mdapl_ch3_glue *g, int rank, int end, char *value)
     for (char *card = value, *stop; rank < end && (stop = strchr(card, end_of_card));
          card = stop + 1) {
         *stop = '\0';
-        g->cards[rank] = MPL_strdup(card);
-        if (!g->cards[rank])
+        g->pg->ch.cards[rank] = MPL_strdup(card);
+        if (!g->pg->ch.cards[rank])
             break;
         rank++;
     }
@@ -142,8 +142,8 @@ int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank)
     char *kvs, *value = value_make(&len);
 
     MPIDI_PG_GetConnKVSname(&kvs);
-    g->cards = MPL_calloc((size_t)g->pg->size, sizeof(*g->cards), MPL_MEM_ADDRESS);
-    if (!g->cards || !value)
+    g->pg->ch.cards = MPL_calloc((size_t)g->pg->size, sizeof(char *), MPL_MEM_ADDRESS);
+    if (!g->pg->ch.cards || !value)
         rc = -ENOMEM;
     else if (rank % GROUP == 0)
         rc = put_group(g, rank, kvs, value, (size_t)len);
@@ -156,18 +156,18 @@ int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank)
 
 void mdapl_ch3_cards_free(struct mdapl_ch3_glue *g)
 {
-    for (int i = 0; g->cards && i < g->pg->size; i++)
-        MPL_free(g->cards[i]);
-    MPL_free(g->cards);
-    g->cards = NULL;
+    for (int i = 0; g->pg->ch.cards && i < g->pg->size; i++)
+        MPL_free(g->pg->ch.cards[i]);
+    MPL_free(g->pg->ch.cards);
+    g->pg->ch.cards = NULL;
 }
 
 /* -- afterwards ------------------------------------------------------------------------------- */
 
 int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len)
 {
-    const struct mdapl_ch3_glue *g = owner;
-    const char *card = g->cards[rank];
+    const MPIDI_PG_t *pg = owner;
+    const char *card = pg->ch.cards[rank];
     size_t n = strcspn(card, (const char[]){ cores_follow, '\0' });
 
     if (n >= len)
@@ -179,7 +179,7 @@ int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len)
 
 uint32_t mdapl_ch3_cards_cores(const struct mdapl_ch3_glue *g, int rank)
 {
-    const char *at = strchr(g->cards[rank], cores_follow);
+    const char *at = strchr(g->pg->ch.cards[rank], cores_follow);
 
     return at ? (uint32_t)strtoul(at + 1, NULL, 16) : 0;
 }

@@ -115,9 +115,9 @@ static int init_error(int rank, const char *text)
 
 static bool near(void *owner, int rank)
 {
-    const struct mdapl_ch3_glue *g = owner;
+    const MPIDI_PG_t *pg = owner;
 
-    return g->pg->vct[rank].node_id == g->pg->vct[MPIR_Process.rank].node_id;
+    return pg->vct[rank].node_id == mdapl_ch3_glue.pg->vct[MPIR_Process.rank].node_id;
 }
 
 static int open_ctx(struct mdapl_ch3_glue *g, int rank)
@@ -125,12 +125,14 @@ static int open_ctx(struct mdapl_ch3_glue *g, int rank)
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = g, .cfg = &g->cfg,
-        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_ch3_cards_get, .near = near },
+        .job = { .rank = rank, .size = g->pg->size, .card = mdapl_ch3_cards_get, .near = near,
+                 .owner = g->pg },
     };
 
     choose_dat_conf(&g->cfg);
     if (mdapl_ctx_open(&args, &g->ctx, &err))
         return init_error(rank, err.text);
+    g->pg->ch.group = mdapl_ctx_job(g->ctx);
     return MPI_SUCCESS;
 }
 
@@ -380,6 +382,7 @@ static void close_ctx(struct mdapl_ch3_glue *g)
     mdapl_ch3_barrier(g);
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
+    g->pg->ch.group = NULL;
     mdapl_ch3_vc_forget_peers();
     mdapl_ch3_cards_free(g);
 }
@@ -395,11 +398,11 @@ int MPIDI_CH3_Finalize(void)
     return MPI_SUCCESS;
 }
 
-/* -- calls of CH3 that need no action --------------------------------------------------------- */
+/* -- other calls of CH3 ----------------------------------------------------------------------- */
 
 int MPIDI_CH3_PG_Init(MPIDI_PG_t *pg)
 {
-    (void)pg;
+    pg->ch = (struct mdapl_ch3_pg){ 0 };
     return MPI_SUCCESS;
 }
 

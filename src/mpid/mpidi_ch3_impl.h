@@ -43,7 +43,6 @@ struct mdapl_ch3_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
     struct mdapl_cfg cfg;
-    char **cards;                        /* business cards, by rank (cards.c) */
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_ch3_unmatched unmatched; /* list head */
     unsigned rounds;                     /* of waiting; the rarer work is done every few */
@@ -77,7 +76,7 @@ int mdapl_ch3_cards_put(struct mdapl_ch3_glue *g, int rank, const char *card);
 /* Collective, in MPI_Init, after mdapl_ch3_cards_put() of all ranks: reads the cards of all ranks,
  * with the launcher's barrier. 0 or -errno; -ECONNRESET: a rank has ended. */
 int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank);
-/* Copies the card of a rank to buf, of len bytes. 0 or -ENOSPC. */
+/* Copies the card of a rank of the process group `owner` to buf, of len bytes. 0 or -ENOSPC. */
 int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len);
 /* The set of cores of a rank, as it published it; 0: not known. */
 uint32_t mdapl_ch3_cards_cores(const struct mdapl_ch3_glue *g, int rank);

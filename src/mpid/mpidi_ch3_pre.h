@@ -16,6 +16,13 @@
 /* Our one packet: the envelope of a message whose body is fetched when it is matched. */
 #define MPIDI_CH3_PKT_ENUM MPIDI_CH3I_PKT_DAPL_RNDV
 
+/* A process group is a group of the context: group->owner is the process group. */
+struct mdapl_ch3_pg {
+    struct mdapl_group *group;   /* NULL: the context is not open */
+    char **cards;                /* business cards, by rank (cards.c) */
+};
+#define MPIDI_CH3_PG_DECL struct mdapl_ch3_pg ch;
+
 typedef struct {
     int dummy;                   /* C has no empty structures */
 } MPIDI_CH3I_CH_comm_t;

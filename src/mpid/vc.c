@@ -77,7 +77,7 @@ int mdapl_ch3_vc_make_peer(MPIDI_VC_t *vc)
 
     if (rc)
         return rc;
-    rc = mdapl_peer_get(mdapl_ch3_glue.ctx, vc->pg_rank, &vc->ch.peer);
+    rc = mdapl_group_peer(vc->pg->ch.group, vc->pg_rank, &vc->ch.peer);
     if (rc) {
         explain_unreachable(vc, rc);
         mdapl_ch3_lost(vc);
@@ -88,10 +88,18 @@ int mdapl_ch3_vc_make_peer(MPIDI_VC_t *vc)
     return 0;
 }
 
+/* The VC of (group, rank). */
+static MPIDI_VC_t *vc_at(const struct mdapl_peer *peer)
+{
+    MPIDI_PG_t *pg = mdapl_peer_group(peer)->owner;
+
+    return &pg->vct[peer->rank];
+}
+
 /* The VC of the peer that a message came from; made active if this is its first. */
 MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
 {
-    MPIDI_VC_t *vc = peer->owner ? peer->owner : &mdapl_ch3_glue.pg->vct[peer->rank];
+    MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_at(peer);
 
     vc->ch.peer = peer;
     peer->owner = vc;
@@ -140,5 +148,5 @@ void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const 
 {
     (void)owner, (void)status;
     mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN, "%s", why);
-    mdapl_ch3_lost(&mdapl_ch3_glue.pg->vct[peer->rank]);
+    mdapl_ch3_lost(vc_at(peer));
 }

@@ -32,7 +32,7 @@
 
 static struct mdapl_shm_hello hello_for(const struct mdapl_shm_peer *peer)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(peer->s->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(peer->s->ctx);
     struct mdapl_shm_hello h = { .job = job->id, .rank = (uint32_t)job->rank };
 
     mdapl_shm_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->token, h.mac);
@@ -73,7 +73,7 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
 
 static bool hello_right(const struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
     uint8_t mac[16];
 
     if (h->job != job->id || h->rank >= (uint32_t)job->size || (int)h->rank == job->rank)

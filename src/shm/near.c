@@ -28,12 +28,12 @@
 
 int mdapl_shm_near_init(struct mdapl_shm_chan *s)
 {
-    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
     struct mdapl_shm_near *near = &s->near;
     int n = 0;
 
     for (int rank = 0; rank < job->size; rank++)
-        n += rank == job->rank || mdapl_ctx_near(s->ctx, rank);
+        n += rank == job->rank || mdapl_group_near(job, rank);
     near->rank = calloc((size_t)n, sizeof(*near->rank));
     near->probed = calloc((size_t)n, sizeof(struct mdapl_shm_peer *));
     if (!near->rank || !near->probed)
@@ -41,7 +41,7 @@ int mdapl_shm_near_init(struct mdapl_shm_chan *s)
     for (int rank = 0; rank < job->size && near->n < MDAPL_SHM_INRINGS; rank++) {
         if (rank == job->rank)
             near->me = near->n;
-        if (rank == job->rank || mdapl_ctx_near(s->ctx, rank))
+        if (rank == job->rank || mdapl_group_near(job, rank))
             near->rank[near->n++] = rank;
     }
     return 0;
@@ -58,11 +58,12 @@ void mdapl_shm_near_free(struct mdapl_shm_chan *s)
 
 static int probe(struct mdapl_shm_chan *s, int i)
 {
+    const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
     char card[MDAPL_CARD_MAX];
     int rank = s->near.rank[i];
-    int rc = mdapl_ctx_job_card(s->ctx, rank, card, sizeof(card));
+    int rc = mdapl_group_card(job, rank, card, sizeof(card));
 
-    return rc ? rc : mdapl_shm_peer_make(s, rank, card, &s->near.probed[i]);
+    return rc ? rc : mdapl_shm_peer_make(s, job, rank, card, &s->near.probed[i]);
 }
 
 void mdapl_shm_near_probe(struct mdapl_shm_chan *s)
@@ -96,7 +97,6 @@ int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_pe
 
     if (peer && atomic_load(&peer->far.head->verdict[s->near.me]) == MDAPL_MAPPED) {
         s->near.probed[i] = NULL;
-        s->peers[rank] = peer;
         *peer_p = peer;
         return 0;
     }

@@ -19,8 +19,17 @@ static void inbox_ready(struct mdapl_inbox *in)
     mdapl_shm_peer_wake(mdapl_shm_peer_of(in->peer));
 }
 
-int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
-                        struct mdapl_shm_peer **p)
+struct mdapl_shm_peer *mdapl_shm_peer_next(struct mdapl_shm_chan *s,
+                                           const struct mdapl_shm_peer *prev)
+{
+    struct mdapl_peer *next = mdapl_peer_next(s->ctx, &mdapl_shm_channel,
+                                              prev ? &prev->base : NULL);
+
+    return next ? mdapl_shm_peer_of(next) : NULL;
+}
+
+int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
+                        const char *text, struct mdapl_shm_peer **p)
 {
     struct mdapl_shm_card card;
     struct mdapl_shm_peer *peer;
@@ -38,7 +47,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
         mdapl_shm_seg_close(&far);
         return -ENOMEM;
     }
-    peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, rank, NULL };
+    peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, group->index, rank, NULL };
     peer->s = s;
     peer->token = card.token;
     peer->far = far;
@@ -77,6 +86,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_list_remove(&peer->work);
     mdapl_shm_seg_close(&peer->far);
     mdapl_shm_os_process_close(peer->process);
+    mdapl_peer_gone(&peer->base);
     free(peer);
 }
 

@@ -100,7 +100,6 @@ struct mdapl_shm_chan {
     struct mdapl_shm_seg seg;
     bool barrier;                /* os.h */
     struct mdapl_shm_near near;  /* the ranks of this node */
-    struct mdapl_shm_peer **peers; /* by rank; NULL until the rank is reached */
     struct mdapl_shm_peer **owner; /* by inring; NULL until its hello is accepted */
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
@@ -168,9 +167,12 @@ static inline struct mdapl_shm_peer *mdapl_shm_peer_of(struct mdapl_peer *peer)
 /* -- peer.c ----------------------------------------------------------------------------------- */
 
 /* Makes the peer of a rank from its business card (text). 0, or -errno: -EHOSTUNREACH (the rank is
- * on another node), or as mdapl_shm_seg_open(). The caller owns *p until it is on s->peers. */
-int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
-                        struct mdapl_shm_peer **p);
+ * on another node), or as mdapl_shm_seg_open(). The caller owns *p until the rank is reached. */
+int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
+                        const char *text, struct mdapl_shm_peer **p);
+/* The peer of the channel that follows prev (NULL: the first); NULL: there is none. */
+struct mdapl_shm_peer *mdapl_shm_peer_next(struct mdapl_shm_chan *s,
+                                           const struct mdapl_shm_peer *prev);
 void mdapl_shm_peer_free(struct mdapl_shm_peer *peer);
 /* Has each round of progress serve this peer, until its queues are empty. */
 void mdapl_shm_peer_wake(struct mdapl_shm_peer *peer);

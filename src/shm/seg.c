@@ -155,7 +155,7 @@ uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
 
 /* -- proof ------------------------------------------------------------------------------------ */
 
-void mdapl_shm_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
+void mdapl_shm_seg_mac(const struct mdapl_group *job, uint32_t from, uint32_t to, uint64_t token,
                        uint8_t mac[16])
 {
     struct {

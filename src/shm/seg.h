@@ -22,7 +22,7 @@
 #include <sys/types.h>
 
 struct mdapl_err;
-struct mdapl_job;
+struct mdapl_group;
 
 enum {
     MDAPL_SHM_DOORBELL_WORDS = 64,
@@ -81,7 +81,7 @@ uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
 
 /* The MAC, under the job's key, with which rank `from` claims an inring in the segment of rank
  * `to`, which has this token. */
-void mdapl_shm_seg_mac(const struct mdapl_job *job, uint32_t from, uint32_t to, uint64_t token,
+void mdapl_shm_seg_mac(const struct mdapl_group *job, uint32_t from, uint32_t to, uint64_t token,
                        uint8_t mac[16]);
 
 #endif

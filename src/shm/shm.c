@@ -57,7 +57,6 @@ static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
         return NULL;
     s->ctx = ctx;
     s->stats = mdapl_ctx_stats(ctx);
-    s->peers = calloc((size_t)mdapl_ctx_job(ctx)->size, sizeof(*s->peers));
     s->owner = calloc(MDAPL_SHM_INRINGS, sizeof(*s->owner));
     mdapl_list_init(&s->work);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
@@ -75,14 +74,13 @@ static void free_state(struct mdapl_shm_chan *s)
     mdapl_idmap_fini(&s->rx_ids);
     mdapl_pool_fini(&s->items);
     free(s->owner);
-    free(s->peers);
     free(s);
 }
 
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
     struct mdapl_shm_chan *s = make_state(ctx);
-    int rc = s && s->peers && s->owner && mdapl_shm_near_init(s) == 0
+    int rc = s && s->owner && mdapl_shm_near_init(s) == 0
              ? make_segment(s) : mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
 
     if (rc) {
@@ -108,10 +106,11 @@ static void probe(void *state)
     mdapl_shm_near_probe(state);
 }
 
-static int reach(void *state, int rank, const char *text, struct mdapl_peer **peer_p)
+static int reach(void *state, struct mdapl_group *group, int rank, const char *text,
+                 struct mdapl_peer **peer_p)
 {
     struct mdapl_shm_peer *peer;
-    int rc = mdapl_shm_near_reach(state, rank, &peer);
+    int rc = group->index == 0 ? mdapl_shm_near_reach(state, rank, &peer) : -EHOSTUNREACH;
 
     (void)text;                  /* probe() has read it */
     if (!rc)
@@ -134,7 +133,7 @@ static int not_reached(struct mdapl_shm_chan *s, int rank)
 static int wire(void *state)
 {
     struct mdapl_shm_chan *s = state;
-    const struct mdapl_job *job = mdapl_ctx_job(s->ctx);
+    struct mdapl_group *job = mdapl_ctx_job(s->ctx);
     struct mdapl_peer *peer;
 
     if (s->wired)
@@ -144,7 +143,7 @@ static int wire(void *state)
         if (i != s->near.me)
             mdapl_peer_get(s->ctx, s->near.rank[i], &peer);
     for (int i = 0; i < job->size && mdapl_ctx_alone(s->ctx); i++)
-        if (i != job->rank && !s->peers[i])
+        if (i != job->rank && !job->peers[i])
             return not_reached(s, i);
     return MDAPL_DONE;
 }
@@ -182,14 +181,12 @@ static void flush_acks(struct mdapl_shm_chan *s)
 static void check(struct mdapl_shm_chan *s)
 {
     uint64_t now = mdapl_ctx_now(s->ctx);
-    int size = mdapl_ctx_job(s->ctx)->size;
 
     if (now - s->checked < MDAPL_MS(CHECK_MS))
         return;
     s->checked = now;
-    for (int i = 0; i < size; i++)
-        if (s->peers[i])
-            mdapl_shm_peer_check(s->peers[i]);
+    for (struct mdapl_shm_peer *p = NULL; (p = mdapl_shm_peer_next(s, p));)
+        mdapl_shm_peer_check(p);
 }
 
 static void housekeeping(struct mdapl_shm_chan *s)
@@ -234,13 +231,11 @@ static void wait(void *state, uint64_t ns)
 static size_t drain(void *state)
 {
     struct mdapl_shm_chan *s = state;
-    int size = mdapl_ctx_job(s->ctx)->size;
     size_t n = 0;
 
     s->draining = true;
-    for (int i = 0; i < size; i++)
-        if (s->peers[i])
-            n += mdapl_shm_peer_unfinished(s->peers[i]);
+    for (struct mdapl_shm_peer *p = NULL; (p = mdapl_shm_peer_next(s, p));)
+        n += mdapl_shm_peer_unfinished(p);
     return n;
 }
 
@@ -254,11 +249,12 @@ static bool idle(struct mdapl_peer *base)
 static void close_channel(void *state)
 {
     struct mdapl_shm_chan *s = state;
-    int size = mdapl_ctx_job(s->ctx)->size;
+    struct mdapl_shm_peer *peer, *after;
 
-    for (int i = 0; i < size; i++)
-        if (s->peers[i])
-            mdapl_shm_peer_free(s->peers[i]);
+    for (peer = mdapl_shm_peer_next(s, NULL); peer; peer = after) {
+        after = mdapl_shm_peer_next(s, peer);
+        mdapl_shm_peer_free(peer);
+    }
     mdapl_shm_seg_close(&s->seg);
     free_state(s);
 }

@@ -27,9 +27,13 @@ struct mdapl_channel {
     int (*card)(void *state, char *buf, size_t len);
     /* As mdapl_probe(); NULL: the two ends of a pair always agree. */
     void (*probe)(void *state);
-    /* Makes the peer of the rank with this business card, without traffic. 0, or -errno:
+    /* Makes the peer of a rank with this business card, without traffic. 0, or -errno:
      * -EHOSTUNREACH if this channel does not reach it. */
-    int (*reach)(void *state, int rank, const char *card, struct mdapl_peer **peer_p);
+    int (*reach)(void *state, struct mdapl_group *group, int rank, const char *card,
+                 struct mdapl_peer **peer_p);
+    /* Ends what the owner has unfinished with this peer, with -ECANCELED, and disconnects it.
+     * MDAPL_DONE: the peer has been freed; 0: not yet, to be called again. */
+    int (*leave)(struct mdapl_peer *peer);
     /* As mdapl_wire() and mdapl_send(). */
     int (*wire)(void *state);
     int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
@@ -55,18 +59,24 @@ struct mdapl_channel {
     void (*describe)(void *state, char *buf, size_t len);
 };
 
-/* The arguments with which the context was opened; valid until it is closed. */
-const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx);
+/* The knobs with which the context was opened; valid until it is closed. */
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
+/* The group with this id; NULL: the context has none. */
+struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id);
+/* As group->card and group->near. */
+int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len);
+bool mdapl_group_near(const struct mdapl_group *group, int rank);
+/* The peer of this channel that follows prev (NULL: the first), in the order of groups and ranks.
+ * NULL: there is none. */
+struct mdapl_peer *mdapl_peer_next(struct mdapl_ctx *ctx, const struct mdapl_channel *channel,
+                                   const struct mdapl_peer *prev);
+/* The channel is about to free a peer: its group has none for this rank any more. */
+void mdapl_peer_gone(struct mdapl_peer *peer);
 /* The time in ns when the clock was read last, in one of the last 16 rounds of progress. */
 uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
-/* Does the launcher place rank on this node? True if that is not known. */
-bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank);
 /* Has the context one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
-/* As job->card. */
-int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len);
 /* The upcalls of struct mdapl_up; the first one counts the message. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);

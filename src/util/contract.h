@@ -22,7 +22,7 @@ enum {
     MDAPL_DONE = 1,          /* a verb's result: it has finished, op->done will not be called */
     MDAPL_HDR_MAX = 128,     /* bytes of header that every channel carries in one frame */
     MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
-    MDAPL_KEY_BYTES = 16,    /* the job's key, shared through the launcher only */
+    MDAPL_KEY_BYTES = 16,    /* of a group's key */
 };
 
 /*
@@ -74,34 +74,54 @@ enum mdapl_next {
 };
 
 /*
- * The job, and two queries of its launcher. The owner of the context provides both calls (by PMI in
- * src/mpid, from memory in tests).
+ * A group: the processes of one job. A process belongs to one, and (group, rank) identifies it.
+ * Group 0 of a context, "the job", is that of this process; the owner adds the groups of other jobs
+ * that exchange messages with it (mdapl_group_add() in transport.h). The owner fills in the members
+ * down to `owner` and provides both calls (by PMI in src/mpid, from memory in tests).
  */
-struct mdapl_job {
-    int rank;                /* this process's */
+struct mdapl_group {
+    int rank;                /* the job: this process's; of no meaning in other groups */
     int size;
-    uint32_t id;             /* the same in all ranks of the job, different from other jobs' */
-    uint8_t key[MDAPL_KEY_BYTES];  /* secret; may be set later, by mdapl_ctx_set_job() */
+    /* The same in all processes that know the group, different from all other groups'. */
+    uint32_t id;
+    /* Secret, known to the processes of the job and of this group only: the two groups of a pair
+     * have the same key for each other. The job's may be set later, by mdapl_ctx_set_job(). */
+    uint8_t key[MDAPL_KEY_BYTES];
     /* Copies the business card of rank into buf (zero terminated). 0 or -errno. Progress calls it
      * at the first contact of a rank, so it should not wait for the launcher. */
     int (*card)(void *owner, int rank, char *buf, size_t len);
     /* Does the launcher place rank on this node? The result is the same on all ranks of a node.
      * NULL: not known, any rank may be on this node. */
     bool (*near)(void *owner, int rank);
+    void *owner;             /* first argument of both calls; NULL: the context's owner */
+    /* Of the context: */
+    struct mdapl_ctx *ctx;
+    int index;               /* among the context's groups; the job's is 0 */
+    struct mdapl_peer **peers;   /* by rank; NULL until mdapl_group_peer() */
 };
 
-/* Another rank, as the owner of the context holds it: the first member of each channel's peer. The
- * channel makes it and frees it in mdapl_ctx_close(). */
+/* Another process, as the owner of the context holds it: the first member of each channel's peer.
+ * The channel makes it and frees it in mdapl_group_remove() or mdapl_ctx_close(). */
 struct mdapl_peer {
     const struct mdapl_channel *channel;
     struct mdapl_ctx *ctx;
-    int rank;
+    int group;               /* index of its group */
+    int rank;                /* in that group */
     void *owner;             /* for the owner (a VC); NULL until the owner sets it */
 };
 
-/* The peer of a rank, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel reaches it),
- * -EINVAL (this rank, or a rank outside the job), or the error of job->card. */
-int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p);
+/* Group 0 of a context. */
+struct mdapl_group *mdapl_ctx_job(struct mdapl_ctx *ctx);
+/* The group of a peer. */
+struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer);
+/* The peer of a rank of a group, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel
+ * reaches it), -EINVAL (this process, or a rank outside the group), or the error of group->card. */
+int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **peer_p);
+/* The same for a rank of the job. */
+static inline int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p)
+{
+    return mdapl_group_peer(mdapl_ctx_job(ctx), rank, peer_p);
+}
 /* Counters, log and last error of a context; valid until it is closed. */
 struct mdapl_stats *mdapl_ctx_stats(struct mdapl_ctx *ctx);
 struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx);

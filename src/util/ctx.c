@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "channel.h"
 #include "err.h"
+#include "group.h"
 #include "log.h"
 #include "stats.h"
 
@@ -39,16 +40,29 @@ struct mdapl_ctx {
     uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
     const struct mdapl_up *up;
     void *owner;
-    struct mdapl_job job;
+    struct mdapl_groups groups;
+    struct mdapl_group *job;     /* group 0 */
     struct mdapl_cfg cfg;
     struct mdapl_clock clock;
     struct mdapl_stats stats;
     struct mdapl_log log;
     struct mdapl_err err;
-    struct mdapl_peer **peers;   /* by rank; NULL until mdapl_peer_get() */
 };
 
 /* -- opening and closing ---------------------------------------------------------------------- */
+
+int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
+                    struct mdapl_group **group_p)
+{
+    int rc = mdapl_groups_add(&ctx->groups, args, group_p);
+
+    if (rc)
+        return rc;
+    (*group_p)->ctx = ctx;
+    if (!(*group_p)->owner)
+        (*group_p)->owner = ctx->owner;
+    return 0;
+}
 
 static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
 {
@@ -56,14 +70,12 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
 
     if (!ctx)
         return NULL;
-    ctx->peers = calloc((size_t)args->job.size, sizeof(*ctx->peers));
-    if (!ctx->peers) {
+    ctx->up = args->up;
+    ctx->owner = args->owner;
+    if (mdapl_group_add(ctx, &args->job, &ctx->job)) {
         free(ctx);
         return NULL;
     }
-    ctx->up = args->up;
-    ctx->owner = args->owner;
-    ctx->job = args->job;
     ctx->cfg = *args->cfg;
     ctx->clock = args->clock.now ? args->clock : mdapl_clock_system();
     ctx->until_clock = ctx->stride = 1;
@@ -168,7 +180,7 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx)
 {
     for (int i = ctx->n_channels; i-- > 0;)
         ctx->channel[i].table->close(ctx->channel[i].state);
-    free(ctx->peers);
+    mdapl_groups_fini(&ctx->groups);
     free(ctx);
 }
 
@@ -191,8 +203,8 @@ int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len)
 
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES])
 {
-    ctx->job.id = id;
-    memcpy(ctx->job.key, key, MDAPL_KEY_BYTES);
+    ctx->job->id = id;
+    memcpy(ctx->job->key, key, MDAPL_KEY_BYTES);
 }
 
 size_t mdapl_ctx_eager_max(struct mdapl_ctx *ctx)
@@ -240,25 +252,39 @@ int mdapl_wire(struct mdapl_ctx *ctx)
     return all;
 }
 
-int mdapl_peer_get(struct mdapl_ctx *ctx, int rank, struct mdapl_peer **peer_p)
+int mdapl_group_remove(struct mdapl_group *group)
 {
+    int left = 0;
+
+    for (int i = 0; i < group->size; i++)
+        if (group->peers[i])
+            left += group->peers[i]->channel->leave(group->peers[i]) != MDAPL_DONE;
+    if (left > 0)
+        return 0;
+    mdapl_groups_remove(&group->ctx->groups, group);
+    return MDAPL_DONE;
+}
+
+int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **peer_p)
+{
+    struct mdapl_ctx *ctx = group->ctx;
     char card[MDAPL_CARD_MAX];
     int rc;
 
-    if (rank < 0 || rank >= ctx->job.size || rank == ctx->job.rank)
+    if (rank < 0 || rank >= group->size || (group == ctx->job && rank == group->rank))
         return -EINVAL;
-    if (!ctx->peers[rank]) {
-        rc = mdapl_ctx_job_card(ctx, rank, card, sizeof(card));
+    if (!group->peers[rank]) {
+        rc = mdapl_group_card(group, rank, card, sizeof(card));
         if (rc)
             return rc;
         rc = -EHOSTUNREACH;
         for (int i = 0; rc && i < ctx->n_channels; i++)
-            rc = ctx->channel[i].table->reach(ctx->channel[i].state, rank, card,
-                                              &ctx->peers[rank]);
+            rc = ctx->channel[i].table->reach(ctx->channel[i].state, group, rank, card,
+                                              &group->peers[rank]);
         if (rc)
             return rc;
     }
-    *peer_p = ctx->peers[rank];
+    *peer_p = group->peers[rank];
     return 0;
 }
 
@@ -398,9 +424,43 @@ void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len)
 
 /* -- properties, for channels and the owner --------------------------------------------------- */
 
-const struct mdapl_job *mdapl_ctx_job(const struct mdapl_ctx *ctx)
+struct mdapl_group *mdapl_ctx_job(struct mdapl_ctx *ctx)
 {
-    return &ctx->job;
+    return ctx->job;
+}
+
+struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer)
+{
+    return peer->ctx->groups.at[peer->group];
+}
+
+struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id)
+{
+    return mdapl_groups_find(&ctx->groups, id);
+}
+
+int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len)
+{
+    return group->card(group->owner, rank, buf, len);
+}
+
+bool mdapl_group_near(const struct mdapl_group *group, int rank)
+{
+    return !group->near || group->near(group->owner, rank);
+}
+
+struct mdapl_peer *mdapl_peer_next(struct mdapl_ctx *ctx, const struct mdapl_channel *channel,
+                                   const struct mdapl_peer *prev)
+{
+    return mdapl_groups_next_peer(&ctx->groups, channel, prev);
+}
+
+void mdapl_peer_gone(struct mdapl_peer *peer)
+{
+    struct mdapl_group *group = mdapl_peer_group(peer);
+
+    if (group->peers[peer->rank] == peer)
+        group->peers[peer->rank] = NULL;
 }
 
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx)
@@ -438,19 +498,9 @@ const char *mdapl_ctx_host(const struct mdapl_ctx *ctx)
     return ctx->log.host;
 }
 
-bool mdapl_ctx_near(const struct mdapl_ctx *ctx, int rank)
-{
-    return !ctx->job.near || ctx->job.near(ctx->owner, rank);
-}
-
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx)
 {
     return ctx->n_channels == 1;
-}
-
-int mdapl_ctx_job_card(struct mdapl_ctx *ctx, int rank, char *buf, size_t len)
-{
-    return ctx->job.card(ctx->owner, rank, buf, len);
 }
 
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m)

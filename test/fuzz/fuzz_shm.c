@@ -105,9 +105,17 @@ static void change(uint8_t *base, size_t len, uint64_t *state)
     memcpy(base + at, &word, how == 3 ? 1 : 8);
 }
 
+/* What one rank has of another: NULL before they have met. */
+static struct mdapl_shm_peer *peer_at(int here, int rank)
+{
+    struct mdapl_peer *peer = mdapl_ctx_job(r.rank[here].ctx)->peers[rank];
+
+    return peer ? mdapl_shm_peer_of(peer) : NULL;
+}
+
 static size_t slot_now(void)
 {
-    const struct mdapl_shm_peer *peer = r.rank[VICTIM].s->peers[HOSTILE];
+    const struct mdapl_shm_peer *peer = peer_at(VICTIM, HOSTILE);
 
     return (peer ? peer->rx.taken + (run & 1) : 0) % MDAPL_SLOTS;
 }
@@ -173,7 +181,7 @@ static void forge(void)
         40, 40, 40, sizeof(struct mdapl_shm_cts), sizeof(struct mdapl_shm_data),
         sizeof(struct mdapl_shm_fin)
     };
-    struct mdapl_shm_peer *peer = r.rank[HOSTILE].s->peers[VICTIM];
+    struct mdapl_shm_peer *peer = peer_at(HOSTILE, VICTIM);
     uint64_t type = draw(MDAPL_SHM_TYPES + 1), hdr[MDAPL_HDR_MAX / 8], body[130];
     size_t hdr_len = type < MDAPL_SHM_TYPES && draw(4) ? lens[type] : draw(MDAPL_HDR_MAX + 1);
     size_t len = draw(3) ? draw(3) * 8 : draw(sizeof(body));
@@ -365,7 +373,7 @@ static void begin(void)
         static uint64_t state;
 
         state = rng;
-        r.ring = (uint8_t *)r.rank[HOSTILE].s->peers[VICTIM]->tx.inring;
+        r.ring = (uint8_t *)peer_at(HOSTILE, VICTIM)->tx.inring;
         if (pthread_create(&r.thread, NULL, meddle_all_the_time, &state))
             die("no thread");
     }
@@ -379,7 +387,7 @@ static void step(void)
     case 0: send_some(victim, HOSTILE); break;
     case 1:
         send_some(hostile, VICTIM);
-        r.ring = (uint8_t *)hostile->s->peers[VICTIM]->tx.inring;
+        r.ring = (uint8_t *)peer_at(HOSTILE, VICTIM)->tx.inring;
         break;
     case 2: forge(); break;
     case 3: mdapl_progress(hostile->ctx); break;

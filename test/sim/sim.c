@@ -64,18 +64,28 @@ static void read_over(struct mdapl_op *op, int status)
     free(r);
 }
 
+/* The process that a peer is. */
+static int process_of(const struct mdapl_peer *peer)
+{
+    struct sim_job *job = mdapl_peer_group(peer)->owner;
+
+    SIM_CHECK(job->sim, peer->rank < job->n);
+    return job->first + peer->rank;
+}
+
 static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct sim_rank *me = owner;
     struct sim *s = me->sim;
     struct reading *r = calloc(1, sizeof(*r));
+    int from = process_of(peer);
     struct iovec v;
     int rc;
 
     SIM_CHECK(s, r && m->hdr_len == sizeof(r->env));
     memcpy(&r->env, m->hdr, sizeof(r->env));
-    SIM_CHECK(s, r->env.src == (uint32_t)peer->rank);
-    SIM_CHECK(s, r->env.number == me->announced[peer->rank]++);
+    SIM_CHECK(s, r->env.src == (uint32_t)from);
+    SIM_CHECK(s, r->env.number == me->announced[from]++);
     r->to = me;
     r->rx = m->rx;
     r->op.done = read_over;
@@ -117,6 +127,15 @@ static void send_over(struct mdapl_op *op, int status)
     free(m);
 }
 
+int sim_peer(struct sim *s, int rank, int to, struct mdapl_peer **peer_p)
+{
+    struct sim_rank *me = &s->rank[rank];
+    struct sim_job *job = s->rank[to].job;
+    struct mdapl_group *group = job == me->job ? mdapl_ctx_job(me->ctx) : me->other;
+
+    return mdapl_group_peer(group, to - job->first, peer_p);
+}
+
 static int start_sending(struct sim *s, int from, int to, uint32_t len, bool synchronous, bool now)
 {
     struct sim_rank *me = &s->rank[from];
@@ -127,7 +146,7 @@ static int start_sending(struct sim *s, int from, int to, uint32_t len, bool syn
     struct iovec v;
     int rc;
 
-    SIM_CHECK(s, m && mdapl_peer_get(me->ctx, to, &peer) == 0);
+    SIM_CHECK(s, m && sim_peer(s, from, to, &peer) == 0);
     *m = (struct sending){ .op.done = send_over, .from = me, .body = malloc(len + 1) };
     SIM_CHECK(s, m->body);
     for (uint32_t i = 0; i < len; i++)
@@ -164,9 +183,9 @@ static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NUL
 
 static int get_card(void *owner, int rank, char *buf, size_t len)
 {
-    struct sim_rank *me = owner;
+    struct sim_job *job = owner;
 
-    snprintf(buf, len, "%s", me->sim->card[rank]);
+    snprintf(buf, len, "%s", job->sim->card[job->first + rank]);
     return 0;
 }
 
@@ -176,7 +195,30 @@ void sim_start(struct sim *s, uint64_t seed, int n, const struct fake_faults *fa
     memset(s, 0, sizeof(*s));
     s->seed = seed;
     s->n = n;
+    s->job[0] = (struct sim_job){ .sim = s, .n = n, .id = 77 };
     fake_start(seed, faults, limits);
+}
+
+void sim_split(struct sim *s, int n)
+{
+    s->job[0].n = n;
+    s->job[1] = (struct sim_job){ .sim = s, .first = n, .n = s->n - n, .id = 78 };
+}
+
+static struct sim_job *job_of(struct sim *s, int rank)
+{
+    return &s->job[s->job[1].n > 0 && rank >= s->job[1].first];
+}
+
+void sim_join(struct sim *s, int rank, const char key[MDAPL_KEY_BYTES])
+{
+    struct sim_rank *me = &s->rank[rank];
+    struct sim_job *other = &s->job[me->job == &s->job[0]];
+    struct mdapl_group group = { .size = other->n, .id = other->id, .card = get_card,
+                                 .owner = other };
+
+    memcpy(group.key, key, sizeof(group.key));
+    SIM_CHECK(s, mdapl_group_add(me->ctx, &group, &me->other) == 0);
 }
 
 static void set_knobs(struct sim *s, struct mdapl_cfg *cfg, const char *knobs)
@@ -197,15 +239,16 @@ static void set_knobs(struct sim *s, struct mdapl_cfg *cfg, const char *knobs)
 int sim_open(struct sim *s, int i, const char *knobs, struct mdapl_err *err)
 {
     struct sim_rank *me = &s->rank[i];
+    struct sim_job *job = job_of(s, i);
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = me, .cfg = &me->cfg,
         .clock = mdapl_clock_manual(fake_time()),
-        .job = { .rank = i, .size = s->n, .id = 77, .key = "sixteen bytes..",
-                 .card = get_card },
+        .job = { .rank = i - job->first, .size = job->n, .id = job->id, .key = "sixteen bytes..",
+                 .card = get_card, .owner = job },
     };
     int rc;
 
-    *me = (struct sim_rank){ .sim = s, .rank = i };
+    *me = (struct sim_rank){ .sim = s, .rank = i, .job = job };
     mdapl_cfg_init(&me->cfg);
     /* What is kept depends on the machine: not here. */
     set_knobs(s, &me->cfg, "ia=fake reg_cache=off");

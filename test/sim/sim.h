@@ -6,6 +6,9 @@
  * knobs and traffic (test_sim.c has random ones). A message is numbered per pair of ranks and its
  * bytes follow from sender, number and position; the receiver reads it when it is announced and
  * compares every byte. All functions abort with the seed when something is wrong.
+ *
+ * The ranks are those of one job, or of two (sim_split()): then `rank` in the calls below is a
+ * process, and the ranks of each job count from 0.
  */
 #include "cfg.h"
 #include "fake.h"
@@ -15,13 +18,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_RANKS = 4 };
+enum { SIM_RANKS = 6 };
 
 struct sim;
 
+/* One of the jobs: its processes are those from first on. */
+struct sim_job {
+    struct sim *sim;
+    int first, n;
+    uint32_t id;
+};
+
 struct sim_rank {
     struct sim *sim;
-    int rank;
+    int rank;                    /* index of the process, also with two jobs */
+    struct sim_job *job;
+    struct mdapl_group *other;   /* the other job's group, since sim_join() */
     struct mdapl_ctx *ctx;
     struct mdapl_cfg cfg;
     uint32_t sent[SIM_RANKS], announced[SIM_RANKS];    /* messages, by the other rank */
@@ -35,6 +47,7 @@ struct sim_rank {
 struct sim {
     uint64_t seed;
     int n;                       /* ranks */
+    struct sim_job job[2];       /* the second has no ranks unless they are split */
     int started;                 /* messages sent by all */
     int lazy;                    /* the last rank is so many times slower in making progress */
     bool may_fail;               /* operations may fail */
@@ -49,11 +62,17 @@ void sim_check(uint64_t seed, bool cond, const char *text, const char *file, int
 /* An empty world of n ranks; faults and limits as fake_start(). */
 void sim_start(struct sim *s, uint64_t seed, int n, const struct fake_faults *faults,
                const struct fake_limits *limits);
+/* Two jobs: the first one has so many of the ranks. Before any is opened. */
+void sim_split(struct sim *s, int n);
+/* Has a rank add the other job's group, under this key. */
+void sim_join(struct sim *s, int rank, const char key[MDAPL_KEY_BYTES]);
 /* Opens a rank, with "name=value name=value". Returns 0 or the error of mdapl_ctx_open(). */
 int sim_open(struct sim *s, int rank, const char *knobs, struct mdapl_err *err);
 /* Opens all ranks with the same knobs and connects them. */
 void sim_open_all(struct sim *s, const char *knobs);
 void sim_connect(struct sim *s);
+/* The peer that a rank has for another. 0 or the error. */
+int sim_peer(struct sim *s, int rank, int to, struct mdapl_peer **peer_p);
 /* A message of len bytes. */
 void sim_send(struct sim *s, int from, int to, uint32_t len, bool synchronous);
 /* The same, only if it can be transmitted at once. False: it cannot. */

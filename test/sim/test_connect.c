@@ -67,9 +67,10 @@ static int quiet_card(void *state, char *buf, size_t len)
     return snprintf(buf, len, "quiet");
 }
 
-static int quiet_reach(void *state, int rank, const char *card, struct mdapl_peer **peer_p)
+static int quiet_reach(void *state, struct mdapl_group *group, int rank, const char *card,
+                       struct mdapl_peer **peer_p)
 {
-    (void)state, (void)rank, (void)card, (void)peer_p;
+    (void)state, (void)group, (void)rank, (void)card, (void)peer_p;
     return -EHOSTUNREACH;
 }
 

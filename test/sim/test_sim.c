@@ -572,12 +572,12 @@ static void few_buffers(void **state)
 
 static void strangers_are_refused(void **state)
 {
-    struct mdapl_dapl_hello h = { .job = 78, .src = 1, .dst = 0, .epoch = 1 };
+    struct mdapl_dapl_hello h = { .group = 78, .dst_group = 77, .src = 1, .dst = 0, .epoch = 1 };
     uint8_t other_job[MDAPL_HELLO_BYTES], wrong_key[MDAPL_HELLO_BYTES], rubbish[56] = "GET / HTTP";
 
     (void)state;
     mdapl_dapl_hello_put(&h, (const uint8_t *)"sixteen bytes..", other_job);
-    h.job = 77;
+    h.group = 77;
     mdapl_dapl_hello_put(&h, (const uint8_t *)"other key.......", wrong_key);
     for (uint64_t i = 0; i < seeds(20); i++) {
         memset(&w, 0, sizeof(w));

@@ -33,7 +33,8 @@ static void only_what_is_proven(void **state)
         if (wrong == 3)
             strcpy(bad.ref, p->rank[0].s->seg.ref);
         assert_true(mdapl_shm_card_write(&bad, text, sizeof(text)) > 0);
-        assert_true(mdapl_shm_peer_make(p->rank[0].s, 1, text, &peer) < 0);
+        assert_true(mdapl_shm_peer_make(p->rank[0].s, mdapl_ctx_job(p->rank[0].ctx), 1, text,
+                                        &peer) < 0);
     }
     assert_int_equal(mdapl_shm_card_write(&card, text, 20), -ENOSPC);
 }

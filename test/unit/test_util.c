@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* list, seq, window, iov, pool, idmap, tree, timer, clock: small things, at their edges. */
+/* list, seq, window, iov, pool, idmap, group, tree, timer, clock: small things, at their edges. */
 #include "unit.h"
 
 #include "bytes.h"
 #include "clock.h"
+#include "group.h"
 #include "idmap.h"
 #include "iov.h"
 #include "list.h"
@@ -221,6 +222,61 @@ static void check_tree(const struct mdapl_tree *t, const struct mdapl_tree_node 
     assert_ptr_equal(mdapl_tree_above(t, key), above);
 }
 
+static struct mdapl_group *add_group(struct mdapl_groups *groups, uint32_t id, int size, int rc)
+{
+    struct mdapl_group *group = NULL;
+
+    assert_int_equal(mdapl_groups_add(groups, &(struct mdapl_group){ .id = id, .size = size },
+                                      &group), rc);
+    return group;
+}
+
+static void groups_are_found_by_id(void **state)
+{
+    struct mdapl_groups groups = { 0 };
+    struct mdapl_group *a, *b, *c;
+
+    (void)state;
+    a = add_group(&groups, 7, 4, 0);
+    b = add_group(&groups, 8, 1, 0);
+    assert_ptr_equal(mdapl_groups_find(&groups, 7), a);
+    assert_ptr_equal(mdapl_groups_find(&groups, 8), b);
+    assert_null(mdapl_groups_find(&groups, 9));
+    assert_null(add_group(&groups, 8, 2, -EEXIST));
+    assert_null(add_group(&groups, 9, 0, -EINVAL));
+    mdapl_groups_remove(&groups, a);
+    assert_null(mdapl_groups_find(&groups, 7));
+    c = add_group(&groups, 9, 2, 0);
+    assert_int_equal(c->index, 0);           /* that of the removed one */
+    assert_int_equal(groups.n, 2);
+    mdapl_groups_fini(&groups);
+}
+
+static void peers_are_listed_by_channel(void **state)
+{
+    /* Only their addresses matter. */
+    const struct mdapl_channel *one = (void *)&one, *two = (void *)&two;
+    struct mdapl_groups groups = { 0 };
+    struct mdapl_group *a = add_group(&groups, 7, 3, 0), *b = add_group(&groups, 8, 1, 0);
+    struct mdapl_group *c = add_group(&groups, 9, 2, 0);
+    struct mdapl_peer first = { .channel = one, .group = 0, .rank = 1 };
+    struct mdapl_peer other = { .channel = two, .group = 0, .rank = 2 };
+    struct mdapl_peer last = { .channel = one, .group = 2, .rank = 0 };
+
+    (void)state;
+    assert_null(mdapl_groups_next_peer(&groups, one, NULL));
+    a->peers[1] = &first;
+    a->peers[2] = &other;
+    c->peers[0] = &last;
+    mdapl_groups_remove(&groups, b);
+    assert_ptr_equal(mdapl_groups_next_peer(&groups, one, NULL), &first);
+    assert_ptr_equal(mdapl_groups_next_peer(&groups, one, &first), &last);
+    assert_null(mdapl_groups_next_peer(&groups, one, &last));
+    assert_ptr_equal(mdapl_groups_next_peer(&groups, two, NULL), &other);
+    assert_null(mdapl_groups_next_peer(&groups, two, &other));
+    mdapl_groups_fini(&groups);
+}
+
 static void tree_finds_neighbours(void **state)
 {
     struct mdapl_tree_node node[NODES];
@@ -333,6 +389,8 @@ int main(void)
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),
         cmocka_unit_test(idmap_ids_come_back_late),
+        cmocka_unit_test(groups_are_found_by_id),
+        cmocka_unit_test(peers_are_listed_by_channel),
         cmocka_unit_test(tree_finds_neighbours),
         cmocka_unit_test(tree_stays_low),
         cmocka_unit_test(timers_fire_in_order),

@@ -2,6 +2,7 @@
 /* Every byte on the wire: round trips, what is refused, and the examples of src/dapl/PROTOCOL. */
 #include "unit.h"
 
+#include "contract.h"
 #include "frames.h"
 #include "siphash.h"
 #include "wire.h"
@@ -10,7 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint8_t key[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+#define KEY { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
+
+static const uint8_t key[16] = KEY;
+/* The examples' job, as its rank 7 has it, and a group that has the same key with it. */
+static const struct mdapl_group job = { .rank = 7, .size = 8, .id = 0x01020304, .key = KEY };
+static const struct mdapl_group other = { .size = 9, .id = 0x01020305, .key = KEY };
 
 /* Vectors of the reference implementation: key 00..0f, input 00 01 .. of the given length. */
 static void siphash_vectors(void **state)
@@ -37,7 +43,8 @@ static void siphash_vectors(void **state)
 static struct mdapl_dapl_hello hello(void)
 {
     return (struct mdapl_dapl_hello){ .stream = 3,
-                                      .job = 0x01020304,
+                                      .group = 0x01020304,
+                                      .dst_group = 0x01020304,
                                       .src = 2,
                                       .dst = 7,
                                       .epoch = 1,
@@ -52,7 +59,7 @@ static enum mdapl_dapl_hello_verdict get(const uint8_t *raw, size_t len)
 {
     struct mdapl_dapl_hello h;
 
-    return mdapl_dapl_hello_get(&h, raw, len, key, 0x01020304, 7, 8);
+    return mdapl_dapl_hello_get(&h, raw, len, &job, &job);
 }
 
 static void hello_round_trip(void **state)
@@ -63,8 +70,9 @@ static void hello_round_trip(void **state)
     (void)state;
     mdapl_dapl_hello_put(&in, key, raw);
     memset(&out, 0, sizeof(out));
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), key, in.job, 7, 8),
-                     MDAPL_HELLO_OK);
+    assert_int_equal(mdapl_dapl_hello_group(raw, sizeof(raw)), 0x01020304);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &job, &job), MDAPL_HELLO_OK);
+    assert_int_equal(out.group, 0x01020304);
     assert_int_equal(out.src, 2);
     assert_int_equal(out.dst, 7);
     assert_int_equal(out.epoch, 1);
@@ -83,7 +91,7 @@ static void hello_verdicts(void **state)
     uint8_t raw[MDAPL_HELLO_BYTES], bad[MDAPL_HELLO_BYTES];
     const struct { size_t at; enum mdapl_dapl_hello_verdict verdict; } flip[] = {
         { 0, MDAPL_HELLO_NOT_OURS }, { 2, MDAPL_HELLO_OTHER_VERSION }, { 3, MDAPL_HELLO_BAD_MAC },
-        { 4, MDAPL_HELLO_OTHER_JOB }, { 8, MDAPL_HELLO_BAD_MAC }, { 39, MDAPL_HELLO_BAD_MAC },
+        { 4, MDAPL_HELLO_UNKNOWN_GROUP }, { 8, MDAPL_HELLO_BAD_MAC }, { 39, MDAPL_HELLO_BAD_MAC },
         { 40, MDAPL_HELLO_BAD_MAC }, { 55, MDAPL_HELLO_BAD_MAC },
     };
 
@@ -115,6 +123,38 @@ static void hello_verdicts(void **state)
     assert_int_equal(get(raw, sizeof(raw)), MDAPL_HELLO_BAD_SIZE);
     for (int v = 0; v <= MDAPL_HELLO_BAD_SIZE; v++)
         assert_non_null(mdapl_dapl_hello_verdict_text(v));
+}
+
+/* Ranks are those of their own groups, and a hello to one group is none to another. */
+static void hello_between_groups(void **state)
+{
+    static const struct mdapl_group third = { .rank = 7, .size = 8, .id = 0x01020306 };
+    static const struct mdapl_group changed = { .size = 9, .id = 0x01020305, .key = "another" };
+    struct mdapl_dapl_hello h = hello(), out;
+    uint8_t raw[MDAPL_HELLO_BYTES];
+
+    (void)state;
+    h.group = other.id, h.src = 8;
+    mdapl_dapl_hello_put(&h, key, raw);
+    assert_int_equal(mdapl_dapl_hello_group(raw, sizeof(raw)), other.id);
+    assert_int_equal(mdapl_dapl_hello_group(raw, sizeof(raw) - 1), 0);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &job), MDAPL_HELLO_OK);
+    assert_int_equal(out.group, other.id);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), NULL, &job),
+                     MDAPL_HELLO_UNKNOWN_GROUP);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &job, &job),
+                     MDAPL_HELLO_UNKNOWN_GROUP);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &changed, &job),
+                     MDAPL_HELLO_BAD_MAC);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &third),
+                     MDAPL_HELLO_BAD_MAC);
+    h.src = 7;                               /* the same rank as the receiver's */
+    mdapl_dapl_hello_put(&h, key, raw);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &job), MDAPL_HELLO_OK);
+    h.src = 9;
+    mdapl_dapl_hello_put(&h, key, raw);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &job),
+                     MDAPL_HELLO_BAD_RANK);
 }
 
 static void frame_shapes(void **state)
@@ -332,6 +372,7 @@ int main(void)
         cmocka_unit_test(siphash_vectors),
         cmocka_unit_test(hello_round_trip),
         cmocka_unit_test(hello_verdicts),
+        cmocka_unit_test(hello_between_groups),
         cmocka_unit_test(frame_shapes),
         cmocka_unit_test(rts_shapes),
         cmocka_unit_test(small_shapes),
