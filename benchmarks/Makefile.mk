@@ -6,6 +6,11 @@ benchmarks_dat_perf_SOURCES = benchmarks/dat_perf.c
 benchmarks_dat_perf_CPPFLAGS = -D_GNU_SOURCE $(DAT_CPPFLAGS)
 benchmarks_dat_perf_LDADD = $(DAT_LIBS)
 
+check_PROGRAMS += benchmarks/dat_count
+benchmarks_dat_count_SOURCES = benchmarks/dat_count.c
+benchmarks_dat_count_CPPFLAGS = -D_GNU_SOURCE $(DAT_CPPFLAGS)
+benchmarks_dat_count_LDADD = $(DAT_LIBS)
+
 check_PROGRAMS += benchmarks/line_perf
 benchmarks_line_perf_SOURCES = benchmarks/line_perf.c
 benchmarks_line_perf_CPPFLAGS = -D_GNU_SOURCE

@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import tempfile
 
-from measure import BUILD, cell, die, save, say, size_name, table
+from measure import BUILD, cell, dat_conf, die, save, say, size_name, table
 
 PROGRAM = BUILD / "benchmarks/msg_count"
+PROVIDER = BUILD / "benchmarks/dat_count"
 COUNT = 200             # messages each way
 ROOMS = ("src/shm", "src/dapl", "src/util")
 SHORT, LONG = (8, 4096), (65536,)
@@ -27,27 +28,60 @@ WAYS = {
 ROW = re.compile(r"^\s*([\d,]+) \([^)]*\)\s+(\S+?):", re.M)
 
 
+# test of dat_count: sizes
+PROVIDER_TESTS = {"send": (8, 64, 4096), "write": (8, 4096), "empty": (8,)}
+
+
+def profile(work, env, *command):
+    """Instructions under exchange() by source file, with all of them under "total"; None when it fails."""
+    out = pathlib.Path(work) / "out"
+    p = subprocess.run(["valgrind", "--tool=callgrind", "--toggle-collect=exchange", f"--callgrind-out-file={out}",
+                        *map(str, command)], env=env, capture_output=True, text=True)
+    if p.returncode != 0:
+        say("failed:", *command, p.stderr.strip()[-300:])
+        return None
+    text = subprocess.run(["callgrind_annotate", "--threshold=100", "--show=Ir", out], capture_output=True,
+                          text=True).stdout
+    found = {"total": int(re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)[1])}
+    for number, file in ROW.findall(text):
+        found[file] = found.get(file, 0) + int(number.replace(",", ""))
+    return found
+
+
 def counted(way, size):
     """Instructions per message by room; None when it fails."""
     with tempfile.TemporaryDirectory() as work:
-        out = pathlib.Path(work) / "out"
         conf = pathlib.Path(work) / "dat.conf"
         conf.write_text('fake u2.0 nonthreadsafe default /nowhere/libnone.so none.1.0 "" ""\n')
         _, channel, *knobs = WAYS[way]
-        p = subprocess.run(["valgrind", "--tool=callgrind", "--toggle-collect=exchange", f"--callgrind-out-file={out}",
-                            PROGRAM, channel, str(size), str(COUNT), *knobs], env={"DAT_OVERRIDE": str(conf)},
-                           capture_output=True, text=True)
-        if p.returncode != 0:
-            say("failed:", way, size, p.stderr.strip()[-300:])
-            return None
-        text = subprocess.run(["callgrind_annotate", "--threshold=100", "--show=Ir", out], capture_output=True,
-                              text=True).stdout
+        files = profile(work, {"DAT_OVERRIDE": str(conf)}, PROGRAM, channel, size, COUNT, *knobs)
     rooms = dict.fromkeys(ROOMS, 0)
-    for number, file in ROW.findall(text):
+    for file, number in (files or {}).items():
         room = next((r for r in ROOMS if f"{r}/" in file), None)
         if room:
-            rooms[room] += int(number.replace(",", ""))
-    return {room: n / (2 * COUNT) for room, n in rooms.items() if n}
+            rooms[room] += number
+    return files and {room: n / (2 * COUNT) for room, n in rooms.items() if n}
+
+
+def provider_counted(test, size):
+    """Instructions per message of the software provider: all, and those of src/softdat; None when it fails."""
+    with tempfile.TemporaryDirectory() as work:
+        env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": "addr=127.0.0.1"})
+        files = profile(work, env, PROVIDER, test, size, COUNT)
+    return files and {"total": files["total"] / (2 * COUNT),
+                      "src/softdat": sum(n for f, n in files.items() if "src/softdat/" in f) / (2 * COUNT)}
+
+
+def provider_rows(v):
+    rows = []
+    for test, sizes in PROVIDER_TESTS.items():
+        for size in sizes:
+            n = provider_counted(test, size) or {}
+            v[("provider", test, size)] = [n]
+            say("provider,", test, size_name(size), n)
+            rows.append([test, "-" if test == "empty" else size_name(size), cell(n.get("total")),
+                         cell(n.get("src/softdat"))])
+    return rows
 
 
 def run(_reps):
@@ -63,10 +97,19 @@ def run(_reps):
             say(way, size_name(size), rooms)
             rows.append([way, size_name(size), cell(sum(rooms.values()) if rooms else None)]
                         + [cell(rooms.get(r)) for r in ROOMS])
+    provider = provider_rows(v)
     save("counts", "instructions of a message by room; key: way, bytes", v, f"""# Instructions of a message
 
 `benchmarks/run counts`: {COUNT} messages each way between two contexts of one process, callgrind; send, receive, and
 the rounds of progress between them. The channel dapl is on the fake provider, whose instructions are not counted; nor
 is the C library's memcpy, while the copies of src/util are.
 
-{table(["way", "bytes", "instructions"] + [f"in {r}" for r in ROOMS], rows)}""")
+{table(["way", "bytes", "instructions"] + [f"in {r}" for r in ROOMS], rows)}
+## The software provider
+
+{COUNT} messages each way between two adapters of one process, which take turns polling, over shared rings. `send`: a
+post of a receive, a post of a send, the dequeues of both completions and every poll between them. `write`: an RDMA
+write, polls of the target until its last byte is there, the dequeue of the completion. `empty`: a dequeue of an empty
+queue. Everything is counted, also the program, libdat2 and the C library.
+
+{table(["test", "bytes", "instructions", "in src/softdat"], provider)}""")

@@ -56,6 +56,8 @@ DAT_RETURN softdat_evd_resize(DAT_EVD_HANDLE, DAT_COUNT);
 DAT_RETURN softdat_evd_post_se(DAT_EVD_HANDLE, const DAT_EVENT *);
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE, DAT_EVENT *);
 DAT_RETURN softdat_evd_free(DAT_EVD_HANDLE);
+
+/* cno.c */
 DAT_RETURN softdat_cno_create(DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_CNO_HANDLE *);
 DAT_RETURN softdat_cno_modify_agent(DAT_CNO_HANDLE, DAT_OS_WAIT_PROXY_AGENT);
 DAT_RETURN softdat_cno_query(DAT_CNO_HANDLE, DAT_CNO_PARAM_MASK, DAT_CNO_PARAM *);

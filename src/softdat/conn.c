@@ -59,6 +59,7 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     softdat_list_append(&ia->conns, &c->link);
     ia->n_unidentified += phase == SOFTDAT_ACCEPTED;
     ia->n_sockets++;
+    softdat_round_complete(ia);
     return c;
 }
 
@@ -94,6 +95,7 @@ void softdat_conn_free(struct softdat_conn *c)
     /* Events of this round may point to c, so its memory is freed at the end of the round. */
     softdat_list_remove(&c->link);
     softdat_list_append(&c->ia->to_free, &c->link);
+    softdat_round_complete(c->ia);
 }
 
 void softdat_conn_linger(struct softdat_conn *c)
@@ -128,6 +130,7 @@ void softdat_conn_detach(struct softdat_conn *c, bool linger)
 void softdat_conn_open(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_OPEN;
+    c->plain = softdat_short_plain(c);
     if (!c->uses_rings) {
         c->stream = true;
         softdat_list_append(&c->ia->streams, &c->polled);

@@ -93,6 +93,7 @@ struct softdat_conn {
     bool local;                  /* same host: the socket is an abstract unix socket */
     struct softdat_shared shared;
     bool uses_rings;             /* frames travel through shared rings, not the socket */
+    bool plain;                  /* the same, and nothing is emulated or injected (short.c) */
     bool stream;                 /* on ia->streams */
     int segment_fd;              /* active: sent with CONNECT; -1: none */
 
@@ -151,12 +152,17 @@ static inline uint32_t softdat_shared_executed(const struct softdat_conn *c)
     return atomic_load_explicit(&c->shared.theirs->executed, memory_order_acquire);
 }
 
+/* True if the peer has written bytes that have not been read. */
+static inline bool softdat_shared_has_bytes(const struct softdat_conn *c)
+{
+    return atomic_load_explicit(&c->shared.theirs->tail, memory_order_relaxed) != c->shared.head;
+}
+
 /* True if the peer has written bytes or executed requests since the last poll. An empty poll of a
  * ring costs these two loads and nothing else. */
 static inline bool softdat_shared_pending(const struct softdat_conn *c)
 {
-    return atomic_load_explicit(&c->shared.theirs->tail, memory_order_relaxed) != c->shared.head
-           || softdat_shared_executed(c) != c->shared.executed_seen;
+    return softdat_shared_has_bytes(c) || softdat_shared_executed(c) != c->shared.executed_seen;
 }
 
 /* conn.c */
@@ -248,6 +254,22 @@ void softdat_rx_unpark(struct softdat_conn *c);
 /* Stops reading from c, or starts it again. */
 void softdat_rx_stall(struct softdat_conn *c, bool stalled);
 
+/* short.c */
+
+enum { SOFTDAT_SHORT = SOFTDAT_INLINE - sizeof(struct softdat_frame) };     /* bytes of payload */
+
+/* True if short frames of c need nothing but a ring: no link emulation, no injected faults. */
+bool softdat_short_plain(const struct softdat_conn *c);
+/* Posts a send (remote: NULL) or an RDMA write of one segment, and transmits it, if nothing is
+ * queued before it; seg->segment_length is at most SOFTDAT_SHORT. False: it is to be posted like
+ * any other. */
+bool softdat_short_post(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
+                        const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                        DAT_COMPLETION_FLAGS flags);
+/* Executes the send or write in the in-line frame of c's ring. False: there is none, or it is left
+ * to softdat_frame_header(). */
+bool softdat_short_receive(struct softdat_conn *c);
+
 /* frame.c */
 
 /* Handles the complete header c->hdr: checks it and prepares c->sink for the payload. False: a
@@ -307,6 +329,8 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
 /* Called after a round without input: acknowledges over rings at once, over sockets after 10 us of
  * such rounds. */
 void softdat_tx_acks_when_idle(struct softdat_ia *ia);
+/* Notes that c has an acknowledgement pending. */
+void softdat_tx_ack_later(struct softdat_conn *c);
 /* Transmits all pending acknowledgements; called before the adapter sleeps. */
 void softdat_tx_flush_acks(struct softdat_ia *ia);
 /* Counts the request of c->hdr as executed and acknowledges it, at once or with a later frame. */

@@ -42,7 +42,8 @@ static void fill_bind_event(DAT_EVENT *event, const struct softdat_dto *d)
     };
 }
 
-static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struct softdat_dto *d)
+void softdat_ep_complete(struct softdat_ep *ep, struct softdat_evd *evd,
+                         const struct softdat_dto *d)
 {
     DAT_EVENT *event;
 
@@ -61,7 +62,7 @@ static void complete(struct softdat_ep *ep, struct softdat_evd *evd, const struc
 static void reap_done(struct softdat_ep *ep)
 {
     while (ep->req.count > 0 && softdat_ring_at(&ep->req, 0)->state == SOFTDAT_DTO_DONE) {
-        complete(ep, ep->req_evd, softdat_ring_at(&ep->req, 0));
+        softdat_ep_complete(ep, ep->req_evd, softdat_ring_at(&ep->req, 0));
         softdat_ring_pop(&ep->req);
     }
 }
@@ -112,7 +113,7 @@ void softdat_ep_recv_done(struct softdat_ep *ep, DAT_DTO_COMPLETION_STATUS statu
         d->ext = 1 + DAT_IB_RDMA_WRITE_IMMED_DATA;
         d->imm = *imm;
     }
-    complete(ep, ep->recv_evd, d);
+    softdat_ep_complete(ep, ep->recv_evd, d);
 }
 
 void softdat_ep_flush(struct softdat_ep *ep)
@@ -125,7 +126,7 @@ void softdat_ep_flush(struct softdat_ep *ep)
             softdat_bind_cancel(&d->bind);
         if (d->state != SOFTDAT_DTO_DONE)
             d->status = DAT_DTO_ERR_FLUSHED;
-        complete(ep, ep->req_evd, d);
+        softdat_ep_complete(ep, ep->req_evd, d);
     }
     do
         softdat_ep_recv_done(ep, DAT_DTO_ERR_FLUSHED, 0, NULL);

@@ -120,6 +120,10 @@ struct softdat_ep {
 /* Posts the event of ep with private data priv, copied; no event if ep has no connect EVD. */
 void softdat_ep_event(struct softdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
                       size_t priv_len);
+/* Posts the completion of d, a request or receive of ep, to evd (NULL: none), unless it is
+ * suppressed. */
+void softdat_ep_complete(struct softdat_ep *ep, struct softdat_evd *evd,
+                         const struct softdat_dto *d);
 /* Posts the completions of the finished requests at the head of the queue. With
  * DAT_CLOSE_GRACEFUL_FLAG, sends BYE after the last one. */
 void softdat_ep_reap(struct softdat_ep *ep);

@@ -96,9 +96,9 @@ void softdat_run_agents(struct softdat_ia *ia)
         ia->n_agents_due--;
         if (!evd || !agent.proxy_agent_func)
             continue;
-        pthread_mutex_unlock(&ia->lock);
+        softdat_lock_release(&ia->lock);
         agent.proxy_agent_func(agent.instance_data, evd);
-        pthread_mutex_lock(&ia->lock);
+        softdat_lock_take(&ia->lock);
     }
 }
 
@@ -128,6 +128,8 @@ DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd)
 {
     uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
 
+    if (evd == evd->h.ia->into_evd)
+        return evd->h.ia->into;
     if (count < evd->qlen)
         return &evd->ring[ring_index(evd, count)];
     overflow(evd);
@@ -139,6 +141,11 @@ void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot)
     uint32_t count = atomic_load_explicit(&evd->count, memory_order_relaxed);
 
     slot->evd_handle = evd;
+    if (evd == evd->h.ia->into_evd) {        /* the caller of dat_evd_dequeue has it */
+        evd->h.ia->into_evd = NULL;
+        evd->h.ia->into = NULL;
+        return;
+    }
     atomic_store_explicit(&evd->count, count + 1, memory_order_release);
     if (evd->waiters > 0)
         wake(evd->efd);
@@ -368,47 +375,73 @@ static void pop(struct softdat_evd *evd, DAT_EVENT *event)
 /* Without the error class: clients (dtest -p) compare the whole value with what dapl returns. */
 static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
 
-/* The helper thread checks only whether the number changes, so a lost increment is harmless. */
-static void count_call(struct softdat_ia *ia)
+/* Makes a round with the lock. If evd had no event the first one is stored in *event. Returns true
+ * if it was. */
+static bool round_into(struct softdat_evd *evd, DAT_EVENT *event)
 {
-    uint32_t n = atomic_load_explicit(&ia->calls, memory_order_relaxed);
+    struct softdat_ia *ia = evd->h.ia;
+    bool stored;
 
-    atomic_store_explicit(&ia->calls, n + 1, memory_order_relaxed);
+    /* With a CNO or a waiter an event is queued, since they are notified of it. */
+    if (atomic_load_explicit(&evd->count, memory_order_relaxed) == 0 && !evd->cno
+        && evd->waiters == 0)
+        ia->into_evd = evd;
+    ia->into = event;
+    softdat_progress(ia);
+    stored = ia->into == NULL;
+    ia->into_evd = NULL;
+    ia->into = NULL;
+    return stored;
 }
 
-/* Makes a round of progress and returns with the lock. False: another thread has the lock. */
-static bool try_progress(struct softdat_ia *ia)
+/* The rest of a dequeue, with the lock. Not inline, as dequeue(): the registers that they save
+ * would be saved for each empty poll. */
+__attribute__((noinline)) static DAT_RETURN dequeue_locked(struct softdat_evd *evd,
+                                                           DAT_EVENT *event)
 {
-    count_call(ia);
-    if (pthread_mutex_trylock(&ia->lock))
-        return false;
-    softdat_progress(ia);
-    return true;
+    DAT_RETURN ret = DAT_SUCCESS;
+    bool queued = atomic_load_explicit(&evd->count, memory_order_relaxed) > 0;
+
+    if (queued || !round_into(evd, event)) {
+        if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0)
+            pop(evd, event);
+        else
+            ret = queue_empty;
+    }
+    softdat_unlock(evd->h.ia);
+    return ret;
+}
+
+__attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT_EVENT *event)
+{
+    struct softdat_ia *ia = evd->h.ia;
+
+    if (atomic_load_explicit(&evd->count, memory_order_acquire) > 0)
+        softdat_lock_take(&ia->lock);
+    else if (!softdat_lock_try(&ia->lock))
+        return queue_empty;
+    return dequeue_locked(evd, event);
 }
 
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
     struct softdat_evd *evd = evd_of(handle);
-    DAT_RETURN ret = DAT_SUCCESS;
+    struct softdat_ia *ia;
 
     if (!evd)
         return bad_evd;
     if (!event)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (atomic_load_explicit(&evd->count, memory_order_acquire) > 0)
-        softdat_lock(evd->h.ia);
-    else if (!try_progress(evd->h.ia))
-        return queue_empty;
-    if (atomic_load(&evd->count) > 0)
-        pop(evd, event);
-    else
-        ret = queue_empty;
-    softdat_unlock(evd->h.ia);
-    return ret;
+    ia = evd->h.ia;
+    if (!softdat_lock_enter(&ia->lock))
+        return dequeue(evd, event);
+    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0 || !softdat_round_empty(ia))
+        return dequeue_locked(evd, event);
+    softdat_lock_leave(&ia->lock);
+    return queue_empty;
 }
 
-/* Returns the ns that remain of a wait of `us` that began at `start`. */
-static uint64_t time_left(uint64_t start, DAT_TIMEOUT us)
+uint64_t softdat_wait_left(uint64_t start, DAT_TIMEOUT us)
 {
     uint64_t spent = softdat_now() - start, all = (uint64_t)us * 1000;
 
@@ -417,8 +450,7 @@ static uint64_t time_left(uint64_t start, DAT_TIMEOUT us)
     return spent >= all ? 0 : all - spent;
 }
 
-/* Sleeps without the lock until efd or a descriptor of the adapter wakes the thread. */
-static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns)
+void softdat_wait_sleep(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns)
 {
     ++*waiters;
     ia->waiters++;
@@ -428,11 +460,9 @@ static void sleep_unlocked(struct softdat_ia *ia, int efd, int *waiters, uint64_
     clear_wakeup(efd);
 }
 
-/* Ends a wait: the thread may not return to the provider for long, so the helper thread leaves
- * standby and flushes the pending acknowledgements. */
-static void end_wait(struct softdat_ia *ia)
+void softdat_wait_end(struct softdat_ia *ia)
 {
-    count_call(ia);
+    softdat_count_call(ia);
     if ((ia->waiters == 0 && ia->helper_state == SOFTDAT_HELPER_STANDBY)
         || !softdat_list_empty(&ia->acks))
         softdat_helper_wake(ia);
@@ -464,120 +494,17 @@ DAT_RETURN softdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT thr
             ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (ret != DAT_SUCCESS || atomic_load(&evd->count) >= (uint32_t)threshold)
             break;
-        rest = time_left(start, us);
+        rest = softdat_wait_left(start, us);
         if (rest == 0) {
             ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
             break;
         }
-        sleep_unlocked(ia, evd->efd, &evd->waiters, rest);
+        softdat_wait_sleep(ia, evd->efd, &evd->waiters, rest);
     }
     if (ret == DAT_SUCCESS)
         pop(evd, event);
     *more = (DAT_COUNT)atomic_load(&evd->count);
-    end_wait(ia);
-    softdat_unlock(ia);
-    return ret;
-}
-
-/* -- notification objects --------------------------------------------------------------------- */
-
-static const DAT_RETURN bad_cno = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_CNO;
-
-DAT_RETURN softdat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent,
-                              DAT_CNO_HANDLE *cno_p)
-{
-    struct softdat_ia *ia = softdat_get(ia_handle, DAT_HANDLE_TYPE_IA);
-    struct softdat_cno *cno;
-
-    if (!ia)
-        return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
-    cno = softdat_alloc(sizeof(*cno));
-    if (!cno)
-        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    cno->agent = agent;
-    cno->efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cno->efd < 0) {
-        softdat_free(cno);
-        return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_NO_SUBTYPE);
-    }
-    softdat_lock(ia);
-    softdat_handle_init(&cno->h, ia, DAT_HANDLE_TYPE_CNO);
-    softdat_unlock(ia);
-    *cno_p = cno;
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN softdat_cno_modify_agent(DAT_CNO_HANDLE handle, DAT_OS_WAIT_PROXY_AGENT agent)
-{
-    struct softdat_cno *cno = cno_of(handle);
-
-    if (!cno)
-        return bad_cno;
-    softdat_lock(cno->h.ia);
-    cno->agent = agent;
-    softdat_unlock(cno->h.ia);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN softdat_cno_query(DAT_CNO_HANDLE handle, DAT_CNO_PARAM_MASK mask, DAT_CNO_PARAM *param)
-{
-    struct softdat_cno *cno = cno_of(handle);
-
-    (void)mask;
-    if (!cno)
-        return bad_cno;
-    if (!param)
-        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
-    param->ia_handle = cno->h.ia;
-    param->proxy_type = cno->agent.proxy_agent_func ? DAT_PROXY_TYPE_AGENT : DAT_PROXY_TYPE_NONE;
-    param->proxy.agent = cno->agent;
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN softdat_cno_free(DAT_CNO_HANDLE handle)
-{
-    struct softdat_cno *cno = cno_of(handle);
-    struct softdat_ia *ia;
-
-    if (!cno)
-        return bad_cno;
-    ia = cno->h.ia;
-    softdat_lock(ia);
-    if (cno->users > 0 || cno->waiters > 0) {
-        softdat_unlock(ia);
-        return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
-    }
-    close(cno->efd);
-    softdat_handle_end(&cno->h);
-    softdat_unlock(ia);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN softdat_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT us, DAT_EVD_HANDLE *evd_p)
-{
-    struct softdat_cno *cno = cno_of(handle);
-    uint64_t start = softdat_now(), rest;
-    DAT_RETURN ret = DAT_SUCCESS;
-    struct softdat_ia *ia;
-
-    if (!cno)
-        return bad_cno;
-    ia = cno->h.ia;
-    softdat_lock(ia);
-    for (;;) {
-        softdat_progress_blocking(ia);
-        if (cno->fired)
-            break;
-        rest = time_left(start, us);
-        if (rest == 0) {
-            ret = DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
-            break;
-        }
-        sleep_unlocked(ia, cno->efd, &cno->waiters, rest);
-    }
-    *evd_p = ret == DAT_SUCCESS ? (DAT_EVD_HANDLE)cno->fired : DAT_HANDLE_NULL;
-    cno->fired = NULL;
-    end_wait(ia);
+    softdat_wait_end(ia);
     softdat_unlock(ia);
     return ret;
 }

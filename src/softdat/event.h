@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SOFTDAT_EVENT_H
 #define SOFTDAT_EVENT_H
-/* Event dispatchers and consumer notification objects (evd.c). */
+/* Event dispatchers and consumer notification objects (evd.c, cno.c). */
 #include "handle.h"
 
 #include <stdatomic.h>
@@ -47,6 +47,13 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event);
 /* The same without the copy: fill the slot, then push it. NULL: the EVD is full, as above. */
 DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd);
 void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot);
+/* Returns the ns that remain of a wait of `us` that began at `start`, softdat_now(). */
+uint64_t softdat_wait_left(uint64_t start, DAT_TIMEOUT us);
+/* Sleeps without the lock until efd or a descriptor of the adapter wakes the thread, at most ns. */
+void softdat_wait_sleep(struct softdat_ia *ia, int efd, int *waiters, uint64_t ns);
+/* Ends a wait: the thread may not return to the provider for long, so the helper thread leaves
+ * standby and flushes the pending acknowledgements. */
+void softdat_wait_end(struct softdat_ia *ia);
 /* Calls the agents of triggered CNOs; releases the lock during each call. */
 void softdat_run_agents(struct softdat_ia *ia);
 

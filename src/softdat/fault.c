@@ -43,6 +43,7 @@ uint64_t softdat_delay_draw_due(struct softdat_ia *ia)
 void softdat_delay_until(struct softdat_conn *c, uint64_t when)
 {
     c->resume_at = when;
+    softdat_round_complete(c->ia);
     softdat_helper_wake(c->ia);  /* it may sleep beyond that time */
     if (softdat_list_empty(&c->delayed))
         softdat_list_append(&c->ia->delayed, &c->delayed);
@@ -112,6 +113,7 @@ void softdat_fault_break_later(struct softdat_conn *c)
 {
     if (softdat_list_empty(&c->to_break))
         softdat_list_append(&c->ia->to_break, &c->to_break);
+    softdat_round_complete(c->ia);
     softdat_helper_wake(c->ia);
 }
 
@@ -132,6 +134,7 @@ void softdat_fault_on_request(struct softdat_conn *c)
         softdat_fault_break_later(c);
     if (ia->cfg.fatal_after && ++ia->requests == ia->cfg.fatal_after) {
         ia->fatal = true;
+        softdat_round_complete(ia);
         softdat_helper_wake(ia);
     }
 }

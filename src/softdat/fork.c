@@ -20,12 +20,12 @@ static void each(void (*f)(struct softdat_ia *))
 
 static void lock_ia(struct softdat_ia *ia)
 {
-    pthread_mutex_lock(&ia->lock);
+    softdat_lock_take(&ia->lock);
 }
 
 static void unlock_ia(struct softdat_ia *ia)
 {
-    pthread_mutex_unlock(&ia->lock);
+    softdat_lock_release(&ia->lock);
 }
 
 static void close_fd(int *fd)

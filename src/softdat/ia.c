@@ -121,7 +121,7 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->h.link);
     snprintf(ia->name, sizeof(ia->name), "%s", name);
     ia->cfg = *cfg;
-    pthread_mutex_init(&ia->lock, NULL);
+    softdat_lock_init(&ia->lock);
     softdat_list_init(&ia->objects);
     softdat_list_init(&ia->freed);
     softdat_list_init(&ia->conns);
@@ -144,7 +144,7 @@ static void ia_free(struct softdat_ia *ia)
 {
     while (ia->n_freed > 0)
         free_oldest(ia);
-    pthread_mutex_destroy(&ia->lock);
+    softdat_lock_destroy(&ia->lock);
     softdat_free(ia->mem);
     softdat_free(ia->scratch);
     ia->h.alive = 0;

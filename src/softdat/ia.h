@@ -4,6 +4,7 @@
 /* Adapters: parameters, ports and paths, sockets, the helper thread. */
 #include "conn.h"
 #include "event.h"
+#include "lock.h"
 #include "mem.h"
 
 #include <dat2/dat_registry.h>
@@ -66,7 +67,7 @@ struct softdat_ia {
     struct softdat_handle h;
     char name[DAT_NAME_MAX_LENGTH];
     struct softdat_config cfg;
-    pthread_mutex_t lock;
+    struct softdat_lock lock;
     struct softdat_list fork_link; /* on the process's list of adapters (fork.c) */
     struct softdat_list objects; /* objects of this adapter that have handles */
     struct softdat_list freed;   /* freed objects, oldest first */
@@ -112,10 +113,15 @@ struct softdat_ia {
     _Atomic uint32_t calls;      /* number of polls and waits by the application */
     int waiters;                 /* threads of the application that sleep in a wait */
     bool doorbells_armed;        /* peers send a doorbell when they write a ring */
+    bool rings_blocked;          /* a ring was full, or not to be read, in the last round */
     uint64_t next_deadline;      /* earliest of all connections, ns; UINT64_MAX: none */
     uint64_t last_epoll;         /* ns */
     uint64_t idle_since;         /* ns: no input since then; 0: input in the last round */
     uint32_t rounds;
+    uint32_t next_complete;      /* the call that makes the next complete round */
+    uint32_t quiet_rounds;       /* rounds of rings only between two reads of the clock */
+    struct softdat_evd *into_evd;    /* the next event of this queue is stored in *into; NULL: no */
+    DAT_EVENT *into;
 };
 
 /* The functions below are called with the adapter's lock unless they say otherwise. */
@@ -152,11 +158,12 @@ void softdat_sock_set_events(struct softdat_ia *ia, struct softdat_sock *s, uint
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
 /* Takes s out of the epoll set, or puts it back. */
 void softdat_sock_suspend(struct softdat_ia *ia, struct softdat_sock *s, bool suspend);
-/* Makes one round of progress: polls rings, streams and, when due, epoll. Returns the number of
- * sources that had input. */
-int softdat_progress(struct softdat_ia *ia);
+/* Makes the round of progress of a call that polls: of the rings, or, if that is due, a complete
+ * one of rings, streams and epoll. */
+void softdat_progress(struct softdat_ia *ia);
 /* The same for a thread that sleeps between rounds. While the doorbells are armed every event has
- * a descriptor, so only epoll is polled and the cost does not grow with the connections. */
+ * a descriptor, so only epoll is polled and the cost does not grow with the connections; otherwise
+ * the round is complete. Returns the number of sources that had input. */
 int softdat_progress_blocking(struct softdat_ia *ia);
 /* Wakes the helper thread and makes it monitor the application's calls. */
 void softdat_helper_wake(struct softdat_ia *ia);

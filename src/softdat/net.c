@@ -14,6 +14,7 @@ enum {
     HELPER_PERIOD_NS = 1000 * 1000,      /* between two checks for calls of the application */
     EPOLL_PERIOD_NS = 20 * 1000,         /* between two epolls if all open connections are polled */
     CLOCK_ROUNDS = 16,                   /* rounds between two reads of the clock, then */
+    QUIET_ROUNDS_MAX = 256,              /* the same while only rings are polled: it adapts */
     MAX_POLLED_STREAMS = 4,              /* open connections that are read without epoll */
 };
 
@@ -122,10 +123,12 @@ static int poll_rings(struct softdat_ia *ia)
     struct softdat_list *l = ia->rings.next;
     int n = 0;
 
+    ia->rings_blocked = false;
     while (l != &ia->rings) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
+        ia->rings_blocked |= c->blocked || c->stalled || softdat_path_cut(c);
         if ((softdat_shared_pending(c) || c->blocked) && !softdat_path_cut(c))
             n += softdat_rx_ring(c);
     }
@@ -162,10 +165,34 @@ static bool epoll_due(struct softdat_ia *ia)
     if (++ia->rounds % CLOCK_ROUNDS)
         return false;
     now = softdat_now();
-    if (now - ia->last_epoll < EPOLL_PERIOD_NS)
+    if (now - ia->last_epoll < EPOLL_PERIOD_NS) {
+        if (ia->quiet_rounds < QUIET_ROUNDS_MAX)
+            ia->quiet_rounds *= 2;
         return false;
+    }
+    if (ia->quiet_rounds > CLOCK_ROUNDS)
+        ia->quiet_rounds /= 2;
     ia->last_epoll = now;
     return true;
+}
+
+/* True if nothing is to be polled but rings that are not blocked. */
+static bool only_rings(const struct softdat_ia *ia)
+{
+    return !ia->doorbells_armed && ia->n_sockets == 0 && softdat_list_empty(&ia->streams)
+           && softdat_list_empty(&ia->acks) && softdat_list_empty(&ia->delayed)
+           && softdat_list_empty(&ia->to_break) && !ia->fatal && !ia->listen_resume_at
+           && !ia->rings_blocked && !softdat_list_empty(&ia->rings);
+}
+
+/* Chooses which of the following calls makes the next complete round, which reads the clock. */
+static void plan_rounds(struct softdat_ia *ia)
+{
+    softdat_round_complete(ia);
+    if (!only_rings(ia))
+        return;
+    ia->next_complete += ia->quiet_rounds;
+    ia->rounds |= CLOCK_ROUNDS - 1;
 }
 
 /* Ends a round: delayed connections, injected faults, ended connections, paused accepting. */
@@ -181,7 +208,8 @@ static void end_round(struct softdat_ia *ia)
         softdat_listen_resume(ia);
 }
 
-int softdat_progress(struct softdat_ia *ia)
+/* Polls rings, streams and, when due, epoll. Returns the number of sources that had input. */
+static int complete_round(struct softdat_ia *ia)
 {
     int n;
 
@@ -198,7 +226,28 @@ int softdat_progress(struct softdat_ia *ia)
     else if (!softdat_list_empty(&ia->acks))
         softdat_tx_acks_when_idle(ia);
     end_round(ia);
+    plan_rounds(ia);
     return n;
+}
+
+void softdat_progress(struct softdat_ia *ia)
+{
+    uint32_t n = softdat_count_call(ia);
+    struct softdat_list *l = ia->rings.next;
+
+    if (!softdat_round_quiet(ia, n)) {
+        complete_round(ia);
+        return;
+    }
+    while (l != &ia->rings) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
+
+        l = l->next;
+        if (softdat_shared_pending(c))
+            softdat_rx_ring(c);
+    }
+    if (!softdat_round_quiet(ia, n))
+        end_round(ia);
 }
 
 int softdat_progress_blocking(struct softdat_ia *ia)
@@ -206,9 +255,10 @@ int softdat_progress_blocking(struct softdat_ia *ia)
     int n;
 
     if (!ia->doorbells_armed || ia->work_pending)
-        return softdat_progress(ia);
+        return complete_round(ia);
     n = poll_sockets(ia);
     end_round(ia);
+    softdat_round_complete(ia);
     return n;
 }
 
@@ -326,6 +376,9 @@ static void *helper_main(void *arg)
     struct softdat_ia *ia = arg;
     uint32_t seen = 0;
 
+    softdat_lock(ia);
+    ia->lock.never = softdat_self();
+    softdat_unlock(ia);
     while (!atomic_load(&ia->stopping)) {
         uint32_t calls = atomic_load(&ia->calls);
 
@@ -356,6 +409,7 @@ int softdat_net_start(struct softdat_ia *ia)
 {
     int cause;
 
+    ia->quiet_rounds = CLOCK_ROUNDS;
     ia->epfd = epoll_create1(EPOLL_CLOEXEC);
     ia->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ia->epfd >= 0 && ia->wake_fd >= 0) {

@@ -172,10 +172,23 @@ static void start_request(struct softdat_ep *ep, struct softdat_dto *d)
         softdat_ep_flush(ep);    /* disconnected: it is flushed at once (DAT 2.0) */
 }
 
-static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const struct request *r)
+/* Posts a request; called with the lock. */
+static DAT_RETURN post_locked(struct softdat_ep *ep, const struct kind *k, const struct request *r)
 {
-    struct softdat_ep *ep = ep_of(handle);
-    struct softdat_dto *d;
+    DAT_RETURN ret;
+    struct softdat_dto *d = next_request(ep, &ret);
+
+    softdat_round_complete(ep->h.ia);
+    if (d)
+        ret = fill(ep, k, r, d);
+    if (ret == DAT_SUCCESS)
+        start_request(ep, d);
+    return ret;
+}
+
+static DAT_RETURN post_request(struct softdat_ep *ep, const struct kind *k,
+                               const struct request *r)
+{
     DAT_RETURN ret;
 
     if (!ep)
@@ -184,22 +197,37 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, const struct kind *k, const
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     if (k->answered && ep->attr.max_rdma_read_out <= 0)
         return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
-    softdat_lock(ep->h.ia);
-    d = next_request(ep, &ret);
-    if (d)
-        ret = fill(ep, k, r, d);
-    if (ret == DAT_SUCCESS)
-        start_request(ep, d);
+    softdat_lock_take(&ep->h.ia->lock);
+    ret = post_locked(ep, k, r);
     softdat_unlock(ep->h.ia);
     return ret;
+}
+
+/* Posts a send (remote: NULL) or write by the short way, if that is possible now. */
+static inline bool post_short(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                              const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                              DAT_COMPLETION_FLAGS flags)
+{
+    bool posted;
+
+    if (!ep || n != 1 || !seg || seg->segment_length > SOFTDAT_SHORT)
+        return false;
+    softdat_lock_take(&ep->h.ia->lock);
+    posted = softdat_short_post(ep, seg, remote, cookie, flags);
+    softdat_lock_release(&ep->h.ia->lock);
+    return posted;
 }
 
 DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    struct request r = { .n = n, .seg = seg, .cookie = cookie, .flags = flags };
+    struct softdat_ep *ep = ep_of(handle);
+    struct request r;
 
-    return post_request(handle, &kind_send, &r);
+    if (post_short(ep, n, seg, NULL, cookie, flags))
+        return DAT_SUCCESS;
+    r = (struct request){ .n = n, .seg = seg, .cookie = cookie, .flags = flags };
+    return post_request(ep, &kind_send, &r);
 }
 
 DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
@@ -208,16 +236,20 @@ DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_
 {
     struct request r = { .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
 
-    return post_request(handle, &kind_read, &r);
+    return post_request(ep_of(handle), &kind_read, &r);
 }
 
 DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                       DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
                                       DAT_COMPLETION_FLAGS flags)
 {
-    struct request r = { .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
+    struct softdat_ep *ep = ep_of(handle);
+    struct request r;
 
-    return post_request(handle, &kind_write, &r);
+    if (remote && post_short(ep, n, seg, remote, cookie, flags))
+        return DAT_SUCCESS;
+    r = (struct request){ .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
+    return post_request(ep, &kind_write, &r);
 }
 
 DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind *bind,
@@ -277,7 +309,7 @@ DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list ar
         return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
     }
     r.flags = (DAT_COMPLETION_FLAGS)va_arg(args, int);
-    return post_request(handle, k, &r);
+    return post_request(ep_of(handle), k, &r);
 }
 
 /* -- receives --------------------------------------------------------------------------------- */
@@ -302,8 +334,10 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     d->ext = 0;
     d->status = DAT_DTO_SUCCESS;
     rq->ring.count++;
-    if (!softdat_list_empty(&rq->waiting))
+    if (!softdat_list_empty(&rq->waiting)) {
+        softdat_round_complete(ia);
         softdat_held_deliver(rq);
+    }
     return DAT_SUCCESS;
 }
 
@@ -317,7 +351,7 @@ DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
         return bad_ep;
     if (ep->srq)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
-    softdat_lock(ep->h.ia);
+    softdat_lock_take(&ep->h.ia->lock);
     ret = softdat_rq_post(ep->h.ia, ep->rq, ep->pz, n, seg, cookie, flags);
     if (ret == DAT_SUCCESS && !ep->conn && ep->state == DAT_EP_STATE_DISCONNECTED)
         softdat_ep_flush(ep);

@@ -10,10 +10,17 @@
 
 /* -- the adapter (ia.c) ----------------------------------------------------------------------- */
 
-/* Locks the adapter. */
+/* Makes the next round of progress a complete one. */
+static inline void softdat_round_complete(struct softdat_ia *ia)
+{
+    ia->next_complete = atomic_load_explicit(&ia->calls, memory_order_relaxed);
+}
+
+/* Locks the adapter for a call that may change what is to be polled. */
 static inline void softdat_lock(struct softdat_ia *ia)
 {
-    pthread_mutex_lock(&ia->lock);
+    softdat_lock_take(&ia->lock);
+    softdat_round_complete(ia);
 }
 
 /* Unlocks it, after the agents of triggered CNOs have been called. */
@@ -21,7 +28,37 @@ static inline void softdat_unlock(struct softdat_ia *ia)
 {
     if (ia->n_agents_due > 0)
         softdat_run_agents(ia);
-    pthread_mutex_unlock(&ia->lock);
+    softdat_lock_release(&ia->lock);
+}
+
+/* Counts a call that polls. The helper thread checks only whether the number changes, so a lost
+ * increment is harmless. Needs no lock. */
+static inline uint32_t softdat_count_call(struct softdat_ia *ia)
+{
+    uint32_t n = atomic_load_explicit(&ia->calls, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&ia->calls, n, memory_order_relaxed);
+    return n;
+}
+
+/* True if only rings are to be polled in the round of call number n. */
+static inline bool softdat_round_quiet(const struct softdat_ia *ia, uint32_t n)
+{
+    return (int32_t)(n - ia->next_complete) < 0;
+}
+
+/* Makes the round of a call if only rings are to be polled and none has input. False: there is more
+ * to do. */
+static inline bool softdat_round_empty(struct softdat_ia *ia)
+{
+    struct softdat_list *l;
+
+    if (!softdat_round_quiet(ia, softdat_count_call(ia)))
+        return false;
+    for (l = ia->rings.next; l != &ia->rings; l = l->next)
+        if (softdat_shared_pending(SOFTDAT_OF(l, struct softdat_conn, polled)))
+            return false;
+    return true;
 }
 
 /* -- registered memory (mem.c) ---------------------------------------------------------------- */

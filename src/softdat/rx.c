@@ -174,6 +174,7 @@ void softdat_rx_stall(struct softdat_conn *c, bool stalled)
     uint32_t events = c->sock.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
 
     c->stalled = stalled;
+    softdat_round_complete(c->ia);
     if (c->uses_rings && !stalled)
         softdat_request_progress(c->ia); /* no doorbell announces what the ring contains already */
     softdat_sock_set_events(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
@@ -232,11 +233,13 @@ static bool read_ring(struct softdat_conn *c)
 
 bool softdat_rx_ring(struct softdat_conn *c)
 {
-    bool any = read_ring(c);
+    bool any = softdat_shared_has_bytes(c) && (softdat_short_receive(c) || read_ring(c));
     uint32_t executed;
 
     if (c->sock.fd < 0)
         return any;
+    if (!softdat_list_empty(&c->acks))
+        softdat_shared_ack(c);   /* the sender may wait for its completion */
     executed = softdat_shared_executed(c);
     if (executed != c->shared.executed_seen) {
         any = true;

@@ -209,19 +209,53 @@ static bool all_read(struct softdat_shared *s)
     return s->their_head == s->tail;
 }
 
-/* Puts a short frame beside the counters, where the peer gets it with the cache lines that it
+/* An in-line frame is beside the counters, where the peer gets it with the cache lines that it
  * polls. Permitted only while the peer has read everything. */
+void *softdat_shared_inline(struct softdat_conn *c)
+{
+    return all_read(&c->shared) ? c->shared.mine->inline_data : NULL;
+}
+
+static void note_inline(struct softdat_shared *s, size_t len)
+{
+    atomic_store_explicit(&s->mine->inline_at, s->tail, memory_order_relaxed);
+    atomic_store_explicit(&s->mine->inline_len, (uint32_t)len, memory_order_relaxed);
+    s->inline_at = s->tail;
+    s->inline_live = true;
+    s->tail += (uint32_t)len;
+}
+
+void softdat_shared_inline_done(struct softdat_conn *c, size_t len)
+{
+    note_inline(&c->shared, len);
+    publish(c);
+    c->acked = c->executed;
+    c->unacked_bytes = 0;
+    if (!softdat_list_empty(&c->acks))
+        softdat_list_remove(&c->acks);
+    ring_doorbell(c);
+}
+
+const void *softdat_shared_inline_read(struct softdat_conn *c, size_t *len_p)
+{
+    struct softdat_shared *s = &c->shared;
+
+    if (s->their_tail == s->head)
+        s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
+    *len_p = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
+    return s->their_tail != s->head && *len_p - 1 < SOFTDAT_INLINE
+           && *len_p <= s->their_tail - s->head
+           && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head
+           ? s->theirs->inline_data : NULL;
+}
+
 static size_t put_inline(struct softdat_shared *s, const struct iovec *iov, int n, size_t len)
 {
     uint8_t *to = s->mine->inline_data;
 
     for (int i = 0; i < n; to += iov[i].iov_len, i++)
         memcpy(to, iov[i].iov_base, iov[i].iov_len);
-    atomic_store_explicit(&s->mine->inline_at, s->tail, memory_order_relaxed);
-    atomic_store_explicit(&s->mine->inline_len, (uint32_t)len, memory_order_relaxed);
-    s->inline_at = s->tail;
-    s->inline_live = true;
-    s->tail += (uint32_t)len;
+    note_inline(s, len);
     return len;
 }
 
@@ -292,8 +326,8 @@ void softdat_shared_consume(struct softdat_conn *c, size_t n)
     c->shared.head += (uint32_t)n;
     if (c->shared.head - c->shared.head_published > SOFTDAT_RING / 4)
         softdat_shared_ack(c);
-    else if (softdat_list_empty(&c->acks))
-        softdat_list_append(&c->ia->acks, &c->acks);
+    else
+        softdat_tx_ack_later(c);
 }
 
 bool softdat_shared_has_room(struct softdat_conn *c)
@@ -318,6 +352,7 @@ static void set_armed(struct softdat_ia *ia, bool armed)
     if (ia->doorbells_armed == armed)
         return;
     ia->doorbells_armed = armed;
+    softdat_round_complete(ia);  /* disarms */
     for (l = ia->rings.next; l != &ia->rings; l = l->next)
         atomic_fetch_add(&SOFTDAT_OF(l, struct softdat_conn, polled)->shared.mine->armed, 1);
 }

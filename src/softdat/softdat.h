@@ -18,20 +18,23 @@
  *      post.c       posting requests and receives; extended operations
  *      rq.c         queues of receives, also shared ones
  *      tx.c rx.c    transmitting and receiving frames (wire.h, PROTOCOL)
+ *      short.c      short sends and writes over rings, when nothing is queued before them
  *      frame.c      handlers of received frames, by type
  *      sink.c       destinations of received payload
  *      held.c       sends that arrive before their receive is posted
  *      shared.c     byte rings between two adapters of one host
  *      direct.c     long RDMA by copies between address spaces
+ *      lock.c       the lock of an adapter, biased to the thread that calls
  *      mem.c        protection zones and registered memory
- *      evd.c        event dispatchers and notification objects
+ *      evd.c        event dispatchers
+ *      cno.c        notification objects
  *      alloc.c      the provider's own allocator
  *      fork.c       what fork() does to adapters
  *      fault.c      link emulation and fault injection
  *      control.c    the adapter's side of the program daplsoft (../daplsoft)
  *      quick.h      inline steps of every request and frame
  *
- * One lock per adapter protects everything on it. The DAT calls take it, and so does the adapter's
+ * One lock per adapter (lock.h) protects everything on it. The DAT calls take it, and so does the adapter's
  * helper thread, which makes progress only while the application does not: an application that
  * polls or waits makes all progress in its own threads.
  */

@@ -89,6 +89,14 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
     return queue(c, &f, NULL, 0, NULL, 0);
 }
 
+void softdat_tx_ack_later(struct softdat_conn *c)
+{
+    if (!softdat_list_empty(&c->acks))
+        return;
+    softdat_list_append(&c->ia->acks, &c->acks);
+    softdat_round_complete(c->ia);
+}
+
 void softdat_tx_acks_when_idle(struct softdat_ia *ia)
 {
     struct softdat_list *l = ia->acks.next;
@@ -380,6 +388,8 @@ static bool write_ring(struct softdat_conn *c, struct iovec *v, int n_v)
     size_t n = softdat_shared_write(c, v, n_v);
 
     c->blocked = n == 0;
+    if (c->blocked)
+        softdat_round_complete(c->ia);
     if (n > 0)
         advance_current(c, n);
     return n > 0;
@@ -465,8 +475,7 @@ void softdat_tx_executed(struct softdat_conn *c)
 
     c->executed++;
     c->unacked_bytes += c->hdr.len;
-    if (softdat_list_empty(&c->acks))
-        softdat_list_append(&c->ia->acks, &c->acks);
+    softdat_tx_ack_later(c);
     if (c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
         && c->unacked_bytes < ACK_BYTES)
         return;

@@ -10,9 +10,11 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CONNECTS = 6 };
@@ -279,10 +281,66 @@ static void evd_of_another_adapter(void **state)
     IS(DAT_INVALID_HANDLE, dat_ia_open("soft0", 8, &evd, &ia));
 }
 
+/* -- completions ------------------------------------------------------------------------------ */
+
+enum { SIZES = 3 };
+static const uint32_t size_of[SIZES] = { 8, 200, 5000 };
+
+static bool link_has_rings(void)
+{
+    const char *link = getenv("TEST_LINK");
+
+    return link && (strstr(link, "rings") || strstr(link, "direct"));
+}
+
+/* Receives each send by polling and, over rings, stops right after the dequeue. */
+static void receive_and_stop(struct side *s, int fd)
+{
+    DAT_EVENT e;
+
+    for (int i = 0; i < SIZES; i++)
+        post_recv(s, 0, BUF / 2, 1);
+    peer_accept(s);
+    send_byte(fd, 'r');
+    for (int i = 0; i < SIZES; i++) {
+        while (dat_evd_dequeue(s->dto, &e) != DAT_SUCCESS)
+            ;
+        if (link_has_rings())
+            raise(SIGSTOP);
+    }
+    recv_byte(fd);
+}
+
+/* A receiver that has dequeued the completion of its receive has reported the send as executed: the
+ * sender's completion does not wait for its next call. */
+static void completion_needs_no_call_of_the_receiver(void **state)
+{
+    struct side s;
+    struct peer p;
+
+    (void)state;
+    peer_start(&p, "soft0", receive_and_stop);
+    open_side(&s, "soft0");
+    peer_connect(&p, &s);
+    recv_byte(p.fd);
+    for (unsigned i = 0; i < SIZES; i++) {
+        post_send(&s, 0, size_of[i], i);
+        if (link_has_rings())
+            waitpid(p.pid, NULL, WUNTRACED);
+        expect_dto(&s, i, DAT_DTO_SUCCESS);
+        if (link_has_rings())
+            peer_continue(&p);
+    }
+    send_byte(p.fd, 'e');
+    close_side(&s);
+    peer_end(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_backlog_delays_connects),
+        cmocka_unit_test(completion_needs_no_call_of_the_receiver),
         CASE(full_evd_rejects_requests),
         CASE(failure_ends_connects),
         CASE(freed_evd_is_not_reported),

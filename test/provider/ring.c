@@ -17,6 +17,7 @@ void softdat_direct_offer(struct softdat_conn *c) { (void)c; }
 void softdat_direct_probe(struct softdat_conn *c) { (void)c; }
 bool softdat_rx_ring(struct softdat_conn *c) { (void)c; return false; }
 void softdat_request_progress(struct softdat_ia *ia) { (void)ia; }
+void softdat_tx_ack_later(struct softdat_conn *c) { (void)c; }
 
 struct pair {
     struct softdat_ia ia;

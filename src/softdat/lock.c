@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { BIAS_AFTER = 32 };        /* calls in a row; a revocation costs about as much as so many */
+
+_Thread_local char softdat_thread_mark;
+
+void softdat_lock_init(struct softdat_lock *l)
+{
+    pthread_mutex_init(&l->mutex, NULL);
+    l->may_bias = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void softdat_lock_destroy(struct softdat_lock *l)
+{
+    pthread_mutex_destroy(&l->mutex);
+}
+
+/* Ends the bias. The caller holds the mutex; the former owner may still be inside. */
+static void end_bias(struct softdat_lock *l)
+{
+    if (atomic_load_explicit(&l->owner, memory_order_relaxed) == 0)
+        return;
+    atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+/* Notes that this thread holds the lock through the mutex. */
+static void taken(struct softdat_lock *l)
+{
+    uintptr_t self = softdat_self();
+
+    l->by_mutex = true;
+    l->in_a_row = l->last == self ? l->in_a_row + 1 : 1;
+    l->last = self;
+}
+
+void softdat_lock_slow(struct softdat_lock *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    end_bias(l);
+    while (atomic_load_explicit(&l->inside, memory_order_acquire))
+        syscall(SYS_futex, &l->inside, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+    taken(l);
+}
+
+bool softdat_lock_try_slow(struct softdat_lock *l)
+{
+    if (pthread_mutex_trylock(&l->mutex))
+        return false;
+    end_bias(l);
+    if (atomic_load_explicit(&l->inside, memory_order_acquire)) {
+        pthread_mutex_unlock(&l->mutex);
+        return false;
+    }
+    taken(l);
+    return true;
+}
+
+void softdat_unlock_slow(struct softdat_lock *l)
+{
+    l->by_mutex = false;
+    if (l->may_bias && l->in_a_row >= BIAS_AFTER && l->last != l->never) {
+        l->in_a_row = 0;
+        atomic_store_explicit(&l->owner, l->last, memory_order_release);
+    }
+    pthread_mutex_unlock(&l->mutex);
+}
+
+void softdat_lock_wake(struct softdat_lock *l)
+{
+    syscall(SYS_futex, &l->inside, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTDAT_LOCK_H
+#define SOFTDAT_LOCK_H
+/*
+ * The lock of an adapter, biased to the thread that calls it most: its owner takes and releases it
+ * by plain loads and stores, without a locked instruction; any other thread revokes the bias first,
+ * which costs the system call membarrier() (Dice, Moir, Scherer: "Quickly reacquirable locks",
+ * 2003). Nearly always one thread of the program polls and the helper thread sleeps.
+ *
+ * The owner stores `inside`, then loads `owner`. A thread that revokes the bias holds the mutex,
+ * stores owner = 0, executes membarrier(), which makes each running thread of the process execute a
+ * fence, then loads `inside`. So either the owner reads that its bias is revoked, or the other
+ * thread reads that the owner is inside, and waits. A thread that has taken the mutex BIAS_AFTER
+ * times in a row becomes the owner. Without membarrier() there is no owner, and the mutex is the
+ * lock.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct softdat_lock {
+    _Atomic uintptr_t owner;     /* the thread that needs no mutex, softdat_self(); 0: none */
+    _Atomic uint32_t inside;     /* 1: the owner holds the lock, or checks whether it may */
+    bool by_mutex;               /* the holder has the mutex; changed and read by the holder */
+    bool may_bias;               /* membarrier() is available */
+    unsigned in_a_row;           /* times that `last` has taken the mutex in a row */
+    uintptr_t last;              /* the thread that took it last */
+    uintptr_t never;             /* this thread never becomes the owner */
+    pthread_mutex_t mutex;
+};
+
+/* lock.c */
+/* Its address identifies a thread; initial-exec, since a call to find it would cost more than the
+ * lock does. */
+extern _Thread_local char softdat_thread_mark __attribute__((tls_model("initial-exec")));
+
+void softdat_lock_init(struct softdat_lock *l);
+void softdat_lock_destroy(struct softdat_lock *l);
+/* Takes the lock through the mutex, after revoking another thread's bias. */
+void softdat_lock_slow(struct softdat_lock *l);
+/* The same without waiting. False: another thread holds the lock. */
+bool softdat_lock_try_slow(struct softdat_lock *l);
+/* Releases the mutex; the thread may become the owner. */
+void softdat_unlock_slow(struct softdat_lock *l);
+/* Wakes the thread that waits in softdat_lock_slow() for the end of a call of the former owner. */
+void softdat_lock_wake(struct softdat_lock *l);
+
+static inline uintptr_t softdat_self(void)
+{
+    return (uintptr_t)&softdat_thread_mark;
+}
+
+/* Ends a call of the owner, or of a thread whose bias has been revoked as it entered. */
+static inline void softdat_lock_leave(struct softdat_lock *l)
+{
+    atomic_store_explicit(&l->inside, 0, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&l->owner, memory_order_relaxed) == 0)
+        softdat_lock_wake(l);
+}
+
+/* Takes the lock if this thread is the owner. */
+static inline bool softdat_lock_enter(struct softdat_lock *l)
+{
+    uintptr_t self = softdat_self();
+
+    if (atomic_load_explicit(&l->owner, memory_order_relaxed) != self)
+        return false;
+    atomic_store_explicit(&l->inside, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&l->owner, memory_order_relaxed) == self)
+        return true;
+    softdat_lock_leave(l);
+    return false;
+}
+
+static inline void softdat_lock_take(struct softdat_lock *l)
+{
+    if (!softdat_lock_enter(l))
+        softdat_lock_slow(l);
+}
+
+/* False: another thread holds the lock. */
+static inline bool softdat_lock_try(struct softdat_lock *l)
+{
+    return softdat_lock_enter(l) || softdat_lock_try_slow(l);
+}
+
+static inline void softdat_lock_release(struct softdat_lock *l)
+{
+    if (l->by_mutex)
+        softdat_unlock_slow(l);
+    else
+        softdat_lock_leave(l);
+}
+
+#endif
