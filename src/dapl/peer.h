@@ -37,6 +37,7 @@
 
 struct mdapl_dapl_conn;
 struct mdapl_dapl_ia;
+struct mdapl_stats;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
 enum { MDAPL_SR_RESERVE = 2 };
@@ -44,6 +45,7 @@ enum { MDAPL_SR_RESERVE = 2 };
 /* The channel's state: one per context. */
 struct mdapl_dapl_chan {
     struct mdapl_ctx *ctx;
+    struct mdapl_stats *stats;   /* of ctx: at hand for what is counted with each frame */
     struct mdapl_dapl_dat dat;
     struct mdapl_dapl_rails rails;
     int streams_per_rail;        /* to a peer */

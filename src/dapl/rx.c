@@ -229,7 +229,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     struct mdapl_dapl_frame f;
     uint64_t psn;
 
-    mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
+    peer->d->stats->rx_frames++;
     if (!mdapl_dapl_frame_get(&f, p, len)) {
         bad_frame(st, 0, "its header is wrong", len);
         return true;

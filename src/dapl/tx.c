@@ -33,19 +33,18 @@ static bool sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve)
 static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
 {
     struct mdapl_dapl_peer *peer = st->peer;
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     if (!mdapl_dapl_stream_up(st))
         return LANE_NONE;
     if (!mdapl_dapl_ep_has_slot(&st->up->ep)) {
-        stats->dto_stalls++;
+        peer->d->stats->dto_stalls++;
         return LANE_NONE;
     }
     if (st->index == 0 && mdapl_dapl_ring_has_room(&peer->ring_out, len, peer->d->now))
         return LANE_RING;
     if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
-    stats->window_stalls++;
+    peer->d->stats->window_stalls++;
     return LANE_NONE;
 }
 
@@ -96,7 +95,7 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
 {
     struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_dapl_chan *d = peer->d;
-    struct mdapl_stats *stats = mdapl_ctx_stats(d->ctx);
+    struct mdapl_stats *stats = d->stats;
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
@@ -250,7 +249,7 @@ static bool send_now(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, 
 
 static void count_msg(struct mdapl_dapl_peer *peer, size_t len, bool eager)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+    struct mdapl_stats *stats = peer->d->stats;
 
     stats->tx_msgs++;
     stats->tx_bytes += len;
