@@ -40,7 +40,8 @@ static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
         peer->d->stats->dto_stalls++;
         return LANE_NONE;
     }
-    if (st->index == 0 && mdapl_dapl_ring_has_room(&peer->ring_out, len, peer->d->now))
+    if (st->index == 0
+        && mdapl_dapl_ring_has_room(&st->up->ring_out, len, peer->d->now - peer->last_tx))
         return LANE_RING;
     if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
@@ -100,7 +101,7 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
     f->sr_limit = mdapl_rxwin_advertise(&st->up->rxwin);
-    f->ring_limit = mdapl_dapl_ring_limit(&peer->ring_in, d->ring_slots);
+    f->ring_limit = mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots);
     mdapl_dapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
@@ -118,7 +119,7 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
     }
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "->", b->data, b->len);
-    peer->ring_out.last_tx = d->now;
+    peer->last_tx = d->now;
     stats->tx_frames++;
     if (lane == LANE_RING) {
         stats->tx_ring++;
@@ -184,6 +185,16 @@ void mdapl_dapl_item_queue(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item 
 
     mdapl_list_append(message ? &peer->queue : &peer->ctl, &it->link);
     mdapl_dapl_peer_wake(peer);
+}
+
+void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type)
+{
+    MDAPL_LIST_EACH_SAFE(pos, &peer->ctl) {
+        struct mdapl_dapl_item *it = MDAPL_OF(pos, struct mdapl_dapl_item, link);
+
+        if (it->type == type)
+            item_put(peer, it);
+    }
 }
 
 static struct mdapl_dapl_item *first_item(struct mdapl_dapl_peer *peer)
@@ -426,7 +437,7 @@ int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
     r->dto.done = reposted;
     b->holds++;
     mdapl_dapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_advertise(&st->up->rxwin),
-                           mdapl_dapl_ring_limit(&peer->ring_in, d->ring_slots));
+                           mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots));
     ack_transmitted(peer);
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);

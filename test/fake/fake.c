@@ -94,6 +94,15 @@ struct cr {
     bool stranger;
 };
 
+/* An RDMA write that has been flushed and will land. */
+struct late {
+    struct late *next;
+    DAT_IA_HANDLE ia;            /* of its target */
+    DAT_RMR_TRIPLET to;
+    uint64_t len;
+    uint8_t bytes[];
+};
+
 /* Something of connection management that is under way. */
 struct pending {
     struct pending *next;
@@ -120,7 +129,8 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
-    bool hold, refuse_ias, hold_flushes, hold_ends;
+    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes;
+    struct late *late;           /* the last one first */
     unsigned eps, completions;   /* made, ever */
     struct {
         struct evd *evd;
@@ -658,6 +668,45 @@ static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv
     *at = p;
 }
 
+void fake_delay_writes(bool delay)
+{
+    f.delay_writes = delay;
+}
+
+/* Keeps the writes that ep has posted to peer and that have not been executed. */
+static void delay_writes(struct ep *ep, const struct ep *peer)
+{
+    for (struct dto *d = ep->req.first; d && f.delay_writes; d = d->next) {
+        uint64_t len = d->seg.segment_length;
+        struct late *l = d->op == DAT_DTO_RDMA_WRITE && !d->executed ? malloc(sizeof(*l) + len)
+                                                                     : NULL;
+
+        if (!l)
+            continue;
+        *l = (struct late){ .next = f.late, .ia = peer->ia, .to = d->remote, .len = len };
+        memcpy(l->bytes, local(ep, &d->seg, len), len);
+        f.late = l;
+    }
+}
+
+int fake_land_writes(void)
+{
+    struct late *l;
+    int n = 0;
+
+    while ((l = f.late)) {
+        void *to = memory(l->ia, l->to.virtual_address, l->len, l->to.rmr_context,
+                          DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+
+        if (to)
+            memcpy(to, l->bytes, l->len);
+        n += to != NULL;
+        f.late = l->next;
+        free(l);
+    }
+    return n;
+}
+
 /* The connection of an EP ends: the other end gets an event, both flush. */
 static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 {
@@ -665,6 +714,10 @@ static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 
     ep->peer = NULL;
     ep->state = DAT_EP_STATE_DISCONNECTED;
+    if (peer) {
+        delay_writes(ep, peer);
+        delay_writes(peer, ep);
+    }
     flush(ep);
     queue_event(ep, number, NULL, 0);
     if (peer) {

@@ -308,6 +308,69 @@ static void completions_count_once(void **state)
     }
 }
 
+/* -- slots of an older incarnation ------------------------------------------------------------- */
+
+/*
+ * Rank 1 has written frames into slots of rank 0, and the connection ends before they land. The
+ * slots are given to rank 2, but not before that connection has drained. Then the writes of rank 1
+ * land where the frames of rank 2 are expected, and none of them is taken for one.
+ */
+static void late_writes_are_no_frames(void **state)
+{
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        uint8_t *slots;
+
+        start(&s, i, 3, NULL);
+        for (int r = 0; r < 3; r++)
+            SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand ring=on ring_after=1 ring_peers=1 "
+                                          "ring_slots=8 suppress=off", &err) == 0);
+        sim_send(&s, 1, 0, 20, false);
+        sim_run(&s);
+        sim_send(&s, 1, 0, 20, false);   /* slots are offered only to a peer that transmits */
+        sim_run(&s);
+        while (stream(&s, 1, 0)->conn->ring_out.slots == 0)
+            sim_round(&s);
+        slots = stream(&s, 0, 1)->conn->ring_in.slots;
+        SIM_CHECK(&s, slots != NULL);
+        s.may_fail = true;
+        fake_delay_writes(true);
+        fake_hold_ends(true);
+        for (int k = 0; k < 8; k++) {
+            sim_send(&s, 1, 0, 40, false);
+            mdapl_progress(s.rank[1].ctx);
+        }
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_ring) > 0);
+        mdapl_dapl_impossible(stream(&s, 0, 1)->peer, "test");
+        mdapl_dapl_impossible(stream(&s, 1, 0)->peer, "test");
+        for (int r = 0; r < 2; r++)
+            mdapl_progress(s.rank[r].ctx);
+        for (int k = 0; k < 4; k++)
+            sim_send(&s, 2, 0, 30, false);
+        sim_run(&s);
+        SIM_CHECK(&s, stream(&s, 0, 2)->conn->ring_in.slots == NULL);
+        fake_hold_ends(false);
+        sim_rounds(&s, 2000);
+        sim_send(&s, 2, 0, 30, false);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, stream(&s, 0, 2)->conn->ring_in.slots == slots);
+        SIM_CHECK(&s, fake_land_writes() > 0);
+        for (int k = 0; k < 40; k++) {
+            sim_send(&s, 2, 0, 30, false);
+            sim_rounds(&s, 10);
+        }
+        sim_run(&s);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, s.rank[0].announced[2] == 45 && s.rank[2].faults == 0);
+        SIM_CHECK(&s, SIM_STAT(&s, 2, tx_ring) > 0);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, dup) == 0 && SIM_STAT(&s, 0, bad_frames) == 0);
+        sim_close(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +383,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attempt_without_an_end_is_no_obstacle),
         cmocka_unit_test(completions_after_the_end_are_stale),
         cmocka_unit_test(completions_count_once),
+        cmocka_unit_test(late_writes_are_no_frames),
     };
 
     if (argc > 1)
