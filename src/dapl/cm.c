@@ -293,6 +293,7 @@ static int do_close(struct mdapl_dapl_stream *st, struct step *s)
 
 static int do_lose(struct mdapl_dapl_stream *st, struct step *s)
 {
+    mdapl_dapl_ring_poll_conn(st->conn); /* what has been written is delivered before */
     mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
         .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index, .cause = s->cause });
     return do_close(st, s);

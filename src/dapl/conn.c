@@ -43,6 +43,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
     }
     conn->st = st;
     mdapl_list_init(&conn->link);
+    mdapl_list_init(&conn->ring_in.link);
     mdapl_timer_init(&conn->end_timer, end_overdue);
     conn->rank = st->peer->base.rank;
     conn->stream = st->index;
@@ -64,6 +65,8 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     struct mdapl_dapl_peer *peer = conn->st->peer;
 
     mdapl_dapl_rx_forget_credits(peer, &conn->rxwin.freed);
+    mdapl_dapl_rx_forget_credits(peer, &conn->ring_in.freed);
+    mdapl_dapl_ring_close(conn);
     conn->st = NULL;
     conn->waiter = waiter;
     mdapl_list_append(&peer->d->closed, &conn->link);
@@ -106,6 +109,7 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn)
     mdapl_list_remove(&conn->link);
     mdapl_timer_stop(&conn->end_timer);
     mdapl_dapl_ep_fini(&conn->ep);
+    mdapl_dapl_ring_release(conn);
     free(conn);
 }
 

@@ -3,7 +3,8 @@
 #define MDAPL_CONN_H
 /*
  * One incarnation of a stream: an EP, the number (epoch) of the connection request that it belongs
- * to, the windows of its sr lane, and the count of its DTOs. cm.c makes one for each attempt and
+ * to, the windows of its sr lane, the slots of its ring lane at both ends, and the count of its
+ * DTOs. cm.c makes one for each attempt and
  * brings it up. A connection that ended, or was given up, is never used again: it is disconnected,
  * and it drains until every DTO that was posted has completed, because until then an adapter may
  * still write into its receives and its RDMA buffers, and until the provider has reported its end,
@@ -20,6 +21,7 @@
 #include "ep.h"
 #include "fault.h"
 #include "list.h"
+#include "ring.h"
 #include "timer.h"
 #include "window.h"
 
@@ -41,6 +43,8 @@ struct mdapl_dapl_conn {
     bool end_timed;              /* it has been set */
     struct mdapl_txwin txwin;    /* of its sr lane */
     struct mdapl_rxwin rxwin;
+    struct mdapl_dapl_ring_in ring_in;   /* its ring lane, on stream 0 */
+    struct mdapl_dapl_ring_out ring_out;
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */
 };

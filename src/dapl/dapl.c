@@ -163,6 +163,7 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
     if (!d)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
+    d->stats = mdapl_ctx_stats(ctx);
     mdapl_dapl_rails_init(&d->rails);
     rc = mdapl_dapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
     if (!rc)

@@ -4,18 +4,82 @@
 #include "cfg.h"
 #include "channel.h"
 #include "err.h"
+#include "stats.h"
 #include "vbuf.h"
-#include "window.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
     BATCH = 16,              /* most requests in a row without an event */
     QUIET = 3,               /* calls without a completion after which an idle EP has drained */
+    REQUEST = 1 << 16,       /* in a cookie: the DTO is a request */
+    INDEX_SHIFT = 17,        /* in a cookie: of the EP's index */
+    SERIAL_SHIFT = 40,       /* and of its serial number */
+    MAX_EPS = 1 << (SERIAL_SHIFT - INDEX_SHIFT),
 };
+
+/* -- cookies ----------------------------------------------------------------------------------- */
+
+/* Finds the EP a free place in ia->ep, and sets its cookie. */
+static bool take_place(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia)
+{
+    uint32_t i = 0;
+
+    while (i < ia->n_ep && ia->ep[i])
+        i++;
+    if (i == ia->n_ep) {
+        uint32_t n = i ? 2 * i : 8;
+        struct mdapl_dapl_ep **more = n <= MAX_EPS ? realloc(ia->ep, n * sizeof(*more)) : NULL;
+
+        if (!more)
+            return false;
+        memset(more + i, 0, (n - i) * sizeof(*more));
+        ia->ep = more;
+        ia->n_ep = n;
+    }
+    ia->ep[i] = ep;
+    ep->cookie = (uint64_t)++ia->ep_serial << SERIAL_SHIFT | (uint64_t)i << INDEX_SHIFT;
+    return true;
+}
+
+static uint32_t place_of(uint64_t cookie)
+{
+    return (uint32_t)(cookie >> INDEX_SHIFT) & (MAX_EPS - 1);
+}
+
+/* Room for max posts at a time. False: out of memory. */
+static bool posts_init(struct mdapl_dapl_posts *p, uint32_t max)
+{
+    uint32_t n = 1;
+
+    while (n < max)
+        n *= 2;
+    *p = (struct mdapl_dapl_posts){ .dto = calloc(n, sizeof(*p->dto)), .mask = n - 1 };
+    return p->dto != NULL;
+}
+
+/* What an EP has of memory, and its place; *ep has been zeroed. False: out of memory. */
+static bool make_room(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint32_t recv_max,
+                      uint32_t req_max)
+{
+    if (posts_init(&ep->recv, recv_max) && posts_init(&ep->req, req_max) && take_place(ep, ia))
+        return true;
+    free(ep->recv.dto);
+    free(ep->req.dto);
+    return false;
+}
+
+static void give_room_back(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia)
+{
+    ia->ep[place_of(ep->cookie)] = NULL;
+    free(ep->recv.dto);
+    free(ep->req.dto);
+}
+
+/* -- making and freeing ------------------------------------------------------------------------ */
 
 static DAT_EP_ATTR ep_attr(const struct mdapl_dapl_ia *ia, uint32_t recv_max, uint32_t req_max)
 {
@@ -53,9 +117,14 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
                              "queues of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
                              "MPIR_CVAR_DAPL_EP_REQUESTS smaller", ia->name, ia->max.evd_qlen);
     memset(ep, 0, sizeof(*ep));
+    if (!make_room(ep, ia, recv_max, req_max)) {
+        evd->used -= recv_max + req_max;
+        return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
+    }
     ret = ia->dat->dat_ep_create(ia->handle, ia->pz, evd->handle, evd->handle, ia->conn_evd, &attr,
                                  &ep->handle);
     if (ret != DAT_SUCCESS) {
+        give_room_back(ep, ia);
         evd->used -= recv_max + req_max;
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
                              "IA %s refuses an endpoint with %u receives and %u requests: %s",
@@ -66,7 +135,6 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
     ep->recv_max = recv_max;
     ep->req_max = req_max;
     ep->reads_max = ia->max.reads;
-    mdapl_list_init(&ep->unsignaled);
     /* A quarter of the slots at most, so that there is always one whose event frees the others. */
     ep->batch = req_max / 4 < BATCH ? req_max / 4 : BATCH;
     if (mdapl_ctx_cfg(ia->ctx)->suppress == MDAPL_SUPPRESS_OFF)
@@ -81,6 +149,23 @@ void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep)
     ep->ia->dat->dat_ep_free(ep->handle);
     ep->dto_evd->used -= ep->recv_max + ep->req_max;
     mdapl_tree_remove(&ep->ia->by_handle, &ep->by_handle);
+    give_room_back(ep, ep->ia);
+}
+
+/* The oldest request has completed. */
+static void oldest_over(struct mdapl_dapl_ep *ep, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    uint32_t number = ep->req.next - ep->req_posted;
+    struct mdapl_dapl_dto *dto = ep->req.dto[number & ep->req.mask];
+
+    ep->req_posted--;
+    ep->reads -= dto->kind == MDAPL_DTO_READ;
+    ep->bytes -= dto->bytes;
+    if (dto->unsignaled) {
+        ep->n_unsignaled--;
+        ep->ia->vbufs->n_unsignaled--;
+    }
+    dto->done(dto, status, len);
 }
 
 /* -- draining --------------------------------------------------------------------------------- */
@@ -88,15 +173,6 @@ void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep)
 void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep)
 {
     ep->ia->dat->dat_ep_disconnect(ep->handle, DAT_CLOSE_ABRUPT_FLAG);
-}
-
-/* Completes the unsignaled requests that are left: no event will report them. */
-static void reap_unsignaled(struct mdapl_dapl_ep *ep)
-{
-    struct mdapl_list *l;
-
-    while ((l = mdapl_list_first(&ep->unsignaled)))
-        mdapl_dapl_ep_completed(MDAPL_OF(l, struct mdapl_dapl_dto, link), DAT_DTO_ERR_FLUSHED, 0);
 }
 
 /*
@@ -115,7 +191,8 @@ static void flush_silent_and_unconnected(struct mdapl_dapl_ep *ep)
         ep->ia->dat->dat_ep_reset(ep->handle);
     if (req_idle && ep->recv_posted == 0 && ep->req_posted == ep->n_unsignaled
         && ++ep->idle_polls >= QUIET)
-        reap_unsignaled(ep);
+        while (ep->req_posted > 0)
+            oldest_over(ep, DAT_DTO_ERR_FLUSHED, 0);
 }
 
 bool mdapl_dapl_ep_flushed(struct mdapl_dapl_ep *ep)
@@ -172,17 +249,15 @@ int mdapl_dapl_ep_accept(struct mdapl_dapl_ep *ep, DAT_CR_HANDLE cr, const void 
 
 /* -- posting ---------------------------------------------------------------------------------- */
 
+/* The cookie of the next request. */
 static DAT_DTO_COOKIE cookie(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto,
                              enum mdapl_dapl_dto_kind kind)
 {
-    DAT_DTO_COOKIE c = { .as_64 = 0 };
-
     dto->ep = ep;
     dto->kind = kind;
     dto->bytes = 0;
     dto->unsignaled = false;
-    c.as_ptr = dto;
-    return c;
+    return (DAT_DTO_COOKIE){ .as_64 = ep->cookie | REQUEST | (uint16_t)ep->req.next };
 }
 
 /* Whether this request's success is to make an event: one of each batch does. */
@@ -195,10 +270,16 @@ static DAT_COMPLETION_FLAGS flags_for(struct mdapl_dapl_ep *ep, struct mdapl_dap
     return dto->unsignaled ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
 }
 
+static void note(struct mdapl_dapl_posts *p, struct mdapl_dapl_dto *dto)
+{
+    p->dto[p->next & p->mask] = dto;
+    dto->number = (uint16_t)p->next++;
+}
+
 /* A request has been posted. */
 static void posted(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto, uint64_t rdma_bytes)
 {
-    dto->seq = ++ep->seq;
+    note(&ep->req, dto);
     dto->bytes = rdma_bytes;
     ep->bytes += rdma_bytes;
     ep->req_posted++;
@@ -206,7 +287,6 @@ static void posted(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto, uint64_
         return;
     ep->n_unsignaled++;
     ep->ia->vbufs->n_unsignaled++;
-    mdapl_list_append(&ep->unsignaled, &dto->link);
 }
 
 /* Nothing was posted. */
@@ -231,12 +311,14 @@ int mdapl_dapl_ep_post_send(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
 int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
                             struct mdapl_dapl_dto *dto)
 {
-    DAT_DTO_COOKIE c = cookie(ep, dto, MDAPL_DTO_RECV);
+    DAT_DTO_COOKIE c = { .as_64 = ep->cookie | (uint16_t)ep->recv.next };
     DAT_RETURN ret = ep->ia->dat->dat_ep_post_recv(ep->handle, 1, seg, c,
                                                    DAT_COMPLETION_DEFAULT_FLAG);
 
     if (ret != DAT_SUCCESS)
         return refused(ep, ret);
+    dto->ep = ep;
+    note(&ep->recv, dto);
     ep->recv_posted++;
     return 0;
 }
@@ -288,39 +370,54 @@ int mdapl_dapl_ep_post_write_unsignaled(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLE
 
 /* -- completing ------------------------------------------------------------------------------- */
 
-static void request_over(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+static void stale(struct mdapl_dapl_ia *ia)
 {
-    struct mdapl_dapl_ep *ep = dto->ep;
+    mdapl_ctx_stats(ia->ctx)->stale_completions++;
+}
 
-    assert(ep->req_posted > 0);
-    ep->req_posted--;
-    ep->reads -= dto->kind == MDAPL_DTO_READ;
-    ep->bytes -= dto->bytes;
-    if (dto->unsignaled) {
-        ep->n_unsignaled--;
-        ep->ia->vbufs->n_unsignaled--;
-        mdapl_list_remove(&dto->link);
+/* The request of this number has completed. Those before it have succeeded, with an event or
+ * without. */
+static void request_over(struct mdapl_dapl_ep *ep, uint16_t number,
+                         DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    uint32_t before = (uint16_t)(number - (ep->req.next - ep->req_posted));
+
+    if (before >= ep->req_posted) {
+        stale(ep->ia);
+        return;
     }
+    while (before-- > 0)
+        oldest_over(ep, DAT_DTO_SUCCESS, 0);
+    oldest_over(ep, status, len);
+}
+
+static void recv_over(struct mdapl_dapl_ep *ep, uint16_t number, DAT_DTO_COMPLETION_STATUS status,
+                      size_t len)
+{
+    struct mdapl_dapl_dto **at = &ep->recv.dto[number & ep->recv.mask], *dto = *at;
+
+    if (!dto || dto->number != number) {
+        stale(ep->ia);
+        return;
+    }
+    *at = NULL;
+    ep->recv_posted--;
     dto->done(dto, status, len);
 }
 
-void mdapl_dapl_ep_completed(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
-                             size_t len)
+void mdapl_dapl_ep_completed(struct mdapl_dapl_ia *ia, uint64_t cookie,
+                             DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    struct mdapl_dapl_ep *ep = dto->ep;
-    uint32_t seq = dto->seq;
-    struct mdapl_list *l;
+    uint32_t place = place_of(cookie);
+    struct mdapl_dapl_ep *ep = place < ia->n_ep ? ia->ep[place] : NULL;
 
-    ep->idle_polls = 0;
-    if (dto->kind == MDAPL_DTO_RECV) {
-        assert(ep->recv_posted > 0);
-        ep->recv_posted--;
-        dto->done(dto, status, len);
+    if (!ep || (ep->cookie ^ cookie) >> INDEX_SHIFT != 0) {
+        stale(ia);
         return;
     }
-    /* Requests complete in their order: those before it that made no event have succeeded. */
-    while ((l = mdapl_list_first(&ep->unsignaled))
-           && mdapl_seq_before(MDAPL_OF(l, struct mdapl_dapl_dto, link)->seq, seq))
-        request_over(MDAPL_OF(l, struct mdapl_dapl_dto, link), DAT_DTO_SUCCESS, 0);
-    request_over(dto, status, len);
+    ep->idle_polls = 0;
+    if (cookie & REQUEST)
+        request_over(ep, (uint16_t)cookie, status, len);
+    else
+        recv_over(ep, (uint16_t)cookie, status, len);
 }

@@ -6,6 +6,10 @@
  * tx.c, rx.c, ring.c and xfer.c post on them. An EP counts what is posted on it and has not
  * completed; it is freed when that is nothing, because until then an adapter may still write into a
  * vbuf or a user's buffer.
+ *
+ * A cookie is 64 bits: a serial number of the EP (24), its index in ia->ep (23), whether the DTO is
+ * a request (1), and the number of the post on the EP (16). A completion whose EP has been freed,
+ * or whose post has completed, is stale: counted and ignored, whatever uses that memory by now.
  */
 #include "ia.h"
 #include "list.h"
@@ -13,19 +17,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The DTOs that are posted, receives or requests, by the low bits of their numbers. */
+struct mdapl_dapl_posts {
+    struct mdapl_dapl_dto **dto; /* mask + 1 of them */
+    uint32_t mask;
+    uint32_t next;               /* number of the next post */
+};
+
 struct mdapl_dapl_ep {
     struct mdapl_tree_node by_handle;   /* in ia->by_handle: events name an EP by its handle */
     struct mdapl_dapl_ia *ia;
     DAT_EP_HANDLE handle;
     struct mdapl_dapl_dto_evd *dto_evd; /* where its transfers complete */
+    uint64_t cookie;                    /* of its DTOs, without what is of one DTO */
+    struct mdapl_dapl_posts recv, req;
     uint32_t recv_posted, req_posted;   /* DTOs that have not completed */
     uint32_t recv_max, req_max;
     uint32_t reads, reads_max;          /* RDMA reads in flight; at most */
     uint64_t bytes;                     /* of RDMA in flight */
-    struct mdapl_list unsignaled;       /* requests whose success makes no event, oldest first */
     uint32_t n_unsignaled, unsignaled_run,
-        batch;                          /* they; since the last signalled one; at most so many */
-    uint32_t seq;                       /* of the last request */
+        batch;      /* requests without an event; since the last signalled one; at most so many */
     unsigned idle_polls;                /* draining: looks in a row without a completion */
     bool attempted;                     /* a request was made or accepted: an event will end it */
     bool ended;                         /* that event has been dequeued */
@@ -78,9 +89,10 @@ int mdapl_dapl_ep_post_write(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from,
 /* As the one before it, but of a batch of them (and of sends) only one makes an event. */
 int mdapl_dapl_ep_post_write_unsignaled(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *from,
                                         const DAT_RMR_TRIPLET *to, struct mdapl_dapl_dto *dto);
-/* Completes a DTO whose event has been dequeued (evd.c), and first every earlier unsignaled request
- * that its completion implies. */
-void mdapl_dapl_ep_completed(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status,
-                             size_t len);
+/* A completion with this cookie has been dequeued (evd.c): completes its DTO, and first the earlier
+ * requests that its completion implies, since requests complete in their order. A stale one is
+ * counted. */
+void mdapl_dapl_ep_completed(struct mdapl_dapl_ia *ia, uint64_t cookie,
+                             DAT_DTO_COMPLETION_STATUS status, size_t len);
 
 #endif

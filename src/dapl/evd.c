@@ -19,10 +19,9 @@ struct queue {
 static void handle_dto(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
 {
     const DAT_DTO_COMPLETION_EVENT_DATA *d = &e->event_data.dto_completion_event_data;
-    struct mdapl_dapl_dto *dto = d->user_cookie.as_ptr;
 
     mdapl_ctx_stats(ia->ctx)->dtos++;
-    mdapl_dapl_ep_completed(dto, d->status, (size_t)d->transfered_length);
+    mdapl_dapl_ep_completed(ia, d->user_cookie.as_64, d->status, (size_t)d->transfered_length);
 }
 
 /* The EP object of a handle. An event may arrive after its EP has been freed, so the handle is

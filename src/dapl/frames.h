@@ -70,6 +70,9 @@ struct mdapl_dapl_item *mdapl_dapl_item_get(struct mdapl_dapl_peer *peer,
 /* Queues it, which takes it over: messages (MSG, RTS) in their order, behind all control frames. */
 void mdapl_dapl_item_queue(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *item);
 
+/* Drops the queued control frames of a type. */
+void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type);
+
 /* Transmits what the windows allow, then the acknowledgements that are still due. Returns how many
  * frames. */
 int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer);

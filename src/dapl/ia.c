@@ -379,6 +379,7 @@ int mdapl_dapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dapl_dat *dat, 
 void mdapl_dapl_ia_close(struct mdapl_dapl_ia *ia)
 {
     take_down(ia);
+    free(ia->ep);
     free(ia);
 }
 

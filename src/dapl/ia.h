@@ -23,22 +23,22 @@ struct mdapl_dapl_ep;
 struct mdapl_dapl_ia;
 struct mdapl_dapl_vbufs;
 
-enum mdapl_dapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_RECV, MDAPL_DTO_READ, MDAPL_DTO_WRITE };
+enum mdapl_dapl_dto_kind { MDAPL_DTO_SEND, MDAPL_DTO_READ, MDAPL_DTO_WRITE };   /* requests */
 
 /*
- * One posted transfer (DTO). It is embedded in what it moves (a vbuf, a rendezvous), its address is
- * the DTO's cookie, and it stays where it is until done() has been called. Providers make exactly
- * one completion for each post, flushed posts included, but none for the success of an unsignaled
- * one: its success is implied by the completion of a later request of the same EP. `ep` counts the
- * completions that are outstanding.
+ * One posted transfer (DTO). It is embedded in what it moves (a vbuf, a rendezvous), and it stays
+ * where it is until done() has been called. Providers make exactly one completion for each post,
+ * flushed posts included, but none for the success of an unsignaled one: its success is implied by
+ * the completion of a later request of the same EP. `ep` counts the completions that are
+ * outstanding. The cookie that the provider returns names the EP's incarnation and the post, and
+ * no address (ep.h).
  */
 struct mdapl_dapl_dto {
     void (*done)(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
     struct mdapl_dapl_ep *ep;
-    struct mdapl_list link;  /* on ep->unsignaled when its success makes no event */
-    uint32_t seq;            /* of the requests on its EP */
+    uint16_t number;         /* of the post, among the receives or the requests of its EP */
     bool unsignaled;
-    enum mdapl_dapl_dto_kind kind;
+    enum mdapl_dapl_dto_kind kind; /* of a request */
     uint64_t bytes;          /* of RDMA, for the balance between streams */
 };
 
@@ -106,6 +106,8 @@ struct mdapl_dapl_ia {
 
     struct mdapl_dapl_vbufs *vbufs; /* frame buffers of its EPs */
     struct mdapl_tree by_handle;   /* its EPs by handle, for events that name one */
+    struct mdapl_dapl_ep **ep;     /* its EPs by the index in their cookies; NULL: free */
+    uint32_t n_ep, ep_serial;      /* places in it; of EPs made, ever */
     struct mdapl_dapl_kept_event {
         void (*handle)(struct mdapl_dapl_ia *ia, const DAT_EVENT *event);
         DAT_EVENT event;

@@ -161,7 +161,7 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
     struct mdapl_dapl_peer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = { &peer->work,      &peer->vbuf_waiters, &peer->ctl,
                                    &peer->queue,     &peer->retained,     &peer->ack_pending,
-                                   &peer->reordered, &peer->ring_in.link, &peer->rndv_tx,
+                                   &peer->reordered, &peer->rndv_tx,
                                    &peer->rndv_rx,   &peer->xfers };
     struct card card;
     int rc;
@@ -212,7 +212,6 @@ void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
     mdapl_dapl_rndv_free_rx(peer);
     mdapl_list_remove(&peer->work);
     mdapl_list_remove(&peer->vbuf_waiters);
-    mdapl_list_remove(&peer->ring_in.link);
     for (int i = 0; i < peer->n_streams; i++)
         mdapl_timer_stop(&peer->stream[i].cm.timer);
     mdapl_peer_gone(&peer->base);

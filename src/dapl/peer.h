@@ -27,7 +27,6 @@
 #include "rails.h"
 #include "pool.h"
 #include "regcache.h"
-#include "ring.h"
 #include "timer.h"
 #include "vbuf.h"
 #include "wire.h"
@@ -37,6 +36,7 @@
 
 struct mdapl_dapl_conn;
 struct mdapl_dapl_ia;
+struct mdapl_stats;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
 enum { MDAPL_SR_RESERVE = 2 };
@@ -44,6 +44,7 @@ enum { MDAPL_SR_RESERVE = 2 };
 /* The channel's state: one per context. */
 struct mdapl_dapl_chan {
     struct mdapl_ctx *ctx;
+    struct mdapl_stats *stats;   /* of ctx: at hand for what is counted with each frame */
     struct mdapl_dapl_dat dat;
     struct mdapl_dapl_rails rails;
     int streams_per_rail;        /* to a peer */
@@ -57,10 +58,11 @@ struct mdapl_dapl_chan {
     struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 
-    struct mdapl_list rings;     /* peers that write into slots of ours */
-    struct mdapl_list ring_chunks;
+    struct mdapl_list rings;     /* connections whose peers write into slots of ours */
+    struct mdapl_list ring_chunks, ring_free;
+    uint16_t ring_tag;           /* of the last slots that were offered */
     uint32_t ring_slots, ring_slot_bytes;    /* of each */
-    int n_rings, rings_left;     /* allocated; that may still be (none: no ring lane) */
+    int n_rings, rings_left;     /* that are polled; that may still be offered (ring.c) */
     struct mdapl_list work;      /* peers that may have something to do */
     struct mdapl_list ack_pending; /* peers that wait for an acknowledgement of ours */
     struct mdapl_list vbuf_waiters; /* peers that found no frame buffer */
@@ -128,10 +130,8 @@ struct mdapl_dapl_peer {
     int dead;                    /* negative errno once it is lost */
     bool faulty;                 /* a fault of a stream waits to be judged, in the next work */
 
-    struct mdapl_dapl_ring_in ring_in;
-    struct mdapl_dapl_ring_out ring_out;
-
     /* out */
+    uint64_t last_tx;            /* when a frame was transmitted to it last, ns */
     struct mdapl_list ctl;       /* items that go first: those of bodies, and RING */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     uint64_t tx_next;            /* psn of the next frame */

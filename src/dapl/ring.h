@@ -11,22 +11,26 @@
  * visible. Slots are used in turn; the window says how many are free, and a frame for which none is
  * free takes the sr lane.
  *
+ * Slots belong to a connection, not to a peer. They are given to another one when their connection
+ * has drained and its EP is freed, and each time under a new tag, which the last word of a frame
+ * carries: a write of an earlier connection that lands all the same is not taken for a frame.
+ *
  * A rank allocates slots for a peer only after a number of frames from it (a knob), so that memory
  * follows the communication graph. A write does not wake a rank that sleeps: a frame takes the ring
  * only shortly after another one to the same peer.
  */
 #include "clock.h"
 #include "list.h"
-#include "rails.h"
 #include "window.h"
-#include "wire.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct mdapl_dapl_chan;
+struct mdapl_dapl_conn;
 struct mdapl_dapl_peer;
+struct mdapl_dapl_ring_mem;
 struct mdapl_dapl_stream;
 struct mdapl_dapl_vbuf;
 
@@ -38,17 +42,20 @@ enum {
 /* The slots that the peer writes. */
 struct mdapl_dapl_ring_in {
     struct mdapl_list link;      /* on d->rings */
+    struct mdapl_dapl_ring_mem *mem; /* which the slots are of */
     uint8_t *slots;              /* NULL: the peer has none */
-    uint64_t taken;              /* frames taken out, ever: says which slot is next */
-    uint64_t freed;              /* of them, those whose credit has been given back */
+    uint8_t *word;               /* the last word of the next frame */
+    uint64_t expected;           /* number and tag in it */
+    uint64_t freed;              /* frames whose credit has been given back */
     bool busy;                   /* frames are being taken out: not again from inside that */
 };
 
 /* The slots at the peer that we write. */
 struct mdapl_dapl_ring_out {
-    struct mdapl_dapl_ring_given at; /* slots 0: none */
+    uint64_t addr;
+    uint32_t key, tag;
+    uint32_t slots, slot_bytes;  /* slots 0: none */
     struct mdapl_txwin win;
-    uint64_t last_tx;            /* when a frame was transmitted to the peer last, ns */
 };
 
 /* The bytes that a frame of len bytes takes in front of the last word. */
@@ -63,13 +70,14 @@ static inline uint32_t mdapl_dapl_ring_limit(const struct mdapl_dapl_ring_in *in
     return in->slots ? (uint32_t)(in->freed + slots) : 0;
 }
 
-/* Is there a slot for a frame of len bytes, and does the peer poll it? now: ns. */
+/* Is there a slot for a frame of len bytes, and does the peer poll it? idle: ns since a frame was
+ * transmitted to the peer. */
 static inline bool mdapl_dapl_ring_has_room(const struct mdapl_dapl_ring_out *out, size_t len,
-                                            uint64_t now)
+                                            uint64_t idle)
 {
-    return out->at.slots > 0
-        && mdapl_dapl_ring_padded(len) + MDAPL_RING_TRAILER <= out->at.slot_bytes
-        && mdapl_txwin_open(&out->win, 0) && now - out->last_tx < MDAPL_US(MDAPL_RING_ACTIVE_US);
+    return out->slots > 0
+        && mdapl_dapl_ring_padded(len) + MDAPL_RING_TRAILER <= out->slot_bytes
+        && mdapl_txwin_open(&out->win, 0) && idle < MDAPL_US(MDAPL_RING_ACTIVE_US);
 }
 
 /* Sets the sizes of the rings by the knobs and the limits of the adapter; allocates nothing. */
@@ -82,8 +90,14 @@ void mdapl_dapl_ring_maybe_offer(struct mdapl_dapl_peer *peer);
 /* Posts an RDMA write of the frame in b by b->dto, after mdapl_dapl_ring_has_room(). 0, or -EIO:
  * the EP refuses it. */
 int mdapl_dapl_ring_post(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
-/* Takes out the frames that have been written, by all peers or by one. Returns how many. */
+/* Takes out the frames that have been written, by all peers or on one connection. Returns how
+ * many. */
 int mdapl_dapl_ring_poll(struct mdapl_dapl_chan *d);
-int mdapl_dapl_ring_poll_peer(struct mdapl_dapl_peer *peer);
+int mdapl_dapl_ring_poll_conn(struct mdapl_dapl_conn *conn);
+/* The connection is being closed: its slots are polled no more, and not offered if they still are
+ * to be. */
+void mdapl_dapl_ring_close(struct mdapl_dapl_conn *conn);
+/* Its EP has been freed: another connection may have the slots. */
+void mdapl_dapl_ring_release(struct mdapl_dapl_conn *conn);
 
 #endif

@@ -121,8 +121,10 @@ static struct reordered *reordered_of(struct mdapl_list *l)
 /* How many frames the peer can have in flight: each one not yet delivered holds a credit. */
 static uint64_t max_in_flight(const struct mdapl_dapl_peer *peer)
 {
+    const struct mdapl_dapl_conn *conn = mdapl_dapl_peer_main(peer)->conn;
+
     return (uint64_t)peer->n_streams * peer->d->sr_window
-           + (peer->ring_in.slots ? peer->d->ring_slots : 0);
+           + (conn && conn->ring_in.slots ? peer->d->ring_slots : 0);
 }
 
 /* Queues a copy in the order of psns. False: that psn is in the queue already. */
@@ -221,6 +223,15 @@ static bool out_of_order(struct mdapl_dapl_stream *st, uint8_t type, uint64_t ps
     return true;
 }
 
+/* Takes the frames that the peer has written into the ring of an open connection. */
+static void poll_ring(struct mdapl_dapl_peer *peer)
+{
+    struct mdapl_dapl_conn *conn = mdapl_dapl_peer_main(peer)->conn;
+
+    if (conn && conn->st)
+        mdapl_dapl_ring_poll_conn(conn);
+}
+
 bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const void *frame,
                          size_t len)
 {
@@ -229,7 +240,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     struct mdapl_dapl_frame f;
     uint64_t psn;
 
-    mdapl_ctx_stats(peer->d->ctx)->rx_frames++;
+    peer->d->stats->rx_frames++;
     if (!mdapl_dapl_frame_get(&f, p, len)) {
         bad_frame(st, 0, "its header is wrong", len);
         return true;
@@ -241,8 +252,8 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
         return true;
     }
     mdapl_txwin_update(&st->conn->txwin, f.sr_limit);
-    if (peer->ring_out.at.slots)
-        mdapl_txwin_update(&peer->ring_out.win, f.ring_limit);
+    if (st->conn->ring_out.slots)
+        mdapl_txwin_update(&st->conn->ring_out.win, f.ring_limit);
     if (!mdapl_dapl_frame_sequenced(f.type)) {
         if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(st, f.type, "its content is wrong", len);
@@ -251,7 +262,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
     /* Frames that the peer wrote into the ring before it sent this one are in the ring already. */
     if (psn > peer->rx_next)
-        mdapl_dapl_ring_poll_peer(peer);
+        poll_ring(peer);
     if (psn != peer->rx_next)
         return out_of_order(st, f.type, psn, credit, frame, len);
     take(st, &f, p + MDAPL_FRAME_HDR_BYTES, len);

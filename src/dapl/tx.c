@@ -33,19 +33,19 @@ static bool sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve)
 static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
 {
     struct mdapl_dapl_peer *peer = st->peer;
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     if (!mdapl_dapl_stream_up(st))
         return LANE_NONE;
     if (!mdapl_dapl_ep_has_slot(&st->up->ep)) {
-        stats->dto_stalls++;
+        peer->d->stats->dto_stalls++;
         return LANE_NONE;
     }
-    if (st->index == 0 && mdapl_dapl_ring_has_room(&peer->ring_out, len, peer->d->now))
+    if (st->index == 0
+        && mdapl_dapl_ring_has_room(&st->up->ring_out, len, peer->d->now - peer->last_tx))
         return LANE_RING;
     if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
-    stats->window_stalls++;
+    peer->d->stats->window_stalls++;
     return LANE_NONE;
 }
 
@@ -96,12 +96,12 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
 {
     struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_dapl_chan *d = peer->d;
-    struct mdapl_stats *stats = mdapl_ctx_stats(d->ctx);
+    struct mdapl_stats *stats = d->stats;
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
     f->sr_limit = mdapl_rxwin_advertise(&st->up->rxwin);
-    f->ring_limit = mdapl_dapl_ring_limit(&peer->ring_in, d->ring_slots);
+    f->ring_limit = mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots);
     mdapl_dapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
@@ -119,7 +119,7 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
     }
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "->", b->data, b->len);
-    peer->ring_out.last_tx = d->now;
+    peer->last_tx = d->now;
     stats->tx_frames++;
     if (lane == LANE_RING) {
         stats->tx_ring++;
@@ -187,6 +187,16 @@ void mdapl_dapl_item_queue(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item 
     mdapl_dapl_peer_wake(peer);
 }
 
+void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type)
+{
+    MDAPL_LIST_EACH_SAFE(pos, &peer->ctl) {
+        struct mdapl_dapl_item *it = MDAPL_OF(pos, struct mdapl_dapl_item, link);
+
+        if (it->type == type)
+            item_put(peer, it);
+    }
+}
+
 static struct mdapl_dapl_item *first_item(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l = mdapl_list_first(&peer->ctl);
@@ -250,7 +260,7 @@ static bool send_now(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, 
 
 static void count_msg(struct mdapl_dapl_peer *peer, size_t len, bool eager)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
+    struct mdapl_stats *stats = peer->d->stats;
 
     stats->tx_msgs++;
     stats->tx_bytes += len;
@@ -427,7 +437,7 @@ int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
     r->dto.done = reposted;
     b->holds++;
     mdapl_dapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_advertise(&st->up->rxwin),
-                           mdapl_dapl_ring_limit(&peer->ring_in, d->ring_slots));
+                           mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots));
     ack_transmitted(peer);
     if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);

@@ -298,7 +298,7 @@ static bool fin_valid(const struct mdapl_dapl_fin *f, size_t rest)
 static bool ring_given_valid(const struct mdapl_dapl_ring_given *r, size_t rest)
 {
     return rest == 0 && r->addr % 8 == 0 && r->slots > 0 && r->slot_bytes % 8 == 0
-           && r->slot_bytes >= 64;
+           && r->slot_bytes >= 64 && r->slot_bytes <= 65536 && r->tag <= UINT16_MAX;
 }
 
 static bool written_valid(const struct mdapl_dapl_written *w, size_t rest)

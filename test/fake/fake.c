@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OBJECTS = 4096 };
+enum { MAX_OBJECTS = 4096, PAST = 64 };
 
 #define ERROR(type) ((DAT_RETURN)(DAT_CLASS_ERROR | (type)))
 
@@ -71,6 +71,7 @@ struct ep {
     struct evd *recv_evd, *req_evd, *conn_evd;
     DAT_EP_STATE state;
     struct ep *peer;
+    unsigned serial;
     struct dto_queue recv, req;
     uint8_t priv[256];
     uint64_t deadline;           /* of the request that it has made */
@@ -91,6 +92,15 @@ struct cr {
     uint8_t priv[256];
     int len;
     bool stranger;
+};
+
+/* An RDMA write that has been flushed and will land. */
+struct late {
+    struct late *next;
+    DAT_IA_HANDLE ia;            /* of its target */
+    DAT_RMR_TRIPLET to;
+    uint64_t len;
+    uint8_t bytes[];
 };
 
 /* Something of connection management that is under way. */
@@ -119,7 +129,14 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
-    bool hold, refuse_ias, hold_flushes, hold_ends;
+    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes;
+    struct late *late;           /* the last one first */
+    unsigned eps, completions;   /* made, ever */
+    struct {
+        struct evd *evd;
+        DAT_EVENT event;
+        unsigned ep;             /* its serial */
+    } past[PAST];                /* the last completions; evd NULL: none */
     uint64_t not_ready;
     uint8_t forged[64];
     size_t forged_len;
@@ -466,6 +483,9 @@ static void complete(struct ep *ep, struct evd *evd, const struct dto *d,
     e->status = status;
     e->transfered_length = (DAT_SEG_LENGTH)len;
     post(evd, &event);
+    f.past[f.completions % PAST].evd = evd;
+    f.past[f.completions % PAST].event = event;
+    f.past[f.completions++ % PAST].ep = ep->serial;
 }
 
 /* -- memory ----------------------------------------------------------------------------------- */
@@ -554,6 +574,7 @@ static DAT_RETURN ep_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE r
         return ERROR(DAT_INVALID_PARAMETER);
     ep = make(sizeof(*ep));
     ep->ia = ia;
+    ep->serial = ++f.eps;
     ep->recv_evd = recv;
     ep->req_evd = req;
     ep->conn_evd = conn;
@@ -647,6 +668,45 @@ static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv
     *at = p;
 }
 
+void fake_delay_writes(bool delay)
+{
+    f.delay_writes = delay;
+}
+
+/* Keeps the writes that ep has posted to peer and that have not been executed. */
+static void delay_writes(struct ep *ep, const struct ep *peer)
+{
+    for (struct dto *d = ep->req.first; d && f.delay_writes; d = d->next) {
+        uint64_t len = d->seg.segment_length;
+        struct late *l = d->op == DAT_DTO_RDMA_WRITE && !d->executed ? malloc(sizeof(*l) + len)
+                                                                     : NULL;
+
+        if (!l)
+            continue;
+        *l = (struct late){ .next = f.late, .ia = peer->ia, .to = d->remote, .len = len };
+        memcpy(l->bytes, local(ep, &d->seg, len), len);
+        f.late = l;
+    }
+}
+
+int fake_land_writes(void)
+{
+    struct late *l;
+    int n = 0;
+
+    while ((l = f.late)) {
+        void *to = memory(l->ia, l->to.virtual_address, l->len, l->to.rmr_context,
+                          DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+
+        if (to)
+            memcpy(to, l->bytes, l->len);
+        n += to != NULL;
+        f.late = l->next;
+        free(l);
+    }
+    return n;
+}
+
 /* The connection of an EP ends: the other end gets an event, both flush. */
 static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 {
@@ -654,6 +714,10 @@ static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 
     ep->peer = NULL;
     ep->state = DAT_EP_STATE_DISCONNECTED;
+    if (peer) {
+        delay_writes(ep, peer);
+        delay_writes(peer, ep);
+    }
     flush(ep);
     queue_event(ep, number, NULL, 0);
     if (peer) {
@@ -1148,6 +1212,23 @@ void fake_hold_flushes(bool hold)
     for (int i = 0; i < 256 && !hold; i++)
         if (eps[i] && eps[i]->unflushed)
             flush(eps[i]);
+}
+
+int fake_complete_again(bool freed)
+{
+    int n = 0;
+
+    for (int i = 0; i < PAST && f.past[i].evd; i++) {
+        bool exists = false;
+
+        for (int k = 0; k < 256; k++)
+            exists |= eps[k] && eps[k]->serial == f.past[i].ep;
+        if (exists == freed)
+            continue;
+        post(f.past[i].evd, &f.past[i].event);
+        n++;
+    }
+    return n;
 }
 
 int fake_eps(void)

@@ -79,6 +79,13 @@ void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
 void fake_hold_flushes(bool hold);
 /* Events that end a connection arrive when the hold is over; a hold without end: never. */
 void fake_hold_ends(bool hold);
+/* From now on the RDMA writes of an EP that ends are flushed, and on the wire all the same: */
+void fake_delay_writes(bool delay);
+/* these land now, as far as their memory is registered. Returns how many did. */
+int fake_land_writes(void);
+/* The last completions arrive once more: those of EPs that have been freed, or of EPs that exist.
+ * Returns how many. */
+int fake_complete_again(bool freed);
 /* How many EPs there are. */
 int fake_eps(void);
 /* How often a send found no receive posted at the peer. */

@@ -246,6 +246,131 @@ static void attempt_without_an_end_is_no_obstacle(void **state)
     }
 }
 
+/* -- completions of an older incarnation ------------------------------------------------------- */
+
+/* The completions of a freed EP arrive once more, while another connection uses its buffers: they
+ * are counted and nothing else, and every message arrives whole. */
+static void completions_after_the_end_are_stale(void **state)
+{
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        uint64_t stale = 0;
+
+        start(&s, i, 3, NULL);
+        for (int r = 0; r < 3; r++)
+            SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand ring=off", &err) == 0);
+        for (int k = 0; k < 20; k++)
+            sim_send(&s, k % 2, 1 - k % 2, 200, false);
+        sim_run(&s);
+        s.may_fail = true;
+        mdapl_dapl_impossible(stream(&s, 0, 1)->peer, "test");
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, fake_eps() == 0);
+        for (int k = 0; k < 30; k++) {
+            sim_send(&s, k % 2 ? 2 : 0, k % 2 ? 0 : 2, k % 3 ? 200 : 20000, false);
+            sim_rounds(&s, 20);
+            if (k == 10)
+                stale += (uint64_t)fake_complete_again(true);
+        }
+        sim_run(&s);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, SIM_SUM(&s, stale_completions) == stale && stale > 0);
+        SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[2].faults == 0);
+        SIM_CHECK(&s, s.rank[0].announced[2] == 15 && s.rank[2].announced[0] == 15);
+        sim_close(&s);
+    }
+}
+
+/* A provider that reports a completion twice. */
+static void completions_count_once(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        uint64_t again = 0;
+
+        start(&s, i, 2, NULL);
+        sim_open_all(&s, i % 2 ? "ring=off suppress=off" : "ring=off");
+        for (int k = 0; k < 30; k++) {
+            sim_send(&s, k % 2, 1 - k % 2, k % 3 ? 200 : 20000, false);
+            sim_rounds(&s, 20);
+            if (k % 10 == 9)
+                again += (uint64_t)fake_complete_again(false);
+        }
+        sim_run(&s);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, SIM_SUM(&s, stale_completions) == again && again > 0);
+        sim_end(&s);
+    }
+}
+
+/* -- slots of an older incarnation ------------------------------------------------------------- */
+
+/*
+ * Rank 1 has written frames into slots of rank 0, and the connection ends before they land. The
+ * slots are given to rank 2, but not before that connection has drained. Then the writes of rank 1
+ * land where the frames of rank 2 are expected, and none of them is taken for one.
+ */
+static void late_writes_are_no_frames(void **state)
+{
+    struct mdapl_err err;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        uint8_t *slots;
+
+        start(&s, i, 3, NULL);
+        for (int r = 0; r < 3; r++)
+            SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand ring=on ring_after=1 ring_peers=1 "
+                                          "ring_slots=8 suppress=off", &err) == 0);
+        sim_send(&s, 1, 0, 20, false);
+        sim_run(&s);
+        sim_send(&s, 1, 0, 20, false);   /* slots are offered only to a peer that transmits */
+        sim_run(&s);
+        while (stream(&s, 1, 0)->conn->ring_out.slots == 0)
+            sim_round(&s);
+        slots = stream(&s, 0, 1)->conn->ring_in.slots;
+        SIM_CHECK(&s, slots != NULL);
+        s.may_fail = true;
+        fake_delay_writes(true);
+        fake_hold_ends(true);
+        for (int k = 0; k < 8; k++) {
+            sim_send(&s, 1, 0, 40, false);
+            mdapl_progress(s.rank[1].ctx);
+        }
+        SIM_CHECK(&s, SIM_STAT(&s, 1, tx_ring) > 0);
+        mdapl_dapl_impossible(stream(&s, 0, 1)->peer, "test");
+        mdapl_dapl_impossible(stream(&s, 1, 0)->peer, "test");
+        for (int r = 0; r < 2; r++)
+            mdapl_progress(s.rank[r].ctx);
+        for (int k = 0; k < 4; k++)
+            sim_send(&s, 2, 0, 30, false);
+        sim_run(&s);
+        SIM_CHECK(&s, stream(&s, 0, 2)->conn->ring_in.slots == NULL);
+        fake_hold_ends(false);
+        sim_rounds(&s, 2000);
+        sim_send(&s, 2, 0, 30, false);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, stream(&s, 0, 2)->conn->ring_in.slots == slots);
+        SIM_CHECK(&s, fake_land_writes() > 0);
+        for (int k = 0; k < 40; k++) {
+            sim_send(&s, 2, 0, 30, false);
+            sim_rounds(&s, 10);
+        }
+        sim_run(&s);
+        sim_rounds(&s, 2000);
+        SIM_CHECK(&s, s.rank[0].announced[2] == 45 && s.rank[2].faults == 0);
+        SIM_CHECK(&s, SIM_STAT(&s, 2, tx_ring) > 0);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, dup) == 0 && SIM_STAT(&s, 0, bad_frames) == 0);
+        sim_close(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +381,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(reads_in_flight),
         cmocka_unit_test(crossing_loser_drains_aside),
         cmocka_unit_test(attempt_without_an_end_is_no_obstacle),
+        cmocka_unit_test(completions_after_the_end_are_stale),
+        cmocka_unit_test(completions_count_once),
+        cmocka_unit_test(late_writes_are_no_frames),
     };
 
     if (argc > 1)

@@ -180,8 +180,8 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_ACK }, 0, true },
         { { .type = MDAPL_FRAME_ACK, .len = 1 }, 0, false },
         { { .type = MDAPL_FRAME_FIN, .len = 9 }, 0, false },
-        { { .type = MDAPL_FRAME_RING, .len = 20 }, 0, true },
-        { { .type = MDAPL_FRAME_RING, .len = 19 }, 0, false },
+        { { .type = MDAPL_FRAME_RING, .len = 24 }, 0, true },
+        { { .type = MDAPL_FRAME_RING, .len = 23 }, 0, false },
     };
     uint8_t raw[512] = { 0 };
     struct mdapl_dapl_frame got;
