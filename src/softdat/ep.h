@@ -110,6 +110,7 @@ struct softdat_ep {
     struct softdat_ring req;
     uint32_t last_seq;           /* sequence number of the last SEND or WRITE transmitted */
     uint32_t reads;              /* RDMA reads and atomics in flight */
+    uint32_t short_send, short_rdma;     /* bytes that may be posted by short.c */
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
     uint8_t port;                /* index of the adapter's port */

@@ -412,6 +412,19 @@ __attribute__((noinline)) static DAT_RETURN dequeue_locked(struct softdat_evd *e
     return ret;
 }
 
+/* The same; the ring of c has input. */
+__attribute__((noinline)) static DAT_RETURN dequeue_from(struct softdat_evd *evd, DAT_EVENT *event,
+                                                         struct softdat_conn *c)
+{
+    if (evd->cno || evd->waiters > 0
+        || !(softdat_shared_has_bytes(c) ? softdat_short_recv_event(c, evd, event)
+                                         : softdat_short_sent_event(c, evd, event)))
+        return dequeue_locked(evd, event);
+    softdat_lock_leave(&evd->h.ia->lock);
+    return DAT_SUCCESS;
+}
+
+/* A dequeue by a thread that is not the owner of the lock. */
 __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT_EVENT *event)
 {
     struct softdat_ia *ia = evd->h.ia;
@@ -426,6 +439,7 @@ __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
     struct softdat_evd *evd = evd_of(handle);
+    struct softdat_conn *c;
     struct softdat_ia *ia;
 
     if (!evd)
@@ -435,8 +449,12 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     ia = evd->h.ia;
     if (!softdat_lock_enter(&ia->lock))
         return dequeue(evd, event);
-    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0 || !softdat_round_empty(ia))
+    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0
+        || !softdat_round_quiet(ia, softdat_count_call(ia)))
         return dequeue_locked(evd, event);
+    c = softdat_ring_pending(ia);
+    if (c)
+        return dequeue_from(evd, event, c);
     softdat_lock_leave(&ia->lock);
     return queue_empty;
 }

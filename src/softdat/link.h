@@ -91,14 +91,8 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p);
 /* Consumes n bytes, at most as many as peek returned. */
 void softdat_shared_consume(struct softdat_conn *c, size_t n);
-/* Returns where a frame of at most SOFTDAT_INLINE bytes may be stored as the next in-line frame;
- * NULL: the peer has not read everything. */
-void *softdat_shared_inline(struct softdat_conn *c);
-/* Publishes the frame of len bytes that has been stored there. */
-void softdat_shared_inline_done(struct softdat_conn *c, size_t len);
-/* Returns the in-line frame if it is the next to be read, and its length in *len_p; NULL: it is
- * not. Consume it by adding its length to shared.head. */
-const void *softdat_shared_inline_read(struct softdat_conn *c, size_t *len_p);
+/* Sends the doorbell for the peer's value `armed` of its word. */
+void softdat_shared_wake_peer(struct softdat_conn *c, uint32_t armed);
 /* Publishes how many bytes have been read and how many requests executed. */
 void softdat_shared_ack(struct softdat_conn *c);
 /* True if the ring to the peer has room. */

@@ -34,9 +34,9 @@
  *      control.c    the adapter's side of the program daplsoft (../daplsoft)
  *      quick.h      inline steps of every request and frame
  *
- * One lock per adapter (lock.h) protects everything on it. The DAT calls take it, and so does the adapter's
- * helper thread, which makes progress only while the application does not: an application that
- * polls or waits makes all progress in its own threads.
+ * One lock per adapter (lock.h) protects everything on it. The DAT calls take it, and so does the
+ * adapter's helper thread, which makes progress only while the application does not: an application
+ * that polls or waits makes all progress in its own threads.
  */
 #include "conn.h"
 #include "ep.h"
