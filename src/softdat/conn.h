@@ -110,6 +110,7 @@ struct softdat_conn {
     uint32_t cur_regions_freed;  /* ia->regions_freed when its memory was last verified */
     uint64_t rate_free_at;       /* link emulation: ns, when the rate permits more bytes */
     uint64_t resume_at;          /* ns, when a delayed connection continues */
+    uint64_t judged_at;          /* ns, when the last request that was judged completed */
     bool bye_sent;
     bool blocked;                /* the ring is full: continue when it has room */
 
@@ -272,7 +273,7 @@ bool softdat_short_send(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, DAT_D
 bool softdat_short_write(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
                          const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                          DAT_COMPLETION_FLAGS flags);
-/* Store the next event of evd, which is empty and has no CNO and no waiter, in *event: the receive
+/* Store the next event of evd, which is empty and notifies no CNO or waiter, in *event: the receive
  * of a short send in c's ring; the completion of c's oldest request. False: there is none, or it is
  * left to softdat_rx_ring(); nothing has changed. */
 bool softdat_short_recv_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);

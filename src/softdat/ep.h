@@ -40,6 +40,8 @@ struct softdat_dto {
     uint32_t rkey;
     uint32_t regions_freed;      /* ia->regions_freed when its segments were last verified */
     bool direct;                 /* the target copies the bytes (PULL, PUSH) */
+    bool judged;                 /* the way was chosen by the judge, at time `begun`, ns */
+    uint64_t begun;
     int n_seg;
     struct softdat_seg *seg;     /* n_seg entries of the ring's array */
     uint8_t ext;                 /* extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */

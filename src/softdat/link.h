@@ -111,8 +111,21 @@ void softdat_shared_doorbell(struct softdat_conn *c);
 void softdat_direct_offer(struct softdat_conn *c);
 /* Reads the peer's probe word and publishes whether that worked. */
 void softdat_direct_probe(struct softdat_conn *c);
-/* True if a transfer of len bytes is to be copied directly by the target. */
-bool softdat_direct_usable(const struct softdat_conn *c, uint64_t len);
+/* Chooses whether request d, a read or write that begins now, is to be copied directly by the
+ * target: sets d->direct and d->judged. */
+void softdat_direct_choose(struct softdat_conn *c, struct softdat_dto *d);
+
+/* Requests of one way and class that have completed at the same time. */
+struct softdat_sample {
+    uint64_t bytes, begun;       /* of all; when the first began, ns */
+    unsigned c;                  /* the class */
+    bool direct, read;
+    bool mixed;                  /* they are of several ways, classes or operations */
+};
+/* Adds a completed request. */
+void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto *d);
+/* Passes the sample, if there is one, to the judge. */
+void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s);
 /* Lists d's local memory in out, at most SOFTDAT_MAX_IOV entries, as the payload of PULL or PUSH.
  * Returns the length of the list in bytes. */
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);

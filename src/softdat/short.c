@@ -52,7 +52,7 @@ static inline void record(struct softdat_ep *ep, int op, uint32_t len, DAT_DTO_C
     d->status = DAT_DTO_SUCCESS;
     d->seq = ++ep->last_seq;
     d->len = len;
-    d->direct = false;
+    d->direct = d->judged = false;
     d->n_seg = 0;
     d->ext = 0;
     ep->req.count++;
@@ -243,7 +243,7 @@ static inline bool sent(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVE
     struct softdat_dto *d = softdat_ring_at(&ep->req, 0);
 
     if (ep->req.sent == 0 || ep->state != DAT_EP_STATE_CONNECTED || softdat_is_read(d) || d->ext
-        || d->state != SOFTDAT_DTO_SENT || d->flags & DAT_COMPLETION_SUPPRESS_FLAG
+        || d->state != SOFTDAT_DTO_SENT || d->judged || d->flags & DAT_COMPLETION_SUPPRESS_FLAG
         || (int32_t)(executed - d->seq) < 0 || (int32_t)(ep->last_seq - executed) < 0
         || softdat_break_pending(c))
         return false;

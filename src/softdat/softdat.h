@@ -25,6 +25,7 @@
  *      shared.c     byte rings between two adapters of one host
  *      direct.c     long RDMA by copies between address spaces
  *      lock.c       the lock of an adapter, biased to the thread that calls
+ *      judge.c      which way of long RDMA is the faster
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers
  *      cno.c        notification objects
