@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Instructions of a message, send and receive and the rounds of progress between them, by callgrind: both ranks are
 contexts of one process (msg_count.c), so the numbers are the same in each run and on each machine of one compiler.
-The C library's memcpy is not counted; the copies of src/util are."""
+The C library's memcpy is not counted; the copies of src/util are. Of the software provider by itself (dat_count.c)
+everything is counted."""
 import pathlib
 import re
 import shutil

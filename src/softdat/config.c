@@ -166,7 +166,8 @@ static const struct row rows[] = {
     { "if2", set_if, PORT(1), allowed_if, 0, 0, {0} },
     { "local", set_word, AT(local), "shared, socket or tcp", 0, 0, { "tcp", "socket", "shared" } },
     { "direct", set_bytes, AT(direct_bytes), "off or a number of bytes", 1, UINT32_MAX, {0} },
-    { "polled", set_word, AT(direct_polled), "rings or direct", 0, 0, { "rings", "direct" } },
+    { "polled", set_word, AT(polled), "rings, direct or auto", 0, 0,
+      { "rings", "direct", "auto" } },
     NUMBER("max_priv", max_priv, 0, SOFTDAT_PRIV_MAX, "a number from 0 to 256"),
     NUMBER("max_dtos", max_dtos, 1, SOFTDAT_MAX_DTO, "a number from 1 to 16384"),
     NUMBER("max_iov", max_iov, 1, SOFTDAT_MAX_IOV, "a number from 1 to 16"),
@@ -192,6 +193,7 @@ enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 static const struct softdat_config defaults = {
     .local = SOFTDAT_LOCAL_SHARED,
     .direct_bytes = 1 << 16,
+    .polled = SOFTDAT_POLLED_AUTO,
     .max_priv = SOFTDAT_PRIV_MAX,
     .max_dtos = SOFTDAT_MAX_DTO,
     .max_iov = SOFTDAT_MAX_IOV,

@@ -11,6 +11,8 @@
 #include <dat2/udat.h>
 #include <netinet/in.h>
 
+struct softdat_config;
+struct softdat_evd;
 struct softdat_held;
 struct softdat_rq;
 
@@ -108,6 +110,7 @@ struct softdat_conn {
     uint32_t cur_regions_freed;  /* ia->regions_freed when its memory was last verified */
     uint64_t rate_free_at;       /* link emulation: ns, when the rate permits more bytes */
     uint64_t resume_at;          /* ns, when a delayed connection continues */
+    uint64_t judged_at;          /* ns, when the last request that was judged completed */
     bool bye_sent;
     bool blocked;                /* the ring is full: continue when it has room */
 
@@ -260,12 +263,21 @@ enum { SOFTDAT_SHORT = SOFTDAT_INLINE - sizeof(struct softdat_frame) };     /* b
 
 /* True if short frames of c need nothing but a ring: no link emulation, no injected faults. */
 bool softdat_short_plain(const struct softdat_conn *c);
-/* Posts a send (remote: NULL) or an RDMA write of one segment, and transmits it, if nothing is
- * queued before it; seg->segment_length is at most SOFTDAT_SHORT. False: it is to be posted like
- * any other. */
-bool softdat_short_post(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
-                        const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+/* Sets ep->short_send and ep->short_rdma by its attributes. */
+void softdat_short_limits(struct softdat_ep *ep, const struct softdat_config *cfg);
+/* Posts a send or an RDMA write of one segment of 1 to ep->short_send, ep->short_rdma bytes and
+ * transmits it, if nothing is queued before it. False: it is to be posted like any other. Without
+ * the lock. */
+bool softdat_short_send(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
                         DAT_COMPLETION_FLAGS flags);
+bool softdat_short_write(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
+                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                         DAT_COMPLETION_FLAGS flags);
+/* Store the next event of evd, which is empty and notifies no CNO or waiter, in *event: the receive
+ * of a short send in c's ring; the completion of c's oldest request. False: there is none, or it is
+ * left to softdat_rx_ring(); nothing has changed. */
+bool softdat_short_recv_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);
+bool softdat_short_sent_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);
 /* Executes the send or write in the in-line frame of c's ring. False: there is none, or it is left
  * to softdat_frame_header(). */
 bool softdat_short_receive(struct softdat_conn *c);

@@ -54,6 +54,11 @@ static const char *const phase_name[] = {
     [SOFTDAT_LINGERING] = "lingering",
 };
 
+static const char *const while_polled[] = {
+    [SOFTDAT_POLLED_RINGS] = " unless polled", [SOFTDAT_POLLED_DIRECT] = "",
+    [SOFTDAT_POLLED_AUTO] = ", the faster way if polled",
+};
+
 /* Appends the link of a connection, which is chosen at connect time. */
 static void append_link(struct reply *a, const struct softdat_conn *c)
 {
@@ -64,8 +69,7 @@ static void append_link(struct reply *a, const struct softdat_conn *c)
     append(a, "shared rings");
     if (c->ia->cfg.direct_bytes && atomic_load(&c->shared.their_access->access_verified))
         append(a, ", RDMA from %llu bytes direct%s",
-               (unsigned long long)c->ia->cfg.direct_bytes,
-               c->ia->cfg.direct_polled ? "" : " unless polled");
+               (unsigned long long)c->ia->cfg.direct_bytes, while_polled[c->ia->cfg.polled]);
     else if (c->ia->cfg.direct_bytes)
         append(a, ", no direct RDMA: the kernel does not allow it");
 }

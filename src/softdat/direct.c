@@ -18,9 +18,9 @@
  * checks key, bounds and rights as for any request, then copies the bytes. Requests are executed in
  * their order, and the requester's core is free.
  *
- * While the target polls, two cores that copy through a ring at the same time are faster than one
- * copy in the kernel (benchmarks/results). So direct copies are for targets that sleep or compute:
- * they need one wake-up for a whole transfer. The IA parameter polled=direct uses them always.
+ * A target that sleeps or computes needs one wake-up for a whole transfer. While the target polls,
+ * two cores can also copy through a ring at the same time; which is faster depends on the machine
+ * and is found out by the requests themselves (judge.h), unless the IA parameter polled= says.
  *
  * The kernel may forbid the copies (another user, ptrace restrictions, pid namespaces). So each
  * side tries at connect time to read a word of the other whose value the segment contains, and
@@ -64,14 +64,60 @@ void softdat_direct_probe(struct softdat_conn *c)
     }
 }
 
-bool softdat_direct_usable(const struct softdat_conn *c, uint64_t len)
+static struct softdat_judge *judge_of(struct softdat_ia *ia, bool read)
+{
+    return read ? &ia->judge_read : &ia->judge_write;
+}
+
+void softdat_direct_choose(struct softdat_conn *c, struct softdat_dto *d)
 {
     const struct softdat_config *cfg = &c->ia->cfg;
+    bool possible = c->uses_rings && cfg->direct_bytes
+                    && atomic_load_explicit(&c->shared.their_access->access_verified,
+                                            memory_order_relaxed);
+    bool polled = possible && !(atomic_load_explicit(&c->shared.theirs->armed,
+                                                     memory_order_relaxed) & 1);
+    uint64_t from = cfg->direct_bytes;
 
-    return c->uses_rings && cfg->direct_bytes && len >= cfg->direct_bytes
-           && atomic_load_explicit(&c->shared.their_access->access_verified, memory_order_relaxed)
-           && (cfg->direct_polled
-               || atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed) & 1);
+    if (polled && cfg->polled == SOFTDAT_POLLED_AUTO && from > SOFTDAT_JUDGE_FROM)
+        from = SOFTDAT_JUDGE_FROM;
+    d->direct = possible && d->len >= from && !(polled && cfg->polled == SOFTDAT_POLLED_RINGS);
+    d->judged = d->direct && polled && cfg->polled == SOFTDAT_POLLED_AUTO;
+    if (!d->judged)
+        return;
+    d->direct = softdat_judge_choose(judge_of(c->ia, softdat_is_read(d)),
+                                     softdat_judge_class(d->len)) == SOFTDAT_WAY_DIRECT;
+    d->begun = softdat_now();
+}
+
+void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto *d)
+{
+    unsigned c = softdat_judge_class(d->len);
+    bool read = softdat_is_read(d);
+
+    if (!d->judged)
+        return;
+    s->mixed |= s->bytes > 0 && (s->direct != d->direct || s->c != c || s->read != read);
+    if (s->bytes == 0)
+        s->begun = d->begun;
+    s->direct = d->direct;
+    s->read = read;
+    s->c = c;
+    s->bytes += d->len;
+}
+
+/* Requests are executed one after the other, so they have taken the time since the one before. */
+void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s)
+{
+    uint64_t from = s->begun > c->judged_at ? s->begun : c->judged_at;
+
+    if (s->bytes == 0)
+        return;
+    c->judged_at = softdat_now();
+    if (!s->mixed)
+        softdat_judge_sample(judge_of(c->ia, s->read), s->c,
+                             s->direct ? SOFTDAT_WAY_DIRECT : SOFTDAT_WAY_RING, s->bytes,
+                             c->judged_at - from);
 }
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)

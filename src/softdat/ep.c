@@ -289,6 +289,7 @@ static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP
     ep->state = DAT_EP_STATE_UNCONNECTED;
     ep->attr = attr ? *attr : default_attr(cfg);
     ep->rq = &ep->own;
+    softdat_short_limits(ep, cfg);
     if (ep_rings(ep))
         return ep;
     ep_rings_free(ep);
@@ -441,6 +442,7 @@ static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     ep_rings_free(ep);
     ep->attr = *attr;
+    softdat_short_limits(ep, &ep->h.ia->cfg);
     ep->own.ring = renewed->own.ring;
     ep->own.max_iov = renewed->own.max_iov;
     ep->req = renewed->req;

@@ -40,6 +40,8 @@ struct softdat_dto {
     uint32_t rkey;
     uint32_t regions_freed;      /* ia->regions_freed when its segments were last verified */
     bool direct;                 /* the target copies the bytes (PULL, PUSH) */
+    bool judged;                 /* the way was chosen by the judge, at time `begun`, ns */
+    uint64_t begun;
     int n_seg;
     struct softdat_seg *seg;     /* n_seg entries of the ring's array */
     uint8_t ext;                 /* extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
@@ -110,6 +112,7 @@ struct softdat_ep {
     struct softdat_ring req;
     uint32_t last_seq;           /* sequence number of the last SEND or WRITE transmitted */
     uint32_t reads;              /* RDMA reads and atomics in flight */
+    uint32_t short_send, short_rdma;     /* bytes that may be posted by short.c */
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
     uint8_t port;                /* index of the adapter's port */

@@ -375,6 +375,12 @@ static void pop(struct softdat_evd *evd, DAT_EVENT *event)
 /* Without the error class: clients (dtest -p) compare the whole value with what dapl returns. */
 static const DAT_RETURN queue_empty = DAT_QUEUE_EMPTY;
 
+/* True if an event of evd has to be queued, because a CNO or a waiter is notified of it. */
+static inline bool notifies(const struct softdat_evd *evd)
+{
+    return (evd->cno && evd->enabled) || evd->waiters > 0;
+}
+
 /* Makes a round with the lock. If evd had no event the first one is stored in *event. Returns true
  * if it was. */
 static bool round_into(struct softdat_evd *evd, DAT_EVENT *event)
@@ -382,9 +388,7 @@ static bool round_into(struct softdat_evd *evd, DAT_EVENT *event)
     struct softdat_ia *ia = evd->h.ia;
     bool stored;
 
-    /* With a CNO or a waiter an event is queued, since they are notified of it. */
-    if (atomic_load_explicit(&evd->count, memory_order_relaxed) == 0 && !evd->cno
-        && evd->waiters == 0)
+    if (atomic_load_explicit(&evd->count, memory_order_relaxed) == 0 && !notifies(evd))
         ia->into_evd = evd;
     ia->into = event;
     softdat_progress(ia);
@@ -412,6 +416,19 @@ __attribute__((noinline)) static DAT_RETURN dequeue_locked(struct softdat_evd *e
     return ret;
 }
 
+/* The same; the ring of c has input. */
+__attribute__((noinline)) static DAT_RETURN dequeue_from(struct softdat_evd *evd, DAT_EVENT *event,
+                                                         struct softdat_conn *c)
+{
+    if (notifies(evd)
+        || !(softdat_shared_has_bytes(c) ? softdat_short_recv_event(c, evd, event)
+                                         : softdat_short_sent_event(c, evd, event)))
+        return dequeue_locked(evd, event);
+    softdat_lock_leave(&evd->h.ia->lock);
+    return DAT_SUCCESS;
+}
+
+/* A dequeue by a thread that is not the owner of the lock. */
 __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT_EVENT *event)
 {
     struct softdat_ia *ia = evd->h.ia;
@@ -426,6 +443,7 @@ __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
     struct softdat_evd *evd = evd_of(handle);
+    struct softdat_conn *c;
     struct softdat_ia *ia;
 
     if (!evd)
@@ -435,8 +453,12 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     ia = evd->h.ia;
     if (!softdat_lock_enter(&ia->lock))
         return dequeue(evd, event);
-    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0 || !softdat_round_empty(ia))
+    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0
+        || !softdat_round_quiet(ia, softdat_count_call(ia)))
         return dequeue_locked(evd, event);
+    c = softdat_ring_pending(ia);
+    if (c)
+        return dequeue_from(evd, event, c);
     softdat_lock_leave(&ia->lock);
     return queue_empty;
 }

@@ -234,6 +234,7 @@ static bool complete_request(struct softdat_conn *c, struct softdat_dto *d)
 bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
 {
     struct softdat_ep *ep = c->ep;
+    struct softdat_sample sample = { 0 };
 
     if (!ep || softdat_break_pending(c))
         return true;
@@ -246,9 +247,13 @@ bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
             continue;
         if ((int32_t)(ack - d->seq) < 0)
             break;
-        if (d->state == SOFTDAT_DTO_SENT && !complete_request(c, d))
+        if (d->state != SOFTDAT_DTO_SENT)
+            continue;
+        if (!complete_request(c, d))
             break;
+        softdat_direct_completed(&sample, d);
     }
+    softdat_direct_judge(c, &sample);
     softdat_ep_reap(ep);
     return true;
 }
@@ -316,11 +321,14 @@ static bool complete_atomic(struct softdat_conn *c)
 static bool complete_read_data(struct softdat_conn *c)
 {
     struct softdat_dto *d = oldest_read(c->ep);
+    struct softdat_sample sample = { 0 };
 
     if (!d)
         return false;
     if (softdat_break_pending(c) || !complete_request(c, d))
         return true;
+    softdat_direct_completed(&sample, d);
+    softdat_direct_judge(c, &sample);
     c->ep->reads--;
     softdat_ep_reap(c->ep);
     softdat_tx_progress(c);      /* a fenced request or another read may be waiting */

@@ -132,6 +132,8 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->delayed);
     softdat_list_init(&ia->to_break);
     ia->random = cfg->seed;
+    softdat_judge_init(&ia->judge_write);
+    softdat_judge_init(&ia->judge_read);
     name_attributes(ia);
     ia->next_deadline = UINT64_MAX;
     if (getrandom(&ia->probe_value, sizeof(ia->probe_value), GRND_NONBLOCK)

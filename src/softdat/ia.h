@@ -4,6 +4,7 @@
 /* Adapters: parameters, ports and paths, sockets, the helper thread. */
 #include "conn.h"
 #include "event.h"
+#include "judge.h"
 #include "lock.h"
 #include "mem.h"
 
@@ -12,6 +13,9 @@
 
 /* The link between two processes of one host: the best that both sides permit. */
 enum softdat_local { SOFTDAT_LOCAL_TCP, SOFTDAT_LOCAL_SOCKET, SOFTDAT_LOCAL_SHARED };
+
+/* The link of long RDMA while its target polls; AUTO: the faster one (judge.h). */
+enum softdat_polled { SOFTDAT_POLLED_RINGS, SOFTDAT_POLLED_DIRECT, SOFTDAT_POLLED_AUTO };
 
 /* Counters of an adapter; control.c has their names. */
 enum softdat_counter {
@@ -45,7 +49,7 @@ struct softdat_config {
     uint32_t n_ports;
     uint64_t local;              /* enum softdat_local */
     uint64_t direct_bytes;       /* RDMA of at least so many bytes is copied directly; 0: none */
-    uint64_t direct_polled;      /* 1: also while the target polls */
+    uint64_t polled;             /* enum softdat_polled: while the target polls */
     uint64_t max_priv, max_dtos, max_iov, max_rdma_iov, max_reads, max_message, max_lmrs;
     uint64_t max_lmr_size;       /* bytes */
     uint64_t rate;               /* bytes per second and connection; 0: no limit */
@@ -87,6 +91,7 @@ struct softdat_ia {
     uint32_t regions_freed;      /* number of regions freed, in total */
     uint8_t *scratch;            /* buffer for reads from sockets */
     uint64_t probe_value;        /* random; a peer that reads it can read this process's memory */
+    struct softdat_judge judge_write, judge_read;    /* of RDMA to and from polling targets */
     int n_agents_due;
     uint64_t count[SOFTDAT_COUNTERS];
     uint64_t random, requests;   /* of fault injection: generator state, requests posted */

@@ -91,14 +91,8 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p);
 /* Consumes n bytes, at most as many as peek returned. */
 void softdat_shared_consume(struct softdat_conn *c, size_t n);
-/* Returns where a frame of at most SOFTDAT_INLINE bytes may be stored as the next in-line frame;
- * NULL: the peer has not read everything. */
-void *softdat_shared_inline(struct softdat_conn *c);
-/* Publishes the frame of len bytes that has been stored there. */
-void softdat_shared_inline_done(struct softdat_conn *c, size_t len);
-/* Returns the in-line frame if it is the next to be read, and its length in *len_p; NULL: it is
- * not. Consume it by adding its length to shared.head. */
-const void *softdat_shared_inline_read(struct softdat_conn *c, size_t *len_p);
+/* Sends the doorbell for the peer's value `armed` of its word. */
+void softdat_shared_wake_peer(struct softdat_conn *c, uint32_t armed);
 /* Publishes how many bytes have been read and how many requests executed. */
 void softdat_shared_ack(struct softdat_conn *c);
 /* True if the ring to the peer has room. */
@@ -117,8 +111,21 @@ void softdat_shared_doorbell(struct softdat_conn *c);
 void softdat_direct_offer(struct softdat_conn *c);
 /* Reads the peer's probe word and publishes whether that worked. */
 void softdat_direct_probe(struct softdat_conn *c);
-/* True if a transfer of len bytes is to be copied directly by the target. */
-bool softdat_direct_usable(const struct softdat_conn *c, uint64_t len);
+/* Chooses whether request d, a read or write that begins now, is to be copied directly by the
+ * target: sets d->direct and d->judged. */
+void softdat_direct_choose(struct softdat_conn *c, struct softdat_dto *d);
+
+/* Requests of one way and class that have completed at the same time. */
+struct softdat_sample {
+    uint64_t bytes, begun;       /* of all; when the first began, ns */
+    unsigned c;                  /* the class */
+    bool direct, read;
+    bool mixed;                  /* they are of several ways, classes or operations */
+};
+/* Adds a completed request. */
+void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto *d);
+/* Passes the sample, if there is one, to the judge. */
+void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s);
 /* Lists d's local memory in out, at most SOFTDAT_MAX_IOV entries, as the payload of PULL or PUSH.
  * Returns the length of the list in bytes. */
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);

@@ -182,7 +182,8 @@ static bool only_rings(const struct softdat_ia *ia)
     return !ia->doorbells_armed && ia->n_sockets == 0 && softdat_list_empty(&ia->streams)
            && softdat_list_empty(&ia->acks) && softdat_list_empty(&ia->delayed)
            && softdat_list_empty(&ia->to_break) && !ia->fatal && !ia->listen_resume_at
-           && !ia->rings_blocked && !softdat_list_empty(&ia->rings);
+           && !ia->rings_blocked && !softdat_list_empty(&ia->rings)
+           && !ia->cfg.port[0].cut && !ia->cfg.port[1].cut;
 }
 
 /* Chooses which of the following calls makes the next complete round, which reads the clock. */

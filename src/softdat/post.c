@@ -203,31 +203,31 @@ static DAT_RETURN post_request(struct softdat_ep *ep, const struct kind *k,
     return ret;
 }
 
-/* Posts a send (remote: NULL) or write by the short way, if that is possible now. */
-static inline bool post_short(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
-                              const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                              DAT_COMPLETION_FLAGS flags)
+/* Not inline: what it stores on the stack would be stored for each short send as well. */
+__attribute__((noinline)) static DAT_RETURN post_send(struct softdat_ep *ep, DAT_COUNT n,
+                                                      const DAT_LMR_TRIPLET *seg,
+                                                      DAT_DTO_COOKIE cookie,
+                                                      DAT_COMPLETION_FLAGS flags)
 {
-    bool posted;
+    struct request r = { .n = n, .seg = seg, .cookie = cookie, .flags = flags };
 
-    if (!ep || n != 1 || !seg || seg->segment_length > SOFTDAT_SHORT)
-        return false;
-    softdat_lock_take(&ep->h.ia->lock);
-    posted = softdat_short_post(ep, seg, remote, cookie, flags);
-    softdat_lock_release(&ep->h.ia->lock);
-    return posted;
+    return post_request(ep, &kind_send, &r);
+}
+
+/* True if the segment is one of 1 to max bytes. */
+static inline bool is_short(DAT_COUNT n, const DAT_LMR_TRIPLET *seg, uint32_t max)
+{
+    return n == 1 && seg && seg->segment_length - 1 < max;
 }
 
 DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct softdat_ep *ep = ep_of(handle);
-    struct request r;
 
-    if (post_short(ep, n, seg, NULL, cookie, flags))
+    if (ep && is_short(n, seg, ep->short_send) && softdat_short_send(ep, seg, cookie, flags))
         return DAT_SUCCESS;
-    r = (struct request){ .n = n, .seg = seg, .cookie = cookie, .flags = flags };
-    return post_request(ep, &kind_send, &r);
+    return post_send(ep, n, seg, cookie, flags);
 }
 
 DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
@@ -246,7 +246,8 @@ DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR
     struct softdat_ep *ep = ep_of(handle);
     struct request r;
 
-    if (remote && post_short(ep, n, seg, remote, cookie, flags))
+    if (ep && remote && is_short(n, seg, ep->short_rdma)
+        && softdat_short_write(ep, seg, remote, cookie, flags))
         return DAT_SUCCESS;
     r = (struct request){ .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
     return post_request(ep, &kind_write, &r);
@@ -341,6 +342,34 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     return DAT_SUCCESS;
 }
 
+/* The usual case of softdat_rq_post(): one segment, nothing waits for a receive. False: it is
+ * another case. */
+static inline bool post_recv_one(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
+                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_ring *ring = &ep->own.ring;
+    struct softdat_dto *d = softdat_ring_at(ring, ring->count);
+    struct softdat_ia *ia = ep->h.ia;
+    uint8_t *at = softdat_region_at(softdat_region_find(ia, seg->lmr_context), ep->pz,
+                                    seg->virtual_address, seg->segment_length,
+                                    DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+
+    if (!at || seg->segment_length == 0 || ring->count == ring->size
+        || !softdat_list_empty(&ep->own.waiting))
+        return false;
+    d->seg[0] = (struct softdat_seg){ at, seg->segment_length, seg->lmr_context };
+    d->n_seg = 1;
+    d->len = seg->segment_length;
+    d->regions_freed = ia->regions_freed;
+    d->cookie = cookie;
+    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
+    d->op = DAT_DTO_RECEIVE;
+    d->ext = 0;
+    d->status = DAT_DTO_SUCCESS;
+    ring->count++;
+    return true;
+}
+
 DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
@@ -352,6 +381,10 @@ DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
     if (ep->srq)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
     softdat_lock_take(&ep->h.ia->lock);
+    if (n == 1 && seg && ep->conn && post_recv_one(ep, seg, cookie, flags)) {
+        softdat_lock_release(&ep->h.ia->lock);
+        return DAT_SUCCESS;
+    }
     ret = softdat_rq_post(ep->h.ia, ep->rq, ep->pz, n, seg, cookie, flags);
     if (ret == DAT_SUCCESS && !ep->conn && ep->state == DAT_EP_STATE_DISCONNECTED)
         softdat_ep_flush(ep);

@@ -47,18 +47,16 @@ static inline bool softdat_round_quiet(const struct softdat_ia *ia, uint32_t n)
     return (int32_t)(n - ia->next_complete) < 0;
 }
 
-/* Makes the round of a call if only rings are to be polled and none has input. False: there is more
- * to do. */
-static inline bool softdat_round_empty(struct softdat_ia *ia)
+/* Returns a connection whose ring has input; NULL: none. */
+static inline struct softdat_conn *softdat_ring_pending(struct softdat_ia *ia)
 {
-    struct softdat_list *l;
+    for (struct softdat_list *l = ia->rings.next; l != &ia->rings; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
-    if (!softdat_round_quiet(ia, softdat_count_call(ia)))
-        return false;
-    for (l = ia->rings.next; l != &ia->rings; l = l->next)
-        if (softdat_shared_pending(SOFTDAT_OF(l, struct softdat_conn, polled)))
-            return false;
-    return true;
+        if (softdat_shared_pending(c))
+            return c;
+    }
+    return NULL;
 }
 
 /* -- registered memory (mem.c) ---------------------------------------------------------------- */
@@ -121,6 +119,79 @@ static inline void softdat_rate_charge(struct softdat_conn *c, size_t n)
 static inline bool softdat_fault_injected(struct softdat_ia *ia, enum softdat_fault what)
 {
     return ia->cfg.one_in[what] && softdat_fault_draw(ia, what);
+}
+
+/* -- rings (shared.c) ------------------------------------------------------------------------- */
+
+/* Wakes the peer if it sleeps, once for each time that it has armed. */
+static inline void softdat_doorbell(struct softdat_conn *c)
+{
+    uint32_t armed;
+
+    atomic_thread_fence(memory_order_seq_cst);
+    armed = atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed);
+    if (armed & 1 && armed != c->shared.doorbell_sent)
+        softdat_shared_wake_peer(c, armed);
+}
+
+/* True if the peer has read everything, so that the in-line frame may be overwritten. It is beside
+ * the counters, where the peer gets it with the cache lines that it polls. */
+static inline bool softdat_all_read(struct softdat_shared *s)
+{
+    if (s->their_head != s->tail)
+        s->their_head = atomic_load_explicit(&s->theirs->head, memory_order_acquire);
+    return s->their_head == s->tail;
+}
+
+/* Makes the len bytes in s->mine->inline_data the in-line frame; `tail` is not published yet. */
+static inline void softdat_inline_note(struct softdat_shared *s, size_t len)
+{
+    atomic_store_explicit(&s->mine->inline_at, s->tail, memory_order_relaxed);
+    atomic_store_explicit(&s->mine->inline_len, (uint32_t)len, memory_order_relaxed);
+    s->inline_at = s->tail;
+    s->inline_live = true;
+    s->tail += (uint32_t)len;
+}
+
+/* The same, published with the other counters. */
+static inline void softdat_inline_publish(struct softdat_conn *c, size_t len)
+{
+    struct softdat_shared *s = &c->shared;
+
+    softdat_inline_note(s, len);
+    atomic_store_explicit(&s->mine->executed, c->executed, memory_order_release);
+    atomic_store_explicit(&s->mine->head, s->head, memory_order_release);
+    atomic_store_explicit(&s->mine->tail, s->tail, memory_order_release);
+    s->head_published = s->head;
+    c->acked = c->executed;
+    softdat_doorbell(c);
+}
+
+/* Returns the length of the in-line frame if that is the next to be read; 0: it is not. */
+static inline size_t softdat_inline_length(struct softdat_shared *s)
+{
+    uint32_t len;
+
+    if (s->their_tail == s->head)
+        s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
+    len = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
+    return len <= SOFTDAT_INLINE && len <= s->their_tail - s->head
+           && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head
+           ? len : 0;
+}
+
+/* Consumes the in-line frame of len bytes, whose request has been executed, and reports both. */
+static inline void softdat_inline_executed(struct softdat_conn *c, size_t len)
+{
+    struct softdat_shared *s = &c->shared;
+
+    c->executed++;
+    c->acked = c->executed;
+    s->head += (uint32_t)len;
+    s->head_published = s->head;
+    atomic_store_explicit(&s->mine->executed, c->executed, memory_order_release);
+    atomic_store_explicit(&s->mine->head, s->head, memory_order_release);
+    softdat_doorbell(c);
 }
 
 /* -- received payload (sink.c, held.c) -------------------------------------------------------- */

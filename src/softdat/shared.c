@@ -128,16 +128,10 @@ void softdat_shared_free(struct softdat_conn *c)
 
 /* -- doorbells and acknowledgements ----------------------------------------------------------- */
 
-/* Wakes the peer if it sleeps, once for each time that it has armed. */
-static void ring_doorbell(struct softdat_conn *c)
+void softdat_shared_wake_peer(struct softdat_conn *c, uint32_t armed)
 {
-    uint32_t armed;
     char byte = 0;
 
-    atomic_thread_fence(memory_order_seq_cst);
-    armed = atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed);
-    if (!(armed & 1) || armed == c->shared.doorbell_sent)
-        return;
     c->shared.doorbell_sent = armed;
     if (send(c->sock.fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         return;                  /* full: a doorbell is unread; else the socket reports the end */
@@ -151,7 +145,7 @@ void softdat_shared_ack(struct softdat_conn *c)
     c->unacked_bytes = 0;
     c->shared.head_published = c->shared.head;
     softdat_list_remove(&c->acks);
-    ring_doorbell(c);
+    softdat_doorbell(c);
 }
 
 /* -- writing and reading ---------------------------------------------------------------------- */
@@ -201,61 +195,14 @@ static void publish(struct softdat_conn *c)
     c->shared.head_published = c->shared.head;
 }
 
-/* True if the peer has read everything, so that the in-line frame may be overwritten. */
-static bool all_read(struct softdat_shared *s)
-{
-    if (s->their_head != s->tail)
-        s->their_head = atomic_load_explicit(&s->theirs->head, memory_order_acquire);
-    return s->their_head == s->tail;
-}
-
-/* An in-line frame is beside the counters, where the peer gets it with the cache lines that it
- * polls. Permitted only while the peer has read everything. */
-void *softdat_shared_inline(struct softdat_conn *c)
-{
-    return all_read(&c->shared) ? c->shared.mine->inline_data : NULL;
-}
-
-static void note_inline(struct softdat_shared *s, size_t len)
-{
-    atomic_store_explicit(&s->mine->inline_at, s->tail, memory_order_relaxed);
-    atomic_store_explicit(&s->mine->inline_len, (uint32_t)len, memory_order_relaxed);
-    s->inline_at = s->tail;
-    s->inline_live = true;
-    s->tail += (uint32_t)len;
-}
-
-void softdat_shared_inline_done(struct softdat_conn *c, size_t len)
-{
-    note_inline(&c->shared, len);
-    publish(c);
-    c->acked = c->executed;
-    c->unacked_bytes = 0;
-    if (!softdat_list_empty(&c->acks))
-        softdat_list_remove(&c->acks);
-    ring_doorbell(c);
-}
-
-const void *softdat_shared_inline_read(struct softdat_conn *c, size_t *len_p)
-{
-    struct softdat_shared *s = &c->shared;
-
-    if (s->their_tail == s->head)
-        s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
-    *len_p = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
-    return s->their_tail != s->head && *len_p - 1 < SOFTDAT_INLINE
-           && *len_p <= s->their_tail - s->head
-           && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head
-           ? s->theirs->inline_data : NULL;
-}
-
+/* Stores a frame as the in-line frame (quick.h); the caller publishes it. */
 static size_t put_inline(struct softdat_shared *s, const struct iovec *iov, int n, size_t len)
 {
     uint8_t *to = s->mine->inline_data;
 
     for (int i = 0; i < n; to += iov[i].iov_len, i++)
         memcpy(to, iov[i].iov_base, iov[i].iov_len);
-    note_inline(s, len);
+    softdat_inline_note(s, len);
     return len;
 }
 
@@ -285,7 +232,7 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
 {
     struct softdat_shared *s = &c->shared;
     size_t len = 0;
-    bool read = all_read(s);
+    bool read = softdat_all_read(s);
 
     for (int i = 0; i < n && len <= SOFTDAT_INLINE; i++)
         len += iov[i].iov_len;
@@ -296,7 +243,7 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
     }
     if (len > 0) {
         publish(c);
-        ring_doorbell(c);
+        softdat_doorbell(c);
     }
     return len;
 }

@@ -275,10 +275,12 @@ static bool begin_request(struct softdat_conn *c)
         softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
         return false;
     }
-    direct = frame_of[d->op].direct && softdat_direct_usable(c, d->len);
+    d->direct = d->judged = false;
+    if (frame_of[d->op].direct)
+        softdat_direct_choose(c, d);
+    direct = d->direct;
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
-    d->direct = direct;
     c->ia->count[SOFTDAT_N_DIRECT] += direct;
     if (softdat_is_read(d))
         ep->reads++;
@@ -474,7 +476,7 @@ void softdat_tx_executed(struct softdat_conn *c)
     struct softdat_frame f = { .type = SOFTDAT_ACK };
 
     c->executed++;
-    c->unacked_bytes += c->hdr.len;
+    c->unacked_bytes += (uint64_t)c->hdr.len + c->hdr.size;  /* size: of a PULL */
     softdat_tx_ack_later(c);
     if (c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
         && c->unacked_bytes < ACK_BYTES)

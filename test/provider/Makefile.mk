@@ -10,7 +10,8 @@ provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
 check_PROGRAMS += test/provider/conform test/provider/extended test/provider/emulation \
     test/provider/robust test/provider/ownership test/provider/ring \
     test/provider/events test/provider/helper test/provider/remote \
-    test/provider/exhaustion test/provider/allocator test/provider/lock
+    test/provider/exhaustion test/provider/allocator test/provider/lock \
+    test/provider/judge
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -46,6 +47,9 @@ test_provider_exhaustion_LDADD = $(provider_test_libs)
 test_provider_allocator_SOURCES = test/provider/allocator.c $(provider_test)
 test_provider_allocator_CPPFLAGS = $(provider_test_cppflags)
 test_provider_allocator_LDADD = $(provider_test_libs)
+test_provider_judge_SOURCES = test/provider/judge.c src/softdat/judge.c
+test_provider_judge_CPPFLAGS = $(provider_test_cppflags)
+test_provider_judge_LDADD = $(provider_test_libs)
 test_provider_lock_SOURCES = test/provider/lock.c src/softdat/lock.c
 test_provider_lock_CPPFLAGS = $(provider_test_cppflags)
 test_provider_lock_LDADD = $(provider_test_libs)

@@ -18,6 +18,8 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
+enum { LONG_REQUESTS = 64 };
+
 static DAT_RETURN write_one(struct world *w, uint32_t len, uint64_t n)
 {
     DAT_LMR_TRIPLET t = seg(&w->a, 0, len);
@@ -418,6 +420,46 @@ static void link_is_reported(void **state)
     expect_reply(1, "show", "writes: 0");
 }
 
+/* Posts a write or read of len bytes and polls both adapters until it completes. */
+static void transfer_polled(struct world *w, bool read, uint32_t len, uint64_t n)
+{
+    DAT_EVENT e;
+
+    OK(read ? read_one(w, len, n) : write_one(w, len, n));
+    while (dat_evd_dequeue(w->a.dto, &e) != DAT_SUCCESS)
+        IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->b.dto, &e));
+    assert_int_equal(e.event_data.dto_completion_event_data.status, DAT_DTO_SUCCESS);
+    assert_int_equal(e.event_data.dto_completion_event_data.user_cookie.as_64, n);
+}
+
+/* While the target polls the first long requests of each length go by the rings and by direct
+ * copies; the bytes are the same. */
+static void long_requests_try_both_ways(void **state)
+{
+    struct world *w = *state;
+    char text[SOFTDAT_CONTROL_MAX + 1];
+    const char *at;
+    long direct;
+
+    connect_pair(w);
+    for (unsigned i = 0; i < LONG_REQUESTS; i++) {
+        bool read = i % 2;
+        uint32_t len = 1 << 16;
+
+        memset(w->a.buf, (int)i, len);
+        memset(w->b.buf, (int)i + 1, len);
+        transfer_polled(w, read, len, i);
+        assert_memory_equal(w->a.buf, w->b.buf, len);
+        assert_int_equal(w->a.buf[len - 1], (uint8_t)(read ? i + 1 : i));
+    }
+    assert_true(control(0, "show", text) > 0);
+    if (strstr(text, "no direct RDMA"))
+        SKIP_TEST("the kernel does not allow process_vm_readv");
+    at = strstr(text, "direct_transfers: ");
+    direct = at ? strtol(at + strlen("direct_transfers: "), NULL, 10) : 0;
+    assert_in_range(direct, 1, LONG_REQUESTS - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +480,7 @@ int main(void)
         CASE(command_breaks_connections),
         CASE_ON(two_ports, "ports0"),
         CASE(link_is_reported),
+        CASE_ON(long_requests_try_both_ways, "judged0"),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
