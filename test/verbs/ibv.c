@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/* libibverbs' calls about objects, as far as uDAPL providers use them. */
+#include "hv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int fails(int error)
+{
+    return errno = error;
+}
+
+/* -- the device ------------------------------------------------------------------------------- */
+
+struct ibv_device **ibv_get_device_list(int *n)
+{
+    struct ibv_device **list = calloc(2, sizeof(*list));
+
+    list[0] = &hv_process()->device;
+    if (n)
+        *n = 1;
+    return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+    free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+    return device->name;
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+    (void)device;
+    return 0x0102030405060708ull;
+}
+
+/* The descriptor for asynchronous events is a pipe that nothing writes to. */
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+    struct ibv_context *context = calloc(1, sizeof(*context));
+    int ends[2];
+
+    if (!context || pipe2(ends, O_CLOEXEC)) {
+        free(context);
+        return NULL;
+    }
+    context->device = device;
+    context->async_fd = ends[0];
+    context->cmd_fd = ends[1];
+    context->num_comp_vectors = 1;
+    context->ops.poll_cq = hv_poll_cq;
+    context->ops.req_notify_cq = hv_req_notify_cq;
+    context->ops.post_send = hv_post_send;
+    context->ops.post_recv = hv_post_recv;
+    return context;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+    close(context->async_fd);
+    close(context->cmd_fd);
+    free(context);
+    return 0;
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    (void)context;
+    *attr = (struct ibv_device_attr){
+        .max_mr_size = UINT64_MAX, .page_size_cap = 4096, .max_qp = HV_QPS - 1,
+        .max_qp_wr = HV_WRS, .max_sge = HV_SGES, .max_sge_rd = HV_SGES, .max_cq = HV_CQS - 1,
+        .max_cqe = HV_CQES, .max_mr = HV_MRS - 1, .max_pd = 1 << 16, .max_pkeys = 1,
+        .max_qp_rd_atom = HV_READS, .max_qp_init_rd_atom = HV_READS,
+        .max_res_rd_atom = HV_READS * HV_QPS, .phys_port_cnt = 1,
+        .atomic_cap = hv_process()->iwarp ? IBV_ATOMIC_NONE : IBV_ATOMIC_HCA,
+    };
+    return 0;
+}
+
+/* The caller's struct may be one of before port_cap_flags2. */
+int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
+{
+    const struct ibv_port_attr attr = {
+        .state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_4096,
+        .gid_tbl_len = 1, .pkey_tbl_len = 1, .max_msg_sz = 1u << 31, .active_width = 2,
+        .active_speed = 1, .link_layer = IBV_LINK_LAYER_ETHERNET,
+    };
+
+    (void)context;
+    if (port != 1)
+        return fails(EINVAL);
+    memcpy(compat, &attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+    return 0;
+}
+
+/* Of full length: libdaploscm takes the text of a short one for a pointer and crashes. */
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+    static const union ibv_gid one = { { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0,
+                                         0x77, 1 } };
+
+    (void)context;
+    if (port != 1 || index != 0)
+        return fails(EINVAL);
+    *gid = one;
+    return 0;
+}
+
+int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
+{
+    (void)context, (void)port, (void)index;
+    *pkey = 0xffff;
+    return 0;
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+    char byte;
+
+    (void)event;
+    if (read(context->async_fd, &byte, 1) == 1)
+        errno = EAGAIN;
+    return -1;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+    (void)event;
+}
+
+/* -- protection domains and registrations ----------------------------------------------------- */
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+    struct ibv_pd *pd = calloc(1, sizeof(*pd));
+
+    pd->context = context;
+    hv_lock();
+    pd->handle = ++hv_process()->shared->next_pd;
+    hv_unlock();
+    return pd;
+}
+
+static bool pd_is_used(const struct hv_shared *s, uint32_t pd)
+{
+    for (int i = 0; i < HV_QPS; i++)
+        if (s->qp[i].num && s->qp[i].pd == pd)
+            return true;
+    for (int i = 0; i < HV_MRS; i++)
+        if (s->mr[i].num && s->mr[i].pd == pd)
+            return true;
+    return false;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    bool used;
+
+    hv_lock();
+    used = pd_is_used(hv_process()->shared, pd->handle);
+    hv_unlock();
+    if (used)
+        return fails(EBUSY);
+    free(pd);
+    return 0;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t bytes, int access)
+{
+    const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    struct ibv_mr *handle;
+    struct hv_mr *mr;
+
+    if (access & remote && !(access & IBV_ACCESS_LOCAL_WRITE)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    hv_lock();
+    mr = HV_NEW(hv_process()->shared->mr, HV_MRS);
+    if (!mr) {
+        hv_unlock();
+        errno = ENOMEM;
+        return NULL;
+    }
+    mr->pd = pd->handle;
+    mr->access = access;
+    mr->pid = hv_process()->pid;
+    mr->start = (uintptr_t)start;
+    mr->bytes = bytes;
+    handle = calloc(1, sizeof(*handle));
+    *handle = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = start, .length = bytes,
+                               .handle = mr->num, .lkey = mr->num, .rkey = mr->num };
+    hv_unlock();
+    return handle;
+}
+
+int ibv_dereg_mr(struct ibv_mr *handle)
+{
+    hv_lock();
+    hv_process()->shared->mr[handle->handle % HV_MRS].num = 0;
+    hv_unlock();
+    free(handle);
+    return 0;
+}
+
+/* -- completion channels and queues ----------------------------------------------------------- */
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+    struct ibv_comp_channel *channel = calloc(1, sizeof(*channel));
+    uint32_t fifo;
+
+    channel->context = context;
+    channel->fd = hv_fifo_make(&fifo);
+    channel->refcnt = (int)fifo;
+    return channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+    hv_fifo_remove((uint32_t)channel->refcnt, channel->fd);
+    free(channel);
+    return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
+                             struct ibv_comp_channel *channel, int vector)
+{
+    struct hv_cq_handle *handle;
+    struct hv_cq *cq;
+
+    (void)vector;
+    hv_lock();
+    cq = entries > 0 && entries <= HV_CQES ? HV_NEW(hv_process()->shared->cq, HV_CQS) : NULL;
+    if (!cq) {
+        hv_unlock();
+        errno = EINVAL;
+        return NULL;
+    }
+    cq->max = (uint32_t)entries;
+    cq->fifo = channel ? (uint32_t)channel->refcnt : 0;
+    handle = calloc(1, sizeof(*handle));
+    handle->num = cq->num;
+    handle->cq = (struct ibv_cq){ .context = context, .channel = channel, .cqe = entries,
+                                  .cq_context = cq_context, .handle = cq->num };
+    hv_process()->cq[cq->num % HV_CQS] = handle;
+    hv_unlock();
+    return &handle->cq;
+}
+
+static bool cq_is_used(const struct hv_shared *s, uint32_t num)
+{
+    for (int i = 0; i < HV_QPS; i++)
+        if (s->qp[i].num && (s->qp[i].send_cq == num || s->qp[i].recv_cq == num))
+            return true;
+    return false;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+    uint32_t num = ((struct hv_cq_handle *)cq)->num;
+    bool used;
+
+    hv_lock();
+    used = cq_is_used(hv_process()->shared, num);
+    if (!used) {
+        hv_cq(num)->num = 0;
+        hv_process()->cq[num % HV_CQS] = NULL;
+    }
+    hv_unlock();
+    if (used)
+        return fails(EBUSY);
+    free(cq);
+    return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
+{
+    struct hv_cq_handle *handle;
+    uint32_t num;
+
+    if (read(channel->fd, &num, sizeof(num)) != sizeof(num))
+        return -1;
+    hv_lock();
+    handle = hv_cq(num) ? hv_process()->cq[num % HV_CQS] : NULL;
+    hv_unlock();
+    if (!handle) {
+        errno = EAGAIN;
+        return -1;
+    }
+    *cq = &handle->cq;
+    *cq_context = handle->cq.cq_context;
+    return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
+{
+    (void)cq, (void)n;
+}
+
+/* -- queue pairs ------------------------------------------------------------------------------ */
+
+static bool possible(const struct ibv_qp_init_attr *attr)
+{
+    return attr->qp_type == IBV_QPT_RC && !attr->srq && attr->cap.max_send_wr <= HV_WRS &&
+           attr->cap.max_recv_wr <= HV_WRS && attr->cap.max_send_sge <= HV_SGES &&
+           attr->cap.max_recv_sge <= HV_SGES && attr->cap.max_inline_data <= HV_INLINE;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    struct hv_qp_handle *handle;
+    struct hv_qp *qp;
+
+    hv_lock();
+    qp = possible(attr) ? HV_NEW(hv_process()->shared->qp, HV_QPS) : NULL;
+    if (!qp) {
+        hv_unlock();
+        errno = EINVAL;
+        return NULL;
+    }
+    qp->pd = pd->handle;
+    qp->pid = hv_process()->pid;
+    qp->send_cq = ((struct hv_cq_handle *)attr->send_cq)->num;
+    qp->recv_cq = ((struct hv_cq_handle *)attr->recv_cq)->num;
+    qp->send_max = attr->cap.max_send_wr;
+    qp->recv_max = attr->cap.max_recv_wr;
+    qp->state = IBV_QPS_RESET;
+    handle = calloc(1, sizeof(*handle));
+    handle->of = qp;
+    handle->qp = (struct ibv_qp){ .context = pd->context, .pd = pd, .send_cq = attr->send_cq,
+                                  .recv_cq = attr->recv_cq, .qp_num = qp->num,
+                                  .handle = qp->num, .qp_type = IBV_QPT_RC,
+                                  .state = IBV_QPS_RESET, .qp_context = attr->qp_context };
+    hv_unlock();
+    return &handle->qp;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+    hv_lock();
+    ((struct hv_qp_handle *)qp)->of->num = 0;
+    hv_unlock();
+    free(qp);
+    return 0;
+}
+
+/* The state that a QP must be in to go to this one, or itself; any for RESET and ERR. */
+static bool reachable(int from, int to)
+{
+    switch (to) {
+    case IBV_QPS_RESET:
+    case IBV_QPS_ERR: return true;
+    case IBV_QPS_INIT: return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
+    case IBV_QPS_RTR: return from == IBV_QPS_INIT;
+    case IBV_QPS_RTS: return from == IBV_QPS_RTR || from == IBV_QPS_RTS;
+    default: return false;
+    }
+}
+
+static void enter(struct hv_qp *qp, int state)
+{
+    if (state == IBV_QPS_ERR)
+        hv_fail(qp);
+    else if (state == IBV_QPS_RESET)
+        hv_reset(qp);
+    else
+        qp->state = state;
+    hv_transmit(qp);
+    hv_transmit_to(qp);
+}
+
+int ibv_modify_qp(struct ibv_qp *handle, struct ibv_qp_attr *attr, int mask)
+{
+    struct hv_qp *qp = ((struct hv_qp_handle *)handle)->of;
+    int rc = 0;
+
+    hv_lock();
+    if (mask & IBV_QP_STATE && !reachable(qp->state, attr->qp_state)) {
+        rc = EINVAL;
+    } else {
+        if (mask & IBV_QP_ACCESS_FLAGS)
+            qp->access = (int)attr->qp_access_flags;
+        if (mask & IBV_QP_DEST_QPN)
+            qp->dest = attr->dest_qp_num;
+        if (mask & IBV_QP_STATE)
+            enter(qp, attr->qp_state);
+        handle->state = (enum ibv_qp_state)qp->state;
+    }
+    hv_unlock();
+    return fails(rc);
+}
+
+/* -- what is not there ------------------------------------------------------------------------ */
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    (void)pd, (void)attr;
+    errno = ENOSYS;
+    return NULL;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+    (void)ah;
+    return fails(ENOSYS);
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+    (void)pd, (void)attr;
+    errno = ENOSYS;
+    return NULL;
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+    (void)srq;
+    return fails(ENOSYS);
+}
+
+int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+    (void)srq, (void)attr, (void)mask;
+    return fails(ENOSYS);
+}
