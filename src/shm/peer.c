@@ -34,7 +34,8 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, int rank, const char *text,
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
-    if (!peer) {
+    if (!peer || mdapl_shm_way_make(peer)) {
+        free(peer);
         mdapl_shm_seg_close(&far);
         return -ENOMEM;
     }
@@ -77,6 +78,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_list_remove(&peer->work);
     mdapl_shm_seg_close(&peer->far);
     mdapl_shm_os_process_close(peer->process);
+    mdapl_shm_way_free(peer);
     free(peer);
 }
 
