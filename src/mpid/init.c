@@ -302,6 +302,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     memset(g, 0, sizeof(*g));
     g->pg = pg;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
+    mdapl_ch3_rma_pool_defer(&g->rma_pool);
     if (mdapl_ch3_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);
     user = g->cfg;
@@ -322,6 +323,7 @@ int MPIDI_CH3_InitCompleted(void)
 {
     struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
 
+    mdapl_ch3_rma_pool_restore(&g->rma_pool);
     /* The VCs were initialised before the context was open; their eager limit is known now. */
     for (int i = 0; g->ctx && i < g->pg->size; i++)
         MPIDI_CH3_VC_Init(&g->pg->vct[i]);

@@ -17,6 +17,7 @@
  *      progress.c   polling and waiting
  *      win.c        MPI RMA: CH3's own, over messages; in shared memory within a node
  *      win_share.c  the memory of shared windows
+ *      rma_pool.c   CH3's pools of RMA operations, from the first window on
  *      split.c      communicators of ranks that share memory
  */
 #include "mpidimpl.h"
@@ -38,6 +39,12 @@ struct mdapl_ch3_unmatched {
     struct mdapl_rx *rx;
 };
 
+/* The sizes that the user has set for CH3's pools of RMA operations and targets (rma_pool.c). */
+struct mdapl_ch3_rma_pool {
+    int ops, targets;
+    bool deferred;                       /* the pools are empty, as there has been no window */
+};
+
 /* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
 struct mdapl_ch3_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
@@ -57,6 +64,7 @@ struct mdapl_ch3_glue {
     volatile sig_atomic_t signalled;     /* the launcher has signalled the end of a process */
     struct mdapl_stats counters;         /* as they were at the end of ctx */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
+    struct mdapl_ch3_rma_pool rma_pool;
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
@@ -188,6 +196,13 @@ struct mdapl_ch3_outcome {
 };
 int mdapl_ch3_win_share(MPIR_Win *win, bool apart, struct mdapl_ch3_outcome *outcome);
 int mdapl_ch3_win_detect(MPIR_Win **win_p);
+
+/* rma_pool.c */
+/* Has CH3 make empty pools in MPI_Init; restore: it has made them. */
+void mdapl_ch3_rma_pool_defer(struct mdapl_ch3_rma_pool *p);
+void mdapl_ch3_rma_pool_restore(const struct mdapl_ch3_rma_pool *p);
+/* Makes the pools, at the first window. An MPI error code. */
+int mdapl_ch3_rma_pool_make(struct mdapl_ch3_rma_pool *p);
 
 /* split.c */
 void mdapl_ch3_split_init(struct mdapl_ch3_glue *g);

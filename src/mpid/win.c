@@ -182,7 +182,7 @@ static int init_win(MPI_Aint size, int disp_unit, int flavor, int model, MPIR_In
     /* For a window that is refused: MPID_Win_free frees them. */
     win->basic_info_table = NULL;
     win->base = NULL;
-    return MPI_SUCCESS;
+    return mdapl_ch3_rma_pool_make(&mdapl_ch3_glue.rma_pool);
 }
 
 /* CH3 calls this after a barrier, so no rank uses the memory any more. */

@@ -43,7 +43,8 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
-    if (!peer) {
+    if (!peer || mdapl_shm_way_make(peer)) {
+        free(peer);
         mdapl_shm_seg_close(&far);
         return -ENOMEM;
     }
@@ -87,6 +88,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_shm_guest_leave(peer);
     mdapl_shm_seg_close(&peer->far);
     mdapl_shm_os_process_close(peer->process);
+    mdapl_shm_way_free(peer);
     mdapl_peer_gone(&peer->base);
     free(peer);
 }

@@ -12,6 +12,7 @@
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
  *      pipe.c     bodies of middle length: in cells, directly after their message
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
+ *      way.c      which of these; judge.c, by what they cost
  *      rx_op.c    the owner's reads of such bodies, until their cells have arrived
  *      cell.c     cells
  *      peer.c     peers; their failure
@@ -33,6 +34,7 @@
 #include <stdint.h>
 
 struct mdapl_iov;
+struct mdapl_shm_copying;
 struct mdapl_shm_rndv;
 struct mdapl_stats;
 struct pushed;
@@ -58,6 +60,7 @@ enum mdapl_shm_type {
 struct mdapl_shm_cts {
     uint32_t tx_id, rx_id;
     uint64_t off, len;
+    uint32_t way, zero;          /* enum mdapl_shm_way: how the sender copies */
 };
 
 struct mdapl_shm_data {
@@ -69,6 +72,7 @@ struct mdapl_shm_data {
 struct mdapl_shm_fin {
     uint32_t tx_id;
     int32_t status;              /* as op->done's */
+    uint32_t way;                /* decided for such bodies; MDAPL_SHM_WAYS: not decided */
 };
 
 /* A message or record in a peer's queue. */
@@ -112,7 +116,7 @@ struct mdapl_shm_chan {
     uint8_t free_cell[MDAPL_CELLS];
     int n_free_cells;
     struct mdapl_list inflight_peers; /* peers with cells in flight */
-    int64_t single_from;         /* bytes from which one copy is better; -1: not measured yet */
+    int64_t single_from;         /* the knob SHM_SINGLE_BYTES; -1: the judge decides (way.c) */
     unsigned rounds;
     uint64_t checked;            /* when the peers were last checked, ns */
     bool draining, wired;
@@ -151,6 +155,7 @@ struct mdapl_shm_peer {
     struct pushed *piping;       /* the body whose cells arrive; NULL: none, or it was dropped */
     size_t piping_left;          /* bytes of a dropped body that are still to arrive */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
+    struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
 
     struct mdapl_list work;      /* on s->work */
     uint64_t token;              /* of the peer's segment */
@@ -308,15 +313,42 @@ void mdapl_shm_rndv_free(struct mdapl_shm_peer *peer);
 
 /* -- cma.c ------------------------------------------------------------------------------------ */
 
+/* Reads the knob SHM_SINGLE_BYTES. */
 void mdapl_shm_cma_init(struct mdapl_shm_chan *s);
 /* Permits other processes to read this one's memory, once a body of len bytes may be read so. */
 void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len);
-/* Is one copy faster than two for len bytes from this peer? Measures at the first call. */
-bool mdapl_shm_cma_pays_off(struct mdapl_shm_peer *peer, size_t len);
+/* Does the kernel permit this process to read the peer's memory? Tries at the first call. */
+bool mdapl_shm_cma_works(struct mdapl_shm_peer *peer);
 /* Reads len bytes from the cursor `there`, whose addresses are the peer's, to `here`. False: the
- * kernel refused; mdapl_shm_cma_pays_off() is false for this peer from now on. */
+ * kernel refused; mdapl_shm_cma_works() is false for this peer from now on. */
 bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
                         struct mdapl_iov *there, size_t len);
+
+/* -- way.c ------------------------------------------------------------------------------------ */
+
+/* Makes peer->copying. 0 or -ENOMEM. */
+int mdapl_shm_way_make(struct mdapl_shm_peer *peer);
+void mdapl_shm_way_free(struct mdapl_shm_peer *peer);
+/* The receiver's choice for a body of len bytes that has been announced; once: one copy is possible
+ * for it. */
+enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once);
+/* A body was copied once, in ns. */
+void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns);
+/* A body of len bytes was requested in cells; len bytes of such bodies have arrived; the body has
+ * ended, whole or not. */
+void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len, enum mdapl_shm_way way);
+void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, size_t len);
+void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
+/* The receiver's decision for such bodies, for the FIN. */
+enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);
+/* Is a body that could be pushed announced instead? */
+bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
+/* A FIN for a body of len bytes has carried the receiver's decision. */
+void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way);
+/* Do both ends copy by whole cache lines a body that goes this way (any number), or that is
+ * pushed? */
+bool mdapl_shm_way_lines(uint32_t way);
+bool mdapl_shm_way_push_lines(struct mdapl_shm_peer *peer, size_t len);
 
 /* -- rx_op.c (and rx_op.h) -------------------------------------------------------------------- */
 
@@ -333,11 +365,11 @@ size_t mdapl_shm_cell_share(size_t body);
 /* Fills a free cell with len bytes from the cursor and sends DATA; mdapl_shm_cells_free() has been
  * true. data: off and the ids are set. */
 void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                         struct mdapl_shm_data *data);
+                         struct mdapl_shm_data *data, bool lines);
 /* The same in a cell or, if other peers hold all cells, in the ring: data->len bytes, at most len.
  * False: no room until the peer has taken a message that is in flight to it. */
 bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                            struct mdapl_shm_data *data);
+                            struct mdapl_shm_data *data, bool lines);
 /* Frees the cells whose messages the peer has taken. */
 void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer);
 /* The bytes of the cell that data names, in the peer's segment; NULL: there is no such cell. */

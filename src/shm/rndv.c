@@ -13,8 +13,7 @@
  * RTS and FIN are messages of a ring, so their memory order (ring.h) covers the body: the receiver
  * and its kernel see all bytes after the RTS, and the sender may change them after the FIN.
  *
- * From which length on one copy is faster depends on the machine: it is measured at the first long
- * body, or set by the knob SHM_SINGLE_BYTES.
+ * Which one is faster depends on the machine and on the length: way.c decides for each body.
  */
 #include "peer.h"
 
@@ -62,7 +61,7 @@ struct long_rx {
     struct mdapl_list link;      /* on peer->bodies */
     struct mdapl_shm_peer *peer;
     uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
-    size_t at;                   /* bytes of the body that have been read */
+    size_t len, at;              /* bytes of the body: all, read */
     struct mdapl_shm_rx_op read; /* a read through cells */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses in the sender's memory */
@@ -157,6 +156,7 @@ bool mdapl_shm_rndv_on_fin(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     if (!send || !mdapl_list_empty(&send->streaming))
         return false;
     op = send->op;
+    mdapl_shm_way_advised(peer, send->len, fin.way);
     send_free(send);
     op->done(op, fin.status == -ECANCELED ? -ECANCELED : 0);
     return true;
@@ -171,7 +171,8 @@ static bool send_piece(struct mdapl_shm_peer *peer, struct mdapl_shm_rndv *send)
     struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->cts.rx_id,
                                    .off = send->cts.off + send->sent };
 
-    if (!mdapl_shm_cell_or_ring(peer, &send->cursor, mdapl_min(left, share), &data))
+    if (!mdapl_shm_cell_or_ring(peer, &send->cursor, mdapl_min(left, share), &data,
+                                mdapl_shm_way_lines(send->cts.way)))
         return false;
     send->sent += data.len;
     return true;
@@ -198,19 +199,27 @@ int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
 
 /* -- receiving: the end of a body -------------------------------------------------------------- */
 
+/* Ends a read through cells; whole: all its bytes have arrived. */
+static struct mdapl_op *end_read(struct long_rx *r, bool whole)
+{
+    if (r->read.op)
+        mdapl_shm_way_end(r->peer, whole);
+    return mdapl_shm_rx_op_end(&r->read);
+}
+
 static void rx_free(struct long_rx *r)
 {
     mdapl_inbox_over(&r->peer->inbox, &r->rx);
     if (r->id)
         mdapl_idmap_remove(&r->peer->s->rx_ids, r->id);
     mdapl_list_remove(&r->link);
-    mdapl_shm_rx_op_end(&r->read);
+    end_read(r, false);
     free(r);
 }
 
 static void send_fin(struct long_rx *r, int status)
 {
-    struct mdapl_shm_fin fin = { r->tx_id, status };
+    struct mdapl_shm_fin fin = { r->tx_id, status, mdapl_shm_way_decided(r->peer, r->len) };
 
     if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
         mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
@@ -242,31 +251,35 @@ static void rx_drop(struct mdapl_rx *rx)
 
 /* -- receiving: a read ------------------------------------------------------------------------ */
 
+/* False: the kernel refused. */
 static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t want)
 {
     struct mdapl_iov here = mdapl_iov_start(iov, n);
     struct mdapl_iov there = mdapl_iov_start(r->seg, (int)r->n_segs);
+    uint64_t start = mdapl_ctx_now(r->peer->s->ctx);
 
-    if (r->n_segs == 0 || !mdapl_shm_cma_pays_off(r->peer, want))
-        return false;
     mdapl_iov_skip(&there, r->at);
-    return mdapl_shm_cma_read(r->peer, &here, &there, want);
+    if (!mdapl_shm_cma_read(r->peer, &here, &there, want))
+        return false;
+    mdapl_shm_way_once(r->peer, want, mdapl_ctx_now(r->peer->s->ctx) - start);
+    return true;
 }
 
 /* Requests the bytes through cells. */
 static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want,
-                      struct mdapl_op *op)
+                      enum mdapl_shm_way way, struct mdapl_op *op)
 {
-    struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want };
+    struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want, way, 0 };
 
     if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
         return -ENOMEM;
     cts.rx_id = r->id;
-    if (mdapl_shm_rx_op_begin(r->peer, &r->read, iov, n, want, op))
+    if (mdapl_shm_rx_op_begin(r->peer, &r->read, iov, n, want, mdapl_shm_way_lines(way), op))
         return -ENOMEM;
+    mdapl_shm_way_begin(r->peer, want, way);
     if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
         return 0;
-    mdapl_shm_rx_op_end(&r->read);
+    end_read(r, false);
     return -ENOMEM;
 }
 
@@ -276,6 +289,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     struct mdapl_stats *stats = r->peer->s->stats;
     size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
     bool first = r->at == 0;
+    enum mdapl_shm_way way;
     int rc;
 
     if (r->peer->dead)
@@ -284,12 +298,14 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
         return -EBUSY;
     if (want == 0)
         return MDAPL_DONE;
-    if (read_once(r, iov, n, want)) {
+    way = mdapl_shm_way_choose(r->peer, want, r->n_segs > 0);
+    if (way == MDAPL_SHM_ONCE && read_once(r, iov, n, want)) {
         stats->shm_single_copies += first;
         advance(r, want);
         return MDAPL_DONE;
     }
-    rc = read_twice(r, iov, n, want, op);
+    /* Refused: from now on one copy is not chosen. */
+    rc = read_twice(r, iov, n, want, way == MDAPL_SHM_ONCE ? MDAPL_SHM_TWICE : way, op);
     if (rc)
         return rc;
     stats->shm_copies += first;
@@ -306,7 +322,7 @@ static const struct mdapl_rx_ops long_ops = {
 static void read_over(struct mdapl_shm_rx_op *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
-    struct mdapl_op *op = mdapl_shm_rx_op_end(read);
+    struct mdapl_op *op = end_read(r, status == 0);
 
     if (status == 0)
         advance(r, read->want);
@@ -347,7 +363,7 @@ bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     r = malloc(sizeof(*r) + rts.n_segs * sizeof(r->seg[0]));
     if (!r)
         return mdapl_shm_peer_no_memory(peer);
-    *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer,
+    *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer, .len = rts.len,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
     mdapl_shm_rx_op_init(&r->read, read_over);
     mdapl_list_append(&peer->bodies, &r->link);
@@ -368,6 +384,7 @@ bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_
         || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got)
         return false;
     mdapl_shm_rx_op_put(&r->read, bytes, data->len);
+    mdapl_shm_way_arrived(peer, data->len);
     if (r->read.got == r->read.want)
         read_over(&r->read, 0);
     return true;

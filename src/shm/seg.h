@@ -25,6 +25,19 @@
 
 struct mdapl_err;
 
+/* How a long body is copied, and the classes of lengths for which that is decided (judge.h). */
+enum mdapl_shm_way {
+    MDAPL_SHM_TWICE,             /* two copies in cells, by the C library's memcpy() */
+    MDAPL_SHM_TWICE_LINES,       /* the same by whole cache lines (bytes.h) */
+    MDAPL_SHM_ONCE,              /* one copy by the kernel (cma.c) */
+    MDAPL_SHM_WAYS
+};
+
+enum {
+    MDAPL_SHM_CLASSES = 12,
+    MDAPL_SHM_CLASS_BYTES = 4096,    /* longest body of class 0 */
+};
+
 enum {
     MDAPL_SHM_DOORBELL_WORDS = 64,
     MDAPL_SHM_GUESTS = 64,
@@ -58,6 +71,9 @@ struct mdapl_shm_seg_head {
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
     struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
+    /* In the segment of the node's first rank, by class of length: how bodies are copied on this
+     * node (way.c), 1 more than enum mdapl_shm_way; 0: not decided. */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[MDAPL_SHM_CLASSES];
 };
 
 /* A mapped segment, mapped by one call: address space costs nothing, system calls do. */

@@ -58,12 +58,12 @@ static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
     s->ctx = ctx;
     s->stats = mdapl_ctx_stats(ctx);
     s->owner = calloc(MDAPL_SHM_INRINGS + MDAPL_SHM_GUESTS, sizeof(*s->owner));
+    mdapl_shm_cma_init(s);
     mdapl_list_init(&s->work);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
     mdapl_shm_cells_init(s);
     mdapl_idmap_init(&s->tx_ids);
     mdapl_idmap_init(&s->rx_ids);
-    mdapl_shm_cma_init(s);
     return s;
 }
 

@@ -149,17 +149,17 @@ int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *recor
 
 /*
  * How a message travels: with its body in the ring, with its body in cells (pipe.c), or by
- * rendezvous. By rendezvous if the body is long, if the message is synchronous, or if other peers
- * hold the cells: a peer holds its cells for as long as it computes.
+ * rendezvous. By rendezvous if the body is long, if the message is synchronous, if other peers hold
+ * the cells (a peer holds its cells for as long as it computes), or if one copy is faster (way.c).
  */
-static int type_of(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
+static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
     if (msg->synchronous && len > 0)
         return MDAPL_SHM_RTS;
     if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
         return MDAPL_SHM_MSG;
-    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_shm_pipe_will_fit(peer, len) ? MDAPL_SHM_PUSH
-                                                                     : MDAPL_SHM_RTS;
+    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_shm_pipe_will_fit(peer, len)
+           && !mdapl_shm_way_announce(peer, len) ? MDAPL_SHM_PUSH : MDAPL_SHM_RTS;
 }
 
 static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, size_t len)

@@ -17,7 +17,7 @@ static inline void line(char *to, const char *from)
     p[3] = d;
 }
 
-void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
+void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
 {
     size_t first = -(uintptr_t)to % LINE;
     const char *q = from;

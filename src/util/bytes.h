@@ -23,14 +23,15 @@
         memcpy((char *)(to) + (n) - (half), tail_, half);                                        \
     } while (0)
 
-/* As memcpy(), for many bytes that another core has written or will read. */
-void mdapl_bytes_copy_stream(void *to, const void *from, size_t n);
+/* As memcpy(), by whole cache lines, for many bytes that another core has written or will read.
+ * Whether it is faster than memcpy() differs between processors. */
+void mdapl_bytes_copy_lines(void *to, const void *from, size_t n);
 
 /* As memcpy(). */
 static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)
 {
     if (n > 64 || n < 4)
-        mdapl_bytes_copy_stream(to, from, n);
+        mdapl_bytes_copy_lines(to, from, n);
     else if (n > 32)
         MDAPL_BYTES_BOTH_ENDS(to, from, n, 32);
     else if (n > 16)

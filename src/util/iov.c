@@ -3,6 +3,8 @@
 
 #include "bytes.h"
 
+#include <string.h>
+
 size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr)
 {
     size_t len;
@@ -23,13 +25,38 @@ size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr)
     return len;
 }
 
-size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len)
+static inline void copy(void *to, const void *from, size_t n, bool lines)
+{
+    if (lines)
+        mdapl_bytes_copy_lines(to, from, n);
+    else
+        memcpy(to, from, n);
+}
+
+size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, bool lines)
 {
     size_t done = 0, n;
     void *p;
 
     while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
-        mdapl_bytes_copy_stream((char *)buf + done, p, n);
+        copy((char *)buf + done, p, n, lines);
+        done += n;
+    }
+    return done;
+}
+
+size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len)
+{
+    return mdapl_iov_gather_by(c, buf, len, true);
+}
+
+size_t mdapl_iov_scatter_by(struct mdapl_iov *c, const void *buf, size_t len, bool lines)
+{
+    size_t done = 0, n;
+    void *p;
+
+    while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
+        copy(p, (const char *)buf + done, n, lines);
         done += n;
     }
     return done;
@@ -37,14 +64,7 @@ size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len)
 
 size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len)
 {
-    size_t done = 0, n;
-    void *p;
-
-    while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
-        mdapl_bytes_copy_stream(p, (const char *)buf + done, n);
-        done += n;
-    }
-    return done;
+    return mdapl_iov_scatter_by(c, buf, len, true);
 }
 
 void mdapl_iov_skip(struct mdapl_iov *c, size_t len)

@@ -52,14 +52,14 @@ enum { FIRST_ID = 1 << 20 };     /* util/idmap.c: slot 0, generation 1 */
 
 static void fin_before_its_rts(void **state)
 {
-    const struct mdapl_shm_fin fin = { FIRST_ID, 0 };
+    const struct mdapl_shm_fin fin = { FIRST_ID, 0, 0 };
 
     record_before_its_rts(state, MDAPL_SHM_FIN, &fin, sizeof(fin));
 }
 
 static void cts_before_its_rts(void **state)
 {
-    const struct mdapl_shm_cts cts = { FIRST_ID, 1, 0, 8 };
+    const struct mdapl_shm_cts cts = { FIRST_ID, 1, 0, 8, 0, 0 };
 
     record_before_its_rts(state, MDAPL_SHM_CTS, &cts, sizeof(cts));
 }

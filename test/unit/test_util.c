@@ -371,7 +371,7 @@ static void bytes(void **state)
             mdapl_bytes_copy(to + at, from + n % 5, n);
             assert_memory_equal(to, want, ROOM);
             memset(to, 0xee, ROOM);
-            mdapl_bytes_copy_stream(to + at, from + n % 5, n);
+            mdapl_bytes_copy_lines(to + at, from + n % 5, n);
             assert_memory_equal(to, want, ROOM);
         }
 }

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+#include "judge.h"
+
+#include "min.h"
+
+enum {
+    MIB = 1 << 20,
+    SAMPLES = 3,                 /* of a way in a trial: the first ones touch new memory */
+    BODIES = 128,                /* ... that may pass for them */
+    HOPELESS = 2,                /* a trial ends at a sample that costs so many times the best */
+    FIRST_GAP = 16,              /* bodies between trials, at first and at most */
+    LAST_GAP = 1024,
+    THRIFT = 128,                /* bodies after a trial for each body's time that it cost */
+    THRIFT_MAX = 1 << 20,
+    CLEARLY = 90,                /* percent of the cost in use, to replace it */
+};
+
+void mdapl_shm_judge_init(struct mdapl_shm_judge *j)
+{
+    *j = (struct mdapl_shm_judge){ 0 };
+    for (unsigned c = 0; c < MDAPL_SHM_CLASSES; c++)
+        j->c[c] = (struct mdapl_shm_judged){ .gap = FIRST_GAP, .samples = SAMPLES,
+                                             .bodies = BODIES };
+}
+
+unsigned mdapl_shm_judge_class(size_t len)
+{
+    unsigned c = 0;
+
+    while (c < MDAPL_SHM_CLASSES - 1 && len > mdapl_shm_judge_longest(c))
+        c++;
+    return c;
+}
+
+size_t mdapl_shm_judge_longest(unsigned c)
+{
+    return c == MDAPL_SHM_CLASSES - 1 ? SIZE_MAX : (size_t)MDAPL_SHM_CLASS_BYTES << c;
+}
+
+void mdapl_shm_judge_take(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way)
+{
+    struct mdapl_shm_judged *k = &j->c[c];
+
+    if (k->decided || j->forbidden[way])
+        return;
+    k->way = (uint8_t)way;
+    k->trying = MDAPL_SHM_WAYS;
+    k->left = FIRST_GAP;
+    k->decided = true;
+}
+
+/* -- costs ------------------------------------------------------------------------------------ */
+
+static uint32_t cost_of(size_t bytes, uint64_t ns)
+{
+    double cost = (double)ns * MIB / (double)bytes;
+
+    return cost < 1 ? 1 : cost > UINT32_MAX ? UINT32_MAX : (uint32_t)cost;
+}
+
+static uint32_t merge(uint32_t old, uint32_t cost)
+{
+    uint64_t most = (uint64_t)old + old / 8 + 1;
+
+    return old == 0 || cost < most ? cost : most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
+}
+
+/* The way with the lowest cost; one that is possible, if none has a cost. */
+static enum mdapl_shm_way best(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+{
+    int way = -1;
+
+    for (int i = 0; i < MDAPL_SHM_WAYS; i++)
+        if (!j->forbidden[i] && k->cost[i] > 0 && (way < 0 || k->cost[i] < k->cost[way]))
+            way = i;
+    if (way < 0)
+        way = j->forbidden[k->way] ? MDAPL_SHM_TWICE : k->way;
+    return (enum mdapl_shm_way)way;
+}
+
+static bool clearly_better(const struct mdapl_shm_judged *k, enum mdapl_shm_way way)
+{
+    return k->cost[way] > 0
+           && (k->cost[k->way] == 0
+               || (uint64_t)k->cost[way] * 100 < (uint64_t)k->cost[k->way] * CLEARLY);
+}
+
+/* -- trials ----------------------------------------------------------------------------------- */
+
+/* The costs of the last trials bound how often trials take place: about 1 in THRIFT of the time. */
+static uint32_t interval(struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+{
+    uint64_t all = 0, least = k->cost[k->way];
+
+    for (int i = 0; i < MDAPL_SHM_WAYS; i++)
+        if (!j->forbidden[i] && k->cost[i] > least)
+            all += k->cost[i] - least;
+    return k->gap + (least > 0 ? (uint32_t)mdapl_min(all * THRIFT / least, THRIFT_MAX) : 0);
+}
+
+/* All ways have been tried. Returns whether the decision is new. */
+static bool decide(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
+{
+    enum mdapl_shm_way way = best(j, k);
+    bool first = !k->decided, other = way != k->way && (first || clearly_better(k, way));
+
+    if (other)
+        k->way = (uint8_t)way;
+    k->gap = other ? FIRST_GAP : (uint32_t)mdapl_min(k->gap * 2u, LAST_GAP);
+    k->trying = MDAPL_SHM_WAYS;
+    k->decided = first ? k->cost[k->way] > 0 : true;
+    k->left = interval(j, k);
+    return k->decided && (first || other);
+}
+
+/* The next way to be tried, from `from` on; the way in use only while nothing is decided. */
+static bool try_from(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k, int from)
+{
+    for (int i = from; i < MDAPL_SHM_WAYS; i++)
+        if (!j->forbidden[i] && (!k->decided || i != k->way)) {
+            k->trying = (uint8_t)i;
+            k->samples = SAMPLES;
+            k->bodies = BODIES;
+            return true;
+        }
+    return false;
+}
+
+static bool next_trial(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
+{
+    return !try_from(j, k, k->trying + 1) && decide(j, k);
+}
+
+enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
+{
+    struct mdapl_shm_judged *k = &j->c[c];
+
+    if (k->trying == MDAPL_SHM_WAYS) {
+        if (k->left > 0)
+            k->left--;
+        else if (!try_from(j, k, 0))
+            decide(j, k);
+    } else if (j->forbidden[k->trying] || k->bodies == 0) {
+        next_trial(j, k);
+    }
+    if (k->trying == MDAPL_SHM_WAYS)
+        return (enum mdapl_shm_way)k->way;
+    k->bodies--;
+    return (enum mdapl_shm_way)k->trying;
+}
+
+static bool hopeless(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+{
+    return (uint64_t)k->cost[best(j, k)] * HOPELESS < k->cost[k->trying];
+}
+
+bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
+                            size_t bytes, uint64_t ns)
+{
+    struct mdapl_shm_judged *k = &j->c[c];
+    uint32_t cost = cost_of(bytes, ns);
+
+    /* A trial asks what the way costs now. */
+    k->cost[way] = way == k->trying && k->samples == SAMPLES ? cost : merge(k->cost[way], cost);
+    if (k->trying == MDAPL_SHM_WAYS) {
+        if (way == k->way && clearly_better(k, best(j, k)))
+            k->left = (uint32_t)mdapl_min(k->left, FIRST_GAP);
+        return false;
+    }
+    if (way != k->trying)
+        return false;
+    k->samples--;
+    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(j, k))) && next_trial(j, k);
+}
+
+void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, enum mdapl_shm_way way)
+{
+    j->forbidden[way] = true;
+    for (unsigned c = 0; c < MDAPL_SHM_CLASSES; c++) {
+        j->c[c].cost[way] = 0;
+        if (j->c[c].way == way) {
+            j->c[c].way = MDAPL_SHM_TWICE;
+            j->c[c].decided = false;
+        }
+    }
+}

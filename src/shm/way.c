@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which way a long body is copied. Its receiver decides: by the knob SHM_SINGLE_BYTES, or by a
+ * judge for each peer (judge.h), because cores may be near to each other or far apart. A decision
+ * is kept in the segment of the node's first rank, where all other pairs of the node find it.
+ *
+ * A body of middle length is pushed into cells (pipe.c), where one copy is impossible, unless the
+ * receiver has decided for one copy. The sender announces (RTS) some of the first ones, and
+ * more at growing intervals, so that the receiver can try; the FIN returns its decision.
+ */
+#include "peer.h"
+
+#include "channel.h"
+#include "judge.h"
+#include "log.h"
+#include "min.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    PUSH_CLASSES = 5,            /* classes of bodies that can be pushed */
+    BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
+    OFFER_AFTER = 8,             /* pushed bodies before the first announced ones */
+    OFFERS = 3 * MDAPL_SHM_WAYS + 3, /* announced bodies: what a judge needs for a decision */
+    OFFER_AFTER_MAX = 4096,
+    ROUND_TRIP = 20,             /* percent of the time in cells that a pushed body does not need */
+};
+
+/* Bodies in cells that are in flight from a peer, to measure their pace (way.c). */
+struct pace {
+    uint64_t since;              /* ns */
+    size_t bytes;                /* arrived since then */
+    unsigned n, others;          /* bodies in flight; of them, not of this class and way */
+    unsigned c;
+    enum mdapl_shm_way way;
+};
+
+/* What the sender of pushed bodies of one class knows of the receiver's decision (way.c). */
+struct offer {
+    uint8_t way;                 /* MDAPL_SHM_WAYS: not known */
+    uint8_t offers;              /* bodies still to be announced, for the receiver to try */
+    uint16_t pushed, gap;        /* bodies since the last of these; between two times */
+};
+
+struct mdapl_shm_copying {
+    struct mdapl_shm_judge judge;
+    struct pace pace;
+    struct offer offer[PUSH_CLASSES];
+};
+
+int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_shm_copying *k = calloc(1, sizeof(*k));
+
+    peer->copying = k;
+    if (!k)
+        return -ENOMEM;
+    mdapl_shm_judge_init(&k->judge);
+    for (int c = 0; c < PUSH_CLASSES; c++)
+        k->offer[c] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = OFFER_AFTER };
+    return 0;
+}
+
+void mdapl_shm_way_free(struct mdapl_shm_peer *peer)
+{
+    free(peer->copying);
+}
+
+/* -- the node's decisions --------------------------------------------------------------------- */
+
+/* Where they are: in the segment of the node's first rank. NULL: it is not reached. */
+static _Atomic uint32_t *node_ways(struct mdapl_shm_chan *s)
+{
+    const struct mdapl_shm_peer *first = s->peers[s->near.rank[0]];
+
+    if (s->near.me == 0)
+        return s->seg.head->way;
+    return first ? first->far.head->way : NULL;
+}
+
+/* The node's decision for a class; MDAPL_SHM_WAYS: none yet. */
+static enum mdapl_shm_way node_way(struct mdapl_shm_chan *s, unsigned c)
+{
+    _Atomic uint32_t *ways = node_ways(s);
+    uint32_t way = ways ? atomic_load_explicit(&ways[c], memory_order_relaxed) : 0;
+
+    return way >= 1 && way <= MDAPL_SHM_WAYS ? (enum mdapl_shm_way)(way - 1) : MDAPL_SHM_WAYS;
+}
+
+static const char *const names[MDAPL_SHM_WAYS] = {
+    [MDAPL_SHM_TWICE] = "two copies by memcpy",
+    [MDAPL_SHM_TWICE_LINES] = "two copies by cache lines",
+    [MDAPL_SHM_ONCE] = "one copy by the kernel",
+};
+
+static void log_decision(struct mdapl_shm_peer *peer, unsigned c)
+{
+    const struct mdapl_shm_judged *k = &peer->copying->judge.c[c];
+    size_t longest = mdapl_shm_judge_longest(c < MDAPL_SHM_CLASSES - 1 ? c : c - 1);
+    char text[256];
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < MDAPL_SHM_WAYS && n < sizeof(text); i++)
+        if (k->cost[i] > 0)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %.1f GB/s", n ? ", " : "",
+                                  names[i], (double)(1 << 20) / k->cost[i]);
+    mdapl_log(mdapl_ctx_log(peer->s->ctx), MDAPL_INFO, "bodies %s %zu KiB from rank %d: %s; now %s",
+              c < MDAPL_SHM_CLASSES - 1 ? "up to" : "over", longest >> 10, peer->base.rank, text,
+              names[k->way]);
+}
+
+/* Makes this process's decision the node's, and reports it if it is news there. */
+static void publish(struct mdapl_shm_peer *peer, unsigned c)
+{
+    _Atomic uint32_t *ways = node_ways(peer->s);
+    uint32_t way = (uint32_t)peer->copying->judge.c[c].way + 1;
+
+    if (!ways || atomic_exchange_explicit(&ways[c], way, memory_order_relaxed) != way)
+        log_decision(peer, c);
+}
+
+/* -- receiving -------------------------------------------------------------------------------- */
+
+enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once)
+{
+    struct mdapl_shm_judge *judge = &peer->copying->judge;
+    int64_t from = peer->s->single_from;
+    unsigned c = mdapl_shm_judge_class(len);
+    enum mdapl_shm_way way;
+
+    if (from >= 0 && once && (int64_t)len >= from && mdapl_shm_cma_works(peer))
+        return MDAPL_SHM_ONCE;
+    if (!judge->forbidden[MDAPL_SHM_ONCE] && (from >= 0 || !mdapl_shm_cma_works(peer)))
+        mdapl_shm_judge_forbid(judge, MDAPL_SHM_ONCE);
+    way = node_way(peer->s, c);
+    if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
+        mdapl_shm_judge_take(judge, c, way);
+    way = mdapl_shm_judge_choose(judge, c);
+    return way == MDAPL_SHM_ONCE && !once ? MDAPL_SHM_TWICE : way;
+}
+
+static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way way, size_t bytes,
+                   uint64_t ns)
+{
+    if (c < PUSH_CLASSES && way != MDAPL_SHM_ONCE)
+        ns -= ns * ROUND_TRIP / 100;
+    if (!peer->copying->judge.forbidden[way]
+        && mdapl_shm_judge_sample(&peer->copying->judge, c, way, bytes, ns))
+        publish(peer, c);
+}
+
+void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
+{
+    sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_ONCE, len, ns);
+}
+
+/* Bodies in cells overlap, so their time is that of all bytes that arrive while any is in flight,
+ * if all go the same way and are of one class. */
+static void measure_from_now(struct mdapl_shm_peer *peer)
+{
+    struct pace *p = &peer->copying->pace;
+
+    p->since = mdapl_ctx_now(peer->s->ctx);
+    p->bytes = 0;
+}
+
+void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len, enum mdapl_shm_way way)
+{
+    struct pace *p = &peer->copying->pace;
+    unsigned c = mdapl_shm_judge_class(len);
+
+    if (p->n++ == 0 || p->c != c || p->way != way) {
+        p->others = p->n - 1;    /* in flight that go another way, or are of another class */
+        p->c = c;
+        p->way = way;
+        measure_from_now(peer);
+    }
+}
+
+void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, size_t len)
+{
+    peer->copying->pace.bytes += len;
+}
+
+void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
+{
+    struct pace *p = &peer->copying->pace;
+
+    p->n--;
+    /* Bodies end roughly in their order, so those that began before are gone first. */
+    if (p->others > 0) {
+        p->others--;
+        measure_from_now(peer);
+        return;
+    }
+    if (!whole || p->bytes == 0
+        || (p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << p->c))
+        return;
+    sample(peer, p->c, p->way, p->bytes, mdapl_ctx_now(peer->s->ctx) - p->since);
+    measure_from_now(peer);
+}
+
+enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len)
+{
+    const struct mdapl_shm_judged *k = &peer->copying->judge.c[mdapl_shm_judge_class(len)];
+
+    return k->decided ? (enum mdapl_shm_way)k->way : MDAPL_SHM_WAYS;
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+static struct offer *offer_of(struct mdapl_shm_peer *peer, size_t len)
+{
+    unsigned c = mdapl_shm_judge_class(len);
+
+    return c < PUSH_CLASSES ? &peer->copying->offer[c] : NULL;
+}
+
+bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
+{
+    int64_t from = peer->s->single_from;
+    struct offer *o = offer_of(peer, len);
+
+    if (from >= 0)
+        return (int64_t)len >= from;
+    if (o->way == MDAPL_SHM_WAYS)
+        o->way = (uint8_t)node_way(peer->s, mdapl_shm_judge_class(len));
+    if (o->way == MDAPL_SHM_ONCE)
+        return true;
+    if (o->offers > 0) {
+        o->offers--;
+        return true;
+    }
+    if (++o->pushed < o->gap)
+        return false;
+    o->pushed = 0;
+    o->gap = (uint16_t)mdapl_min(4u * o->gap, OFFER_AFTER_MAX);
+    o->offers = OFFERS - 1;
+    return true;
+}
+
+void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way)
+{
+    struct offer *o = offer_of(peer, len);
+
+    if (o && way < MDAPL_SHM_WAYS)
+        o->way = (uint8_t)way;
+}
+
+bool mdapl_shm_way_lines(uint32_t way)
+{
+    return way == MDAPL_SHM_TWICE_LINES;
+}
+
+bool mdapl_shm_way_push_lines(struct mdapl_shm_peer *peer, size_t len)
+{
+    return mdapl_shm_way_lines(offer_of(peer, len)->way);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Prints what this process holds of memory of its own, as `anonymous KIB` for each rank: pages that
+ * it has written and shares with no file and no process. A count of pages, independent of time.
+ *
+ *   memory talk      after every rank has exchanged a message with every other one
+ *   memory window    how much more it is with a window, and the sizes that MPI_T shows
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+static int rank, size;
+
+static long anonymous(void)
+{
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long kib = -1;
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "Anonymous: %ld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+static void talk(void)
+{
+    int out = rank, *in = malloc((size_t)size * sizeof(*in));
+
+    MPI_Allgather(&out, 1, MPI_INT, in, 1, MPI_INT, MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++)
+        MPI_Sendrecv(&out, 1, MPI_INT, i, 0, &in[i], 1, MPI_INT, i, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    for (int i = 0; i < size; i++)
+        if (in[i] != i)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+    free(in);
+}
+
+static int cvar(const char *name)
+{
+    int index, count, value = -1;
+    MPI_T_cvar_handle handle;
+
+    if (MPI_T_cvar_get_index(name, &index) || MPI_T_cvar_handle_alloc(index, NULL, &handle, &count))
+        return -1;
+    MPI_T_cvar_read(handle, &value);
+    MPI_T_cvar_handle_free(&handle);
+    return value;
+}
+
+/* More operations in one epoch than a small pool has. Each adds 1 to one of the other rank's
+ * numbers; they go in messages. */
+static int add_many(MPI_Win win, const long *mine)
+{
+    enum { OPS = 3000, CELLS = 16 };
+    long one = 1, sum = 0;
+
+    MPI_Win_fence(0, win);
+    for (int i = 0; i < OPS; i++)
+        MPI_Accumulate(&one, 1, MPI_LONG, (rank + 1) % size, i % CELLS, 1, MPI_LONG, MPI_SUM, win);
+    MPI_Win_fence(0, win);
+    for (int i = 0; i < CELLS; i++)
+        sum += mine[i];
+    return sum == OPS;
+}
+
+static void window(void)
+{
+    static long numbers[16];
+    long before = anonymous();
+    MPI_Win win;
+    int right;
+
+    MPI_Win_create(numbers, sizeof(numbers), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    printf("window %ld\n", anonymous() - before);
+    right = add_many(win, numbers);
+    MPI_Win_free(&win);
+    printf("%s, pools of %d and %d\n", right ? "sums are right" : "WRONG SUMS",
+           cvar("MPIR_CVAR_CH3_RMA_OP_GLOBAL_POOL_SIZE"),
+           cvar("MPIR_CVAR_CH3_RMA_TARGET_GLOBAL_POOL_SIZE"));
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);       /* pages as they are touched */
+    MPI_Init(&argc, &argv);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    talk();
+    if (argc == 2 && strcmp(argv[1], "window") == 0)
+        window();
+    else
+        printf("anonymous %ld\n", anonymous());
+    MPI_T_finalize();
+    MPI_Finalize();
+    return 0;
+}

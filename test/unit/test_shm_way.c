@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How long bodies are copied (src/shm/way.c), on kernels and processors that are given as costs:
+ * this file replaces process_vm_readv(), and the test's clock advances by what each copy costs. The
+ * ranks are in one process.
+ */
+#include "shm_ranks.h"
+
+#include "iov.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+enum { RANKS = 3, FEW = 64, ROUNDS = 1000 };
+
+/* ns that a KiB costs: one copy by the kernel, two copies in cells. */
+static unsigned kernel_kib, cells_kib;
+static bool forbidden;
+static uint64_t *now;
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long n_here,
+                         const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+    struct mdapl_iov dst = mdapl_iov_start(here, (int)n_here);
+    size_t n = 0;
+
+    (void)pid, (void)flags;
+    if (forbidden) {
+        errno = EPERM;
+        return -1;
+    }
+    for (unsigned long i = 0; i < n_there; i++)
+        n += mdapl_iov_scatter(&dst, there[i].iov_base, there[i].iov_len);
+    *now += (uint64_t)kernel_kib * (n >> 10);
+    return (ssize_t)n;
+}
+
+static int make(void **state)
+{
+    int rc;
+
+    ranks_single_bytes = "-1";
+    forbidden = false;
+    rc = ranks_make(state, RANKS);
+    ranks_single_bytes = "1g";
+    now = &((struct pair *)*state)->now;
+    for (size_t i = 0; i < MIB; i++)
+        source[i] = (char)(i * 5 + (i >> 10));
+    return rc;
+}
+
+/* -- bodies ----------------------------------------------------------------------------------- */
+
+static struct sending reading;
+static struct mdapl_rx *unread;
+
+static enum mdapl_next keep(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
+{
+    (void)owner, (void)peer;
+    unread = m->rx;
+    return MDAPL_NEXT_GO;
+}
+
+/* A round of both; the cells that rank `from` has filled in it cost their time. */
+static void both(struct rank *from, struct rank *to, size_t len)
+{
+    uint64_t cells = stats(from)->shm_cells;
+
+    rounds(from, 1);
+    if (stats(from)->shm_cells > cells)
+        *now += (uint64_t)cells_kib * (len >> 10);
+    rounds(to, 1);
+}
+
+/* Rank `from` sends a body that rank `to` reads. */
+static void one_body(struct pair *p, int from, int to, size_t len)
+{
+    struct rank *a = &p->rank[from], *b = &p->rank[to];
+    struct sending s = { .op.done = ranks_done };
+    struct iovec v = { sink, len };
+    int rc;
+
+    reading = (struct sending){ .op.done = ranks_done };
+    unread = NULL;
+    memset(sink, 0, len);
+    rc = send_to(a, to, 1, len, &s.op);
+    assert_true(rc >= 0);
+    for (int i = 0; i < ROUNDS && !unread; i++)
+        rounds(b, 1);
+    assert_non_null(unread);
+    if (mdapl_rx_read(unread, &v, 1, &reading.op) == MDAPL_DONE)
+        reading.done++;
+    for (int i = 0; i < ROUNDS && !(reading.done && (rc == MDAPL_DONE || s.done)); i++)
+        both(a, b, len);
+    assert_true(reading.done == 1 && reading.status == 0);
+    assert_memory_equal(sink, source, len);
+}
+
+/* n bodies. Returns how many of them were copied once. */
+static unsigned long bodies(struct pair *p, int from, int to, size_t len, int n)
+{
+    uint64_t before = stats(&p->rank[to])->shm_single_copies;
+
+    on_message = keep;
+    while (n-- > 0)
+        one_body(p, from, to, len);
+    on_message = ranks_on_msg;
+    return (unsigned long)(stats(&p->rank[to])->shm_single_copies - before);
+}
+
+static void fast_kernel(void)
+{
+    kernel_kib = 40, cells_kib = 100;
+}
+
+static void slow_kernel(void)
+{
+    kernel_kib = 1000, cells_kib = 100;
+}
+
+static const size_t lens[] = { 20000, 65536, 65537, 300000, MIB };
+enum { LENS = sizeof(lens) / sizeof(lens[0]) };
+
+/* -- tests ------------------------------------------------------------------------------------ */
+
+/* A kernel that copies fast copies all bodies but a few, those of middle length included. */
+static void a_fast_kernel_is_used(void **state)
+{
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    fast_kernel();
+    for (int i = 0; i < LENS; i++) {
+        bodies(*state, 0, 1, lens[i], FEW);
+        assert_true(bodies(*state, 0, 1, lens[i], FEW) >= FEW - 6);
+    }
+}
+
+static void a_slow_kernel_is_not(void **state)
+{
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    slow_kernel();
+    for (int i = 0; i < LENS; i++)
+        assert_true(bodies(*state, 0, 1, lens[i], 2 * FEW) <= 6);
+}
+
+/* The first decision was right, and then the machine changes. */
+static void a_wrong_decision_is_replaced(void **state)
+{
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    fast_kernel();
+    bodies(*state, 0, 1, 300000, FEW);
+    slow_kernel();
+    bodies(*state, 0, 1, 300000, 3 * FEW);
+    assert_true(bodies(*state, 0, 1, 300000, FEW) <= 6);
+}
+
+/* Where the kernel forbids it no body is copied once, and none is announced for nothing. */
+static void a_kernel_that_forbids_it(void **state)
+{
+    struct pair *p = *state;
+    uint64_t before;
+
+    forbidden = true;
+    fast_kernel();
+    for (int i = 0; i < LENS; i++)
+        assert_int_equal(bodies(p, 0, 1, lens[i], FEW), 0);
+    before = stats(&p->rank[0])->tx_rndv;
+    bodies(p, 0, 1, 20000, 8 * FEW);
+    assert_true(stats(&p->rank[0])->tx_rndv - before <= 2 * FEW);
+}
+
+/* A kernel that forbids it from some body on: that body and all others are copied twice. */
+static void a_kernel_that_forbids_it_later(void **state)
+{
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    fast_kernel();
+    bodies(*state, 0, 1, 300000, FEW);
+    forbidden = true;
+    assert_int_equal(bodies(*state, 0, 1, 300000, FEW), 0);
+    forbidden = false;
+}
+
+/* Ranks 1 and 2 use what ranks 0 and 1 have measured, from the first body on. */
+static void the_node_measures_once(void **state)
+{
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    fast_kernel();
+    for (int i = 0; i < LENS; i++) {
+        bodies(*state, 0, 1, lens[i], FEW);
+        assert_int_equal(bodies(*state, 1, 2, lens[i], 10), 10);
+        assert_int_equal(bodies(*state, 2, 0, lens[i], 10), 10);
+    }
+}
+
+/* The knob decides for bodies of middle length, too. */
+static void the_knob_decides(void **state)
+{
+    struct pair *p = *state;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    slow_kernel();
+    for (int i = 0; i < RANKS; i++)
+        p->rank[i].s->single_from = 30000;
+    assert_int_equal(bodies(p, 0, 1, 29999, FEW), 0);
+    assert_int_equal(bodies(p, 0, 1, 30000, FEW), FEW);
+    assert_int_equal(bodies(p, 0, 1, 300000, FEW), FEW);
+}
+
+#define WAY(f) cmocka_unit_test_setup_teardown(f, make, ranks_unmake)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WAY(a_fast_kernel_is_used), WAY(a_slow_kernel_is_not), WAY(a_wrong_decision_is_replaced),
+        WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
+        WAY(the_node_measures_once), WAY(the_knob_decides),
+    };
+
+    return RUN(tests);
+}
