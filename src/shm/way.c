@@ -14,6 +14,7 @@
 #include "judge.h"
 #include "log.h"
 #include "min.h"
+#include "shm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,11 +74,12 @@ void mdapl_shm_way_free(struct mdapl_shm_peer *peer)
 /* Where they are: in the segment of the node's first rank. NULL: it is not reached. */
 static _Atomic uint32_t *node_ways(struct mdapl_shm_chan *s)
 {
-    const struct mdapl_shm_peer *first = s->peers[s->near.rank[0]];
+    struct mdapl_peer *first = mdapl_ctx_job(s->ctx)->peers[s->near.rank[0]];
 
     if (s->near.me == 0)
         return s->seg.head->way;
-    return first ? first->far.head->way : NULL;
+    return first && first->channel == &mdapl_shm_channel
+               ? mdapl_shm_peer_of(first)->far.head->way : NULL;
 }
 
 /* The node's decision for a class; MDAPL_SHM_WAYS: none yet. */
