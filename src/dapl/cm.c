@@ -8,7 +8,6 @@
 #include "dapl.h"
 #include "ep.h"
 #include "err.h"
-#include "frames.h"
 #include "log.h"
 #include "min.h"
 #include "peer.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cm_report.h"
 
-#include "cfg.h"
 #include "ia.h"
 #include "peer.h"
 #include "why.h"

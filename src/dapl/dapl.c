@@ -12,6 +12,8 @@
 #include "min.h"
 #include "peer.h"
 #include "place.h"
+#include "regcache.h"
+#include "vbuf.h"
 #include "wire.h"
 #include "wireup.h"
 #include "xfer.h"
@@ -125,7 +127,7 @@ static void open_regs(struct mdapl_dapl_chan *d)
         mdapl_dapl_memwatch_close(watch);
         watch = NULL;
     }
-    mdapl_dapl_regcache_init(&d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
+    mdapl_dapl_regcache_init(d->regs, &d->rails, mdapl_ctx_stats(d->ctx), watch,
                              (uint64_t)cfg->reg_cache_bytes);
 }
 
@@ -137,7 +139,7 @@ static int make_room(struct mdapl_dapl_chan *d)
 
     open_regs(d);
     for (int i = 0; i < d->rails.n; i++)
-        mdapl_dapl_vbufs_init(&d->vbufs[i], d->rails.ia[i], &d->regs,
+        mdapl_dapl_vbufs_init(&d->vbufs[i], d->rails.ia[i], d->regs,
                               (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_dapl_item), sizeof(void *), 32, 0);
     mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
@@ -155,6 +157,14 @@ static int make_room(struct mdapl_dapl_chan *d)
     return rc;
 }
 
+/* What holds registrations and frame buffers. 0 or -ENOMEM, with d->vbufs NULL. */
+static int make_stores(struct mdapl_dapl_chan *d)
+{
+    d->regs = calloc(1, sizeof(*d->regs));
+    d->vbufs = d->regs ? calloc((size_t)d->rails.n, sizeof(*d->vbufs)) : NULL;
+    return d->vbufs ? 0 : mdapl_err_set(mdapl_ctx_err(d->ctx), -ENOMEM, "out of memory");
+}
+
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
     struct mdapl_dapl_chan *d = calloc(1, sizeof(*d));
@@ -170,8 +180,11 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
         rc = open_rails(d);
     if (!rc)
         rc = mdapl_dapl_rails_start(&d->rails);
+    if (!rc)
+        rc = make_stores(d);
     if (rc) {
         mdapl_dapl_rails_close(&d->rails);
+        free(d->regs);
         free(d);
         return rc;
     }
@@ -422,13 +435,15 @@ static void close_channel(void *state)
     mdapl_dapl_ring_fini(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_vbufs_fini(&d->vbufs[i]);
-    mdapl_dapl_regcache_fini(&d->regs);
+    mdapl_dapl_regcache_fini(d->regs);
     mdapl_dapl_rails_close(&d->rails);
     mdapl_idmap_fini(&d->tx_ids);
     mdapl_idmap_fini(&d->rx_ids);
     mdapl_dapl_xfer_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_pool_fini(&d->reposts);
+    free(d->vbufs);
+    free(d->regs);
     free(d);
 }
 
@@ -453,7 +468,7 @@ static void describe(void *state, char *buf, size_t len)
                               d->ring_slot_bytes);
     if (n < len)
         snprintf(buf + n, len - n, ", rendezvous %s%s", rndv[how],
-                 d->regs.watch ? ", registrations are kept" : "");
+                 d->regs->watch ? ", registrations are kept" : "");
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #include "err.h"
 #include "frames.h"
 #include "ia.h"
-#include "log.h"
 #include "min.h"
 #include "rndv.h"
 #include "xfer.h"

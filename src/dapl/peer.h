@@ -26,9 +26,7 @@
 #include "list.h"
 #include "rails.h"
 #include "pool.h"
-#include "regcache.h"
 #include "timer.h"
-#include "vbuf.h"
 #include "wire.h"
 
 #include <stdbool.h>
@@ -36,6 +34,8 @@
 
 struct mdapl_dapl_conn;
 struct mdapl_dapl_ia;
+struct mdapl_dapl_regcache;
+struct mdapl_dapl_vbufs;
 struct mdapl_stats;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
@@ -53,8 +53,8 @@ struct mdapl_dapl_chan {
     bool can_read;               /* all rails have RDMA reads */
     size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
 
-    struct mdapl_dapl_regcache regs; /* of the user's memory */
-    struct mdapl_dapl_vbufs vbufs[MDAPL_MAX_RAILS];
+    struct mdapl_dapl_regcache *regs; /* of the user's memory */
+    struct mdapl_dapl_vbufs *vbufs;  /* one for each rail */
     struct mdapl_pool items, transfers, reposts;
     struct mdapl_idmap tx_ids, rx_ids;   /* rendezvous, by the ids that the wire knows */
 

@@ -4,7 +4,6 @@
 #include "cfg.h"
 #include "cm.h"
 #include "cm_report.h"
-#include "log.h"
 #include "peer.h"
 
 #include <errno.h>

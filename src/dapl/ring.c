@@ -5,7 +5,8 @@
 #include "conn.h"
 #include "frames.h"
 #include "peer.h"
-#include "stats.h"
+#include "regcache.h"
+#include "vbuf.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -84,7 +85,7 @@ static bool chunk_make(struct mdapl_dapl_chan *d)
     c->rings = RINGS_PER_CHUNK;
     while (c->rings > 1 && (uint64_t)c->rings * ring_bytes(d) > d->rails.lmr_max)
         c->rings--;
-    if (!mdapl_dapl_block_make(&d->regs, (size_t)c->rings * ring_bytes(d), MDAPL_LMR_REMOTE_WRITE,
+    if (!mdapl_dapl_block_make(d->regs, (size_t)c->rings * ring_bytes(d), MDAPL_LMR_REMOTE_WRITE,
                                0, &c->block)) {
         free(c);
         return false;
@@ -107,7 +108,7 @@ static struct mdapl_dapl_ring_mem *take_slots(struct mdapl_dapl_chan *d, int rai
     if (mdapl_list_empty(&d->ring_free) && !chunk_make(d))
         return NULL;
     mem = MDAPL_OF(mdapl_list_first(&d->ring_free), struct mdapl_dapl_ring_mem, link);
-    if (!mdapl_dapl_block_need(&d->regs, &mem->chunk->block, 1u << rail))
+    if (!mdapl_dapl_block_need(d->regs, &mem->chunk->block, 1u << rail))
         return NULL;
     mdapl_list_remove(&mem->link);
     return mem;

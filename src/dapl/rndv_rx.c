@@ -170,7 +170,7 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
      * not say which adapters do (providers do not set rdma_write_for_rdma_read_req). The peer does
      * not get the key. */
     if (mdapl_ctx_cfg(d->ctx)->rndv != MDAPL_RNDV_COPY)
-        registered = mdapl_dapl_body_register(&r->dst, &d->regs, MDAPL_LMR_REMOTE_WRITE,
+        registered = mdapl_dapl_body_register(&r->dst, d->regs, MDAPL_LMR_REMOTE_WRITE,
                                               r->peer->n_rails);
     if (!registered || !reads)
         return ask(r);

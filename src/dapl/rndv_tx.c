@@ -92,7 +92,7 @@ bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_it
     mdapl_dapl_ledger_init(&tx->written);
     mdapl_list_append(&peer->rndv_tx, &tx->link);
     if (how != MDAPL_RNDV_COPY)  /* before the RTS: a CTS of rput needs it soon after */
-        mdapl_dapl_body_register(&tx->body, &d->regs, MDAPL_LMR_REMOTE_READ, peer->n_rails);
+        mdapl_dapl_body_register(&tx->body, d->regs, MDAPL_LMR_REMOTE_READ, peer->n_rails);
     rts.body_len = tx->body.len;
     rts.tx_id = tx->id;
     rts.at.n = rts.at.n_rails = 0;
@@ -216,7 +216,7 @@ static bool answer_by_writes(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_d
     struct write *w;
 
     if (cts->to.n == 0 || mdapl_ctx_cfg(peer->d->ctx)->rndv == MDAPL_RNDV_COPY
-        || !mdapl_dapl_body_register(&tx->body, &peer->d->regs, MDAPL_LMR_REMOTE_READ,
+        || !mdapl_dapl_body_register(&tx->body, peer->d->regs, MDAPL_LMR_REMOTE_READ,
                                      peer->n_rails))
         return false;
     w = malloc(sizeof(*w) + sizeof(w->posted[0]) * (size_t)peer->n_streams);

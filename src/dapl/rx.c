@@ -6,8 +6,8 @@
 #include "fault.h"
 #include "log.h"
 #include "peer.h"
-#include "rndv.h"
 #include "stats.h"
+#include "vbuf.h"
 #include "window.h"
 #include "wire.h"
 

@@ -10,6 +10,7 @@
 #include "ring.h"
 #include "rndv.h"
 #include "stats.h"
+#include "vbuf.h"
 #include "window.h"
 
 #include <assert.h>

@@ -1388,6 +1388,7 @@ int fake_stop(void)
     int left = 0;
 
     dat_registry_remove_provider(&table, &f.info);
+    fake_land_writes();
     while (f.pending) {
         struct pending *p = f.pending;
 

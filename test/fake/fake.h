@@ -83,8 +83,8 @@ void fake_hold_ends(bool hold);
 void fake_delay_writes(bool delay);
 /* these land now, as far as their memory is registered. Returns how many did. */
 int fake_land_writes(void);
-/* The last completions arrive once more: those of EPs that have been freed, or of EPs that exist.
- * Returns how many. */
+/* The last completions arrive once more, at IAs that are still open: those of EPs that have been
+ * freed, or of EPs that exist. Returns how many. */
 int fake_complete_again(bool freed);
 /* How many EPs there are. */
 int fake_eps(void);
