@@ -30,24 +30,38 @@
 
 /* -- the writer: a ring in another's segment --------------------------------------------------- */
 
-static struct mdapl_shm_hello hello_for(const struct mdapl_shm_peer *peer)
+static struct mdapl_shm_id id_of(const struct mdapl_group *group, int rank)
+{
+    return (struct mdapl_shm_id){ group->id, (uint32_t)rank };
+}
+
+struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer)
 {
     const struct mdapl_group *job = mdapl_ctx_job(peer->s->ctx);
-    struct mdapl_shm_hello h = { .job = job->id, .rank = (uint32_t)job->rank };
+    const struct mdapl_group *group = mdapl_peer_group(&peer->base);
+    struct mdapl_shm_hello h = { .group = job->id, .rank = (uint32_t)job->rank };
 
-    mdapl_shm_seg_mac(job, h.rank, (uint32_t)peer->base.rank, peer->token, h.mac);
+    mdapl_shm_seg_mac(group->key, id_of(job, job->rank), id_of(group, peer->base.rank),
+                      peer->token, h.mac);
     return h;
+}
+
+/* The inring of a guest is its own since it has joined. */
+static struct mdapl_shm_inring *claim_inring(struct mdapl_shm_peer *peer)
+{
+    return peer->base.group > 0 ? mdapl_shm_seg_inring(&peer->far, peer->far_inring)
+                                : mdapl_shm_seg_claim_inring(&peer->far, &peer->far_inring);
 }
 
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_chan *s = peer->s;
-    struct mdapl_shm_inring *inring = mdapl_shm_seg_claim_inring(&peer->far, &peer->far_inring);
+    struct mdapl_shm_inring *inring = claim_inring(peer);
 
     if (!inring)
         return -ENOMEM;
     peer->fence = !s->barrier || !peer->far.head->barrier;
-    inring->hello = hello_for(peer);     /* the first doorbell publishes it */
+    inring->hello = mdapl_shm_hello_for(peer);     /* the first doorbell publishes it */
     peer->tx.inring = inring;
     s->n_inrings++;
     return 0;
@@ -71,24 +85,29 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
 
 /* -- the reader: a first message --------------------------------------------------------------- */
 
-static bool hello_right(const struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
+struct mdapl_group *mdapl_shm_hello_group(struct mdapl_shm_chan *s,
+                                          const struct mdapl_shm_hello *h)
 {
     const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
+    struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
     uint8_t mac[16];
 
-    if (h->job != job->id || h->rank >= (uint32_t)job->size || (int)h->rank == job->rank)
-        return false;
-    mdapl_shm_seg_mac(job, h->rank, (uint32_t)job->rank, s->seg.head->token, mac);
-    return mdapl_mac_equal(mac, h->mac);
+    if (!group || h->rank >= (uint32_t)group->size
+        || (group == job && (int)h->rank == job->rank))
+        return NULL;
+    mdapl_shm_seg_mac(group->key, id_of(group, (int)h->rank), id_of(job, job->rank),
+                      s->seg.head->token, mac);
+    return mdapl_mac_equal(mac, h->mac) ? group : NULL;
 }
 
-/* The peer that wrote this hello; NULL: the MAC is wrong, the peer has an inring already or is
+/* The peer that wrote this hello; NULL: the hello is wrong, the peer has an inring already or is
  * lost, or another channel reaches it. */
 static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
+    struct mdapl_group *group = mdapl_shm_hello_group(s, h);
     struct mdapl_peer *base;
 
-    if (!hello_right(s, h) || mdapl_peer_get(s->ctx, (int)h->rank, &base)
+    if (!group || mdapl_group_peer(group, (int)h->rank, &base)
         || base->channel != &mdapl_shm_channel || mdapl_shm_peer_of(base)->rx.inring
         || mdapl_shm_peer_of(base)->dead)
         return NULL;

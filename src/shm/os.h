@@ -32,6 +32,8 @@ int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX]);
 /* Opens the segment of another process. Returns a descriptor, which the caller owns, or -errno: it
  * does not exist, or (-EACCES) has another owner or size, or could still shrink. */
 int mdapl_shm_os_segment_open(const char *ref, size_t bytes);
+/* The size of the segment of another process; 0: it cannot be read. */
+size_t mdapl_shm_os_segment_size(const char *ref);
 /* Allocates these bytes where memory for segments is limited: there, a write to a page that cannot
  * be allocated ends the process. 0 or -errno. */
 int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes);

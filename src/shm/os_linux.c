@@ -83,15 +83,31 @@ int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
     return fd;
 }
 
+/* False: ref is none. */
+static bool segment_path(const char *ref, char path[64])
+{
+    int pid, number;
+
+    return sscanf(ref, "%d.%d", &pid, &number) == 2
+           && snprintf(path, 64, "/proc/%d/fd/%d", pid, number) > 0;
+}
+
+size_t mdapl_shm_os_segment_size(const char *ref)
+{
+    char path[64];
+    struct stat st;
+
+    return segment_path(ref, path) && stat(path, &st) == 0 ? (size_t)st.st_size : 0;
+}
+
 int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
 {
     char path[64];
     struct stat st;
-    int pid, number, fd, seals;
+    int fd, seals;
 
-    if (sscanf(ref, "%d.%d", &pid, &number) != 2)
+    if (!segment_path(ref, path))
         return -EINVAL;
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return -errno;

@@ -45,6 +45,18 @@ int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX])
     return -EEXIST;
 }
 
+size_t mdapl_shm_os_segment_size(const char *ref)
+{
+    int fd = shm_open(ref, O_RDONLY, 0);
+    struct stat st = { 0 };
+
+    if (fd < 0)
+        return 0;
+    fstat(fd, &st);
+    close(fd);
+    return (size_t)st.st_size;
+}
+
 int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
 {
     struct stat st;

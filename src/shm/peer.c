@@ -39,7 +39,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     if (!mdapl_shm_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
     /* The proof that memory is shared: the segment has the token of the card. */
-    rc = mdapl_shm_seg_open(&far, card.ref, card.token, rank, s->near.n);
+    rc = mdapl_shm_seg_open(&far, card.ref, card.token, rank, group->index > 0 ? 0 : s->near.n);
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
@@ -84,6 +84,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_shm_rndv_free(peer);
     mdapl_shm_pipe_free(peer);
     mdapl_list_remove(&peer->work);
+    mdapl_shm_guest_leave(peer);
     mdapl_shm_seg_close(&peer->far);
     mdapl_shm_os_process_close(peer->process);
     mdapl_peer_gone(&peer->base);

@@ -16,8 +16,8 @@
  *      cell.c     cells
  *      peer.c     peers; their failure
  *
- * Below them are near.c (which ranks of the node are reached), seg.c (the segment), node.c (the
- * business card) and os_*.c (the operating system).
+ * Below them are near.c (which ranks of the node are reached), guest.c (and which processes of
+ * other jobs), seg.c (the segment), node.c (the business card) and os_*.c (the operating system).
  *
  * A pair of ranks has an inring in each direction, in the segment of its reader, from the first
  * message in that direction on. A message for which the ring has no room waits in the peer's queue.
@@ -100,6 +100,8 @@ struct mdapl_shm_chan {
     struct mdapl_shm_seg seg;
     bool barrier;                /* os.h */
     struct mdapl_shm_near near;  /* the ranks of this node */
+    struct mdapl_shm_peer **joined;    /* of other groups: mapped, but not reached (guest.c) */
+    int n_joined;
     struct mdapl_shm_peer **owner; /* by inring; NULL until its hello is accepted */
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
@@ -206,6 +208,18 @@ int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_pe
 /* Writes why a rank is not reached, as the end of a sentence about that rank. */
 void mdapl_shm_near_cause(const struct mdapl_shm_chan *s, int rank, char *buf, size_t len);
 
+/* -- guest.c ---------------------------------------------------------------------------------- */
+
+/* Maps the segments of the group's ranks on this node and claims an inring in each. */
+void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *group);
+/* The peer of a rank of another group, when both jobs have joined. 0 or -EHOSTUNREACH. */
+int mdapl_shm_guest_reach(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
+                          struct mdapl_shm_peer **peer_p);
+/* Frees the joined peers of this group that have not been reached; -1: of all groups. */
+void mdapl_shm_guest_part(struct mdapl_shm_chan *s, int group);
+/* A peer is about to be freed: if it is of another group, both ends can use its inrings again. */
+void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer);
+
 /* -- tx.c ------------------------------------------------------------------------------------- */
 
 /* As mdapl_send(). */
@@ -226,6 +240,13 @@ int mdapl_shm_tx_flush(struct mdapl_shm_peer *peer);
 void mdapl_shm_tx_fail(struct mdapl_shm_peer *peer, int status);
 
 /* -- doorbell.c ------------------------------------------------------------------------------- */
+
+/* The hello of this process for a peer. */
+struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer);
+/* The group of the process that wrote this hello into the own segment; NULL: the group is not known
+ * or has no such rank, or the MAC is wrong. */
+struct mdapl_group *mdapl_shm_hello_group(struct mdapl_shm_chan *s,
+                                          const struct mdapl_shm_hello *h);
 
 /* Claims an inring in the peer's segment and writes the hello, for the first message. 0 or -ENOMEM.
  * */

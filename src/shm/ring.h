@@ -47,8 +47,8 @@ enum {
 
 /* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). */
 struct mdapl_shm_hello {
-    uint32_t job;
-    uint32_t rank;
+    uint32_t group;
+    uint32_t rank;           /* in that group */
     uint8_t mac[16];         /* mdapl_shm_seg_mac() */
 };
 

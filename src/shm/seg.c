@@ -13,7 +13,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 3,
+    LAYOUT = 4,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
 };
@@ -26,10 +26,22 @@ static size_t inring_at(uint32_t index)
     return INRINGS_AT + (size_t)index * MDAPL_SHM_INRING_BYTES;
 }
 
-/* The same in all ranks of a node. */
+/* Without the inrings of guests; the same in all ranks of a node. */
 static size_t seg_bytes(int n_ranks)
 {
     return inring_at((uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS));
+}
+
+static size_t file_bytes(int n_ranks)
+{
+    return seg_bytes(n_ranks) + (size_t)MDAPL_SHM_GUESTS * MDAPL_SHM_INRING_BYTES;
+}
+
+/* The index of the first inring of guests in a segment of so many bytes. 0: it has none. */
+static uint32_t first_guest(size_t bytes)
+{
+    return bytes > file_bytes(0) ? (uint32_t)((bytes - file_bytes(0)) / MDAPL_SHM_INRING_BYTES)
+                                 : 0;
 }
 
 static int map(struct mdapl_shm_seg *seg, int fd)
@@ -72,7 +84,8 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
 {
     int rc;
 
-    *seg = (struct mdapl_shm_seg){ .bytes = seg_bytes(n_ranks) };
+    *seg = (struct mdapl_shm_seg){ .bytes = file_bytes(n_ranks) };
+    seg->first_guest = first_guest(seg->bytes);
     seg->fd = mdapl_shm_seg_size_allowed(seg->bytes)
                 ? mdapl_shm_os_segment_make(seg->bytes, seg->ref)
                 : -EFBIG;
@@ -108,12 +121,17 @@ void mdapl_shm_seg_close(struct mdapl_shm_seg *seg)
 int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
                        int n_ranks)
 {
-    size_t bytes = seg_bytes(n_ranks);
+    size_t bytes = n_ranks > 0 ? file_bytes(n_ranks) : mdapl_shm_os_segment_size(ref);
     int fd = mdapl_shm_os_segment_open(ref, bytes), rc;
 
-    *seg = (struct mdapl_shm_seg){ .bytes = bytes, .fd = -1 };
+    *seg = (struct mdapl_shm_seg){ .bytes = n_ranks > 0 ? seg_bytes(n_ranks) : bytes,
+                                   .first_guest = first_guest(bytes), .fd = -1 };
     if (fd < 0)
         return fd;
+    if (seg->first_guest == 0 || bytes > file_bytes(MDAPL_SHM_INRINGS)) {
+        close(fd);
+        return -EHOSTUNREACH;
+    }
     memcpy(seg->ref, ref, strlen(ref));
     rc = map(seg, fd);
     close(fd);
@@ -142,10 +160,23 @@ struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, u
     return inring(seg, index);
 }
 
+int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index)
+{
+    return mdapl_shm_os_segment_reserve(seg->ref, inring_at(index), MDAPL_SHM_INRING_BYTES);
+}
+
+static bool is_claimed(const struct mdapl_shm_seg *seg, uint32_t index)
+{
+    uint32_t guest = index - seg->first_guest;
+
+    if (index < seg->first_guest)
+        return index < atomic_load(&seg->head->n_inrings);
+    return guest < MDAPL_SHM_GUESTS && atomic_load(&seg->head->guest[guest].state) != 0;
+}
+
 struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return index < atomic_load(&seg->head->n_inrings) && inring_at(index) < seg->bytes
-           ? inring(seg, index) : NULL;
+    return is_claimed(seg, index) ? inring(seg, index) : NULL;
 }
 
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
@@ -155,14 +186,14 @@ uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
 
 /* -- proof ------------------------------------------------------------------------------------ */
 
-void mdapl_shm_seg_mac(const struct mdapl_group *job, uint32_t from, uint32_t to, uint64_t token,
-                       uint8_t mac[16])
+void mdapl_shm_seg_mac(const uint8_t key[16], struct mdapl_shm_id from, struct mdapl_shm_id to,
+                       uint64_t token, uint8_t mac[16])
 {
     struct {
         char what[8];
-        uint32_t job, from, to, zero;
+        struct mdapl_shm_id from, to;
         uint64_t token;
-    } said = { "shmdoor", job->id, from, to, 0, token };
+    } said = { "shmdoor", from, to, token };
 
-    mdapl_siphash(job->key, &said, sizeof(said), mac);
+    mdapl_siphash(key, &said, sizeof(said), mac);
 }

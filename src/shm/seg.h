@@ -6,14 +6,16 @@
  *
  *      head       its identity; the doorbells; whether it sleeps
  *      cells      pieces of long bodies that it sends: it writes them, others read them
- *      inrings    (ring.h) one for each process that sends to it, allocated in order
+ *      inrings    (ring.h) one for each process that sends to it: those of its job, allocated in
+ *                 order, and behind them those of guests (guest.c)
  *
- * The segment has room for an inring of every rank of the node. Pages are allocated as they are
- * written, so the memory used grows with the number of peers that send.
+ * The segment has room for an inring of every rank of the node, and of GUESTS processes of other
+ * jobs. Pages are allocated as they are written, so the memory used grows with the number of peers
+ * that send. Ranks of the job map it without the inrings of guests.
  *
  * Proof. A business card has a reference to the segment and the random token in its head. A process
  * that opens the reference and reads the token there shares memory with the card's owner. A process
- * that claims an inring writes a MAC under the job's key into it.
+ * that claims an inring writes a MAC under the key of its group into it.
  */
 #include "os.h"
 #include "ring.h"
@@ -22,16 +24,22 @@
 #include <sys/types.h>
 
 struct mdapl_err;
-struct mdapl_group;
 
 enum {
     MDAPL_SHM_DOORBELL_WORDS = 64,
-    MDAPL_SHM_INRINGS =
-        64 * MDAPL_SHM_DOORBELL_WORDS, /* at most; there is one for each rank of the node */
+    MDAPL_SHM_GUESTS = 64,
+    MDAPL_SHM_INRINGS = /* of the job, at most; there is one for each rank of the node */
+        64 * MDAPL_SHM_DOORBELL_WORDS - MDAPL_SHM_GUESTS,
     MDAPL_MAPPED = 1,
     MDAPL_CELLS = 32,
     MDAPL_CELL_BYTES = 32768,
     MDAPL_SEG_HEAD_BYTES = 65536, /* of the file: whole pages everywhere */
+};
+
+/* The entry of a process of another job. */
+struct mdapl_shm_guest {
+    _Atomic uint32_t state;  /* guest.c */
+    struct mdapl_shm_hello hello;
 };
 
 /* The first fields do not change after the business card has been written, and the launcher's
@@ -49,12 +57,14 @@ struct mdapl_shm_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: a doorbell has to wake it */
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
+    struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
 };
 
 /* A mapped segment, mapped by one call: address space costs nothing, system calls do. */
 struct mdapl_shm_seg {
     struct mdapl_shm_seg_head *head; /* NULL: it is not mapped */
-    size_t bytes;
+    size_t bytes;            /* that are mapped */
+    uint32_t first_guest;    /* index of the first inring for guests, if these are mapped */
     int fd;                  /* own segment: the descriptor that others open; else -1 */
     char ref[MDAPL_SHM_REF_MAX];
 };
@@ -63,8 +73,9 @@ struct mdapl_shm_seg {
  * change, which others read to test cross-memory attach. 0, or -errno. */
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
                        bool barrier);
-/* Maps the segment of a rank of the job and compares its token. 0, or -EHOSTUNREACH (the segment
- * there is another one), -ENOMEM, or the -errno of the system call. */
+/* Maps the segment of a rank and compares its token. n_ranks: as that of the own segment for a rank
+ * of the job, 0 for one of another group. 0, or -EHOSTUNREACH (the segment there is another one),
+ * -ENOMEM, or the -errno of the system call. */
 int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
                        int n_ranks);
 void mdapl_shm_seg_close(struct mdapl_shm_seg *seg);
@@ -74,14 +85,21 @@ bool mdapl_shm_seg_size_allowed(size_t bytes);
 
 /* Claims the next free inring of another process's segment. NULL: none is free, or no memory. */
 struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p);
+/* Allocates the memory of an inring for a guest. 0 or -errno. */
+int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The inring of this index; NULL: it has not been claimed. */
 struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The cells: MDAPL_CELLS of MDAPL_CELL_BYTES. */
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
 
-/* The MAC, under the job's key, with which rank `from` claims an inring in the segment of rank
- * `to`, which has this token. */
-void mdapl_shm_seg_mac(const struct mdapl_group *job, uint32_t from, uint32_t to, uint64_t token,
-                       uint8_t mac[16]);
+/* A process of a group, by their numbers. */
+struct mdapl_shm_id {
+    uint32_t group, rank;
+};
+
+/* The MAC, under the key of their groups, with which the process `from` claims an inring in the
+ * segment of the process `to`, which has this token. */
+void mdapl_shm_seg_mac(const uint8_t key[16], struct mdapl_shm_id from, struct mdapl_shm_id to,
+                       uint64_t token, uint8_t mac[16]);
 
 #endif

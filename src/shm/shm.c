@@ -57,7 +57,7 @@ static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
         return NULL;
     s->ctx = ctx;
     s->stats = mdapl_ctx_stats(ctx);
-    s->owner = calloc(MDAPL_SHM_INRINGS, sizeof(*s->owner));
+    s->owner = calloc(MDAPL_SHM_INRINGS + MDAPL_SHM_GUESTS, sizeof(*s->owner));
     mdapl_list_init(&s->work);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
     mdapl_shm_cells_init(s);
@@ -73,6 +73,7 @@ static void free_state(struct mdapl_shm_chan *s)
     mdapl_idmap_fini(&s->tx_ids);
     mdapl_idmap_fini(&s->rx_ids);
     mdapl_pool_fini(&s->items);
+    free(s->joined);
     free(s->owner);
     free(s);
 }
@@ -110,12 +111,29 @@ static int reach(void *state, struct mdapl_group *group, int rank, const char *t
                  struct mdapl_peer **peer_p)
 {
     struct mdapl_shm_peer *peer;
-    int rc = group->index == 0 ? mdapl_shm_near_reach(state, rank, &peer) : -EHOSTUNREACH;
+    int rc = group->index > 0 ? mdapl_shm_guest_reach(state, group, rank, &peer)
+                              : mdapl_shm_near_reach(state, rank, &peer);
 
-    (void)text;                  /* probe() has read it */
+    (void)text;                  /* probe() or join() has read it */
     if (!rc)
         *peer_p = &peer->base;
     return rc;
+}
+
+static void join(void *state, struct mdapl_group *group)
+{
+    mdapl_shm_guest_join(state, group);
+}
+
+static int leave(struct mdapl_peer *base)
+{
+    mdapl_shm_peer_free(mdapl_shm_peer_of(base));
+    return MDAPL_DONE;
+}
+
+static void part(void *state, struct mdapl_group *group)
+{
+    mdapl_shm_guest_part(state, group->index);
 }
 
 static int not_reached(struct mdapl_shm_chan *s, int rank)
@@ -255,6 +273,7 @@ static void close_channel(void *state)
         after = mdapl_shm_peer_next(s, peer);
         mdapl_shm_peer_free(peer);
     }
+    mdapl_shm_guest_part(s, -1);
     mdapl_shm_seg_close(&s->seg);
     free_state(s);
 }
@@ -274,6 +293,9 @@ const struct mdapl_channel mdapl_shm_channel = {
     .card = card,                /* node.c */
     .probe = probe,              /* near.c */
     .reach = reach,
+    .join = join,                /* guest.c */
+    .leave = leave,
+    .part = part,
     .wire = wire,
     .eager_max = eager_max,
     .send = mdapl_shm_tx_send,   /* tx.c, rndv.c */

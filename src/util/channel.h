@@ -31,9 +31,14 @@ struct mdapl_channel {
      * -EHOSTUNREACH if this channel does not reach it. */
     int (*reach)(void *state, struct mdapl_group *group, int rank, const char *card,
                  struct mdapl_peer **peer_p);
+    /* A group has been added; the peers of its ranks may be made when all processes of both jobs
+     * have returned from this. NULL: nothing to do. */
+    void (*join)(void *state, struct mdapl_group *group);
     /* Ends what the owner has unfinished with this peer, with -ECANCELED, and disconnects it.
      * MDAPL_DONE: the peer has been freed; 0: not yet, to be called again. */
     int (*leave)(struct mdapl_peer *peer);
+    /* A group is about to be removed; its peers have been freed. NULL: nothing to do. */
+    void (*part)(void *state, struct mdapl_group *group);
     /* As mdapl_wire() and mdapl_send(). */
     int (*wire)(void *state);
     int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);

@@ -61,6 +61,9 @@ int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
     (*group_p)->ctx = ctx;
     if (!(*group_p)->owner)
         (*group_p)->owner = ctx->owner;
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->join)
+            ctx->channel[i].table->join(ctx->channel[i].state, *group_p);
     return 0;
 }
 
@@ -254,6 +257,7 @@ int mdapl_wire(struct mdapl_ctx *ctx)
 
 int mdapl_group_remove(struct mdapl_group *group)
 {
+    struct mdapl_ctx *ctx = group->ctx;
     int left = 0;
 
     for (int i = 0; i < group->size; i++)
@@ -261,7 +265,10 @@ int mdapl_group_remove(struct mdapl_group *group)
             left += group->peers[i]->channel->leave(group->peers[i]) != MDAPL_DONE;
     if (left > 0)
         return 0;
-    mdapl_groups_remove(&group->ctx->groups, group);
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->part)
+            ctx->channel[i].table->part(ctx->channel[i].state, group);
+    mdapl_groups_remove(&ctx->groups, group);
     return MDAPL_DONE;
 }
 

@@ -21,9 +21,10 @@
  * one context (the owner's lock). mdapl_progress() makes the upcalls and calls op->done;
  * mdapl_ctx_close() calls op->done of unfinished operations; no verb makes any of these calls.
  *
- * What may block: mdapl_wait(), for its time; mdapl_ctx_open() and mdapl_probe(), in system calls;
- * mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(), for a bounded time, while peers
- * disconnect. Verbs and progress do not block if group->card (contract.h) does not.
+ * What may block: mdapl_wait(), for its time; mdapl_ctx_open(), mdapl_probe() and
+ * mdapl_group_add(), in system calls; mdapl_wire() with the knob wiring=thread; mdapl_ctx_close(),
+ * for a bounded time, while peers disconnect. Verbs and progress do not block if group->card
+ * (contract.h) does not.
  */
 #include "clock.h"
 #include "contract.h"
@@ -85,18 +86,20 @@ size_t mdapl_drain(struct mdapl_ctx *ctx);
 /*
  * Adds the group of another job, with which this process then exchanges messages by
  * mdapl_group_peer(). *args is copied: size, id, key, card, and what else the owner knows of it.
- * Called when mdapl_wire() has returned MDAPL_DONE, by all processes of both groups; a request of a
- * process whose group has not been added, or that has another key, is refused. 0, or -errno:
- * -EEXIST (the context has a group with this id), -EINVAL (size) or -ENOMEM.
+ * Called when mdapl_wire() has returned MDAPL_DONE, by all processes of both groups. When all have
+ * returned, peers may be made, and both ends of a pair choose the same channel. A process whose
+ * group has not been added, or that has another key, is refused. 0, or -errno: -EEXIST (the context
+ * has a group with this id), -EINVAL (size) or -ENOMEM.
  */
 int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
                     struct mdapl_group **group_p);
 /*
  * Removes a group other than the job: disconnects its peers and frees them with all that they have.
- * Operations that are unfinished end with -ECANCELED, in this call. Returns 0 while a connection
- * drains; called again between rounds of mdapl_progress() until it returns MDAPL_DONE, when the
- * group is freed. Between the calls the owner does not use the group or its peers. Both jobs remove
- * the other's group when they have agreed to; a peer that has done so earlier is lost (up->fault).
+ * Operations that are unfinished end with -ECANCELED, in this call, or in progress where an adapter
+ * still uses their memory. Returns 0 while a connection drains; called again between rounds of
+ * mdapl_progress() until it returns MDAPL_DONE, when the group is freed. Between the calls, the
+ * owner does not use the group or its peers. Both jobs remove the other's group when they have
+ * agreed to; a peer that has done so earlier is lost (up->fault).
  */
 int mdapl_group_remove(struct mdapl_group *group);
 /* Closes connections and frees the context with all its peers; operations that are unfinished end

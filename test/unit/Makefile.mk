@@ -8,7 +8,7 @@ shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_shm_ring \
     test/unit/test_shm_pair test/unit/test_shm_threads test/unit/test_shm_share \
     test/unit/test_shm_linux test/unit/test_shm_fault test/unit/test_shm_flow \
-    test/unit/test_shm_single test/unit/test_shm_reach
+    test/unit/test_shm_single test/unit/test_shm_reach test/unit/test_shm_groups
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
@@ -32,6 +32,9 @@ test_unit_test_shm_single_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_reach_SOURCES = test/unit/test_shm_reach.c $(shm_ranks_sources)
 test_unit_test_shm_reach_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_reach_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_groups_SOURCES = test/unit/test_shm_groups.c test/unit/unit.h
+test_unit_test_shm_groups_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_groups_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_flow_SOURCES = test/unit/test_shm_flow.c $(shm_ranks_sources)
 test_unit_test_shm_flow_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_flow_LDADD = $(shm_test_ldadd)
