@@ -97,9 +97,9 @@ int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
  * Removes a group other than the job: disconnects its peers and frees them with all that they have.
  * Operations that are unfinished end with -ECANCELED, in this call, or in progress where an adapter
  * still uses their memory. Returns 0 while a connection drains; called again between rounds of
- * mdapl_progress() until it returns MDAPL_DONE, when the group is freed. Between the calls the owner
- * does not use the group or its peers. Both jobs remove the other's group when they have agreed to;
- * a peer that has done so earlier is lost (up->fault).
+ * mdapl_progress() until it returns MDAPL_DONE, when the group is freed. Between the calls, the
+ * owner does not use the group or its peers. Both jobs remove the other's group when they have
+ * agreed to; a peer that has done so earlier is lost (up->fault).
  */
 int mdapl_group_remove(struct mdapl_group *group);
 /* Closes connections and frees the context with all its peers; operations that are unfinished end
