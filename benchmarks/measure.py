@@ -83,11 +83,11 @@ class Mpi:
         self.word, self.mpicc, self.mpiexec, self.options, self.bound = word, mpicc, mpiexec, options, bound
         self.env = dict(os.environ if env is None else env)
 
-    def compiled(self, name, work):
+    def compiled(self, name, work, *options):
         """The program of benchmarks/NAME.c, compiled in the folder `work`."""
         program = pathlib.Path(work) / f"{name}-{self.word}"
-        subprocess.run([self.mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", "-o", program,
-                        TOP / f"benchmarks/{name}.c"], check=True)
+        subprocess.run([self.mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", *options,
+                        "-o", program, TOP / f"benchmarks/{name}.c"], check=True)
         return program
 
     def start(self, ranks, cores=()):
