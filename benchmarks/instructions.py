@@ -39,17 +39,17 @@ TRANSPORT_OBJECTS = ("libucp.so", "libuct", "libucs.so", "libucm.so", "mca_btl_"
 EVENTS = ("libevent",)
 ORDER = (CORE, MPI, GLUE, UTIL, SHM, DAPL, TRANSPORT, LIBC)
 
-METHOD = f"""Both ranks run under callgrind, which counts in MPI_Send, MPI_Recv, MPI_Irecv and MPI_Wait only, with all that
-they call, {COUNT} messages of each size after as many that are not counted. The ranks take turns by words in memory that
-is not MPI's. The receiver calls MPI_Recv, or MPI_Wait for the receive that it has posted before, when the message has been
-sent, so no call waits, and a rank that waits for its turn makes no MPI call. The sender polls once after
-each message, uncounted. The clock of the C library stands still (the benchmark has its own clock_gettime(), which
-is not counted), because what is done every so many microseconds would make a slow machine count more; nor are the
-events counted that Open MPI looks for every 10 ms. So the numbers depend on compiler, versions of libraries
-and the processor's instruction set, but not on load.
+METHOD = f"""Both ranks run under callgrind, which counts in MPI_Send, MPI_Recv, MPI_Irecv and MPI_Wait only, with all
+that they call, {COUNT} messages of each size after as many that are not counted. The ranks take turns by words in
+memory that is not MPI's. The receiver calls MPI_Recv, or MPI_Wait for the receive that it has posted before, when the
+message has been sent, so no call waits, and a rank that waits for its turn makes no MPI call. The sender polls once
+after each message, uncounted. The clock of the C library stands still (the benchmark has its own clock_gettime(),
+which is not counted), because what is done every so many microseconds would make a slow machine count more; nor are
+the events counted that Open MPI looks for every 10 ms. So the numbers depend on compiler, versions of libraries and
+the processor's instruction set, but not on load.
 
-A function counts for the room of its source file, of a library of Debian's for that library; what the compiler inlines
-counts for its caller. All implementations run with their defaults, bound to no core."""
+A function counts for the room of its source file, of a library of Debian's for that library; what the compiler
+inlines counts for its caller. All implementations run with their defaults, bound to no core."""
 
 
 # -- rooms -------------------------------------------------------------------------------------------

@@ -122,8 +122,8 @@ __attribute__((noinline)) void stage_done(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* What a rank calls before and after the other one's part of a message: the sender when it may send
- * and when the message has been received; the receiver at first and when the message has arrived. */
+/* What a rank calls before and after the other one's part of a message: the sender when it may
+ * send and when the message has been received; the receiver at first and when it has arrived. */
 struct calls {
     void (*first)(int bytes), (*then)(int bytes);
 };
