@@ -83,11 +83,11 @@ class Mpi:
         self.word, self.mpicc, self.mpiexec, self.options, self.bound = word, mpicc, mpiexec, options, bound
         self.env = dict(os.environ if env is None else env)
 
-    def compiled(self, name, work):
+    def compiled(self, name, work, *options):
         """The program of benchmarks/NAME.c, compiled in the folder `work`."""
         program = pathlib.Path(work) / f"{name}-{self.word}"
-        subprocess.run([self.mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", "-o", program,
-                        TOP / f"benchmarks/{name}.c"], check=True)
+        subprocess.run([self.mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", *options,
+                        "-o", program, TOP / f"benchmarks/{name}.c"], check=True)
         return program
 
     def start(self, ranks, cores=()):
@@ -280,10 +280,18 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
 
 
+def by_words(values):
+    """{key, a tuple: values} with keys as results have them."""
+    return {" ".join(map(str, k)): v for k, v in values.items()}
+
+
 def save(name, about, values, text):
     """name.json: every number that was measured; name.md: the tables."""
+    save_raw(name, {"about": about, "machine": machine(), "values": by_words(values)}, text)
+
+
+def save_raw(name, raw, text):
     RESULTS.mkdir(parents=True, exist_ok=True)
-    raw = {"about": about, "machine": machine(), "values": {" ".join(map(str, k)): v for k, v in values.items()}}
     (RESULTS / f"{name}.json").write_text(json.dumps(raw, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(text)
     print(text)
