@@ -430,6 +430,8 @@ static void transfer_polled(struct world *w, bool read, uint32_t len, uint64_t n
         IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->b.dto, &e));
     assert_int_equal(e.event_data.dto_completion_event_data.status, DAT_DTO_SUCCESS);
     assert_int_equal(e.event_data.dto_completion_event_data.user_cookie.as_64, n);
+    state_of(&w->a);             /* take the locks, which order the copies for TSan */
+    state_of(&w->b);
 }
 
 /* While the target polls the first long requests of each length go by the rings and by direct
