@@ -240,6 +240,7 @@ void softdat_progress(struct softdat_ia *ia)
         complete_round(ia);
         return;
     }
+    /* As poll_rings(), without its checks: no ring is blocked or cut in a quiet round. */
     while (l != &ia->rings) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 

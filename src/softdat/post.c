@@ -315,6 +315,18 @@ DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list ar
 
 /* -- receives --------------------------------------------------------------------------------- */
 
+/* Makes d, behind the last entry of the ring, whose segments are set, a posted receive. */
+static inline void append_receive(struct softdat_ring *ring, struct softdat_dto *d,
+                                  DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    d->cookie = cookie;
+    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
+    d->op = DAT_DTO_RECEIVE;
+    d->ext = 0;
+    d->status = DAT_DTO_SUCCESS;
+    ring->count++;
+}
+
 DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
                            const struct softdat_pz *pz, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
                            DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
@@ -329,12 +341,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     ret = resolve_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     if (ret != DAT_SUCCESS)
         return ret;
-    d->cookie = cookie;
-    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
-    d->op = DAT_DTO_RECEIVE;
-    d->ext = 0;
-    d->status = DAT_DTO_SUCCESS;
-    rq->ring.count++;
+    append_receive(&rq->ring, d, cookie, flags);
     if (!softdat_list_empty(&rq->waiting)) {
         softdat_round_complete(ia);
         softdat_held_deliver(rq);
@@ -361,12 +368,7 @@ static inline bool post_recv_one(struct softdat_ep *ep, const DAT_LMR_TRIPLET *s
     d->n_seg = 1;
     d->len = seg->segment_length;
     d->regions_freed = ia->regions_freed;
-    d->cookie = cookie;
-    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
-    d->op = DAT_DTO_RECEIVE;
-    d->ext = 0;
-    d->status = DAT_DTO_SUCCESS;
-    ring->count++;
+    append_receive(ring, d, cookie, flags);
     return true;
 }
 

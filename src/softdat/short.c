@@ -9,6 +9,7 @@
  * and frame.c, in the same order and with the same checks; whatever is not the usual case is left
  * to these: the functions return false and have changed nothing.
  */
+
 /* memcpy() by words: a call costs more than the copy. */
 static inline void copy_short(uint8_t *to, const uint8_t *from, size_t n)
 {
