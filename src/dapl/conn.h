@@ -4,13 +4,12 @@
 /*
  * One incarnation of a stream: an EP, the number (epoch) of the connection request that it belongs
  * to, the windows of its sr lane, the slots of its ring lane at both ends, and the count of its
- * DTOs. cm.c makes one for each attempt and
- * brings it up. A connection that ended, or was given up, is never used again: it is disconnected,
- * and it drains until every DTO that was posted has completed, because until then an adapter may
- * still write into its receives and its RDMA buffers, and until the provider has reported its end,
- * because until then the peer's adapter may still write into memory of this rank. Then its EP is
- * freed. A stream that waits for that (state DRAINING) is its waiter; an attempt that was given up
- * has none, and the stream goes on at once.
+ * DTOs. cm.c makes one for each attempt and brings it up. A connection that ended, or was given up,
+ * is never used again: it is disconnected, and it drains until every DTO that was posted has
+ * completed, because until then an adapter may still write into its receives and its RDMA buffers,
+ * and until the provider has reported its end, because until then the peer's adapter may still
+ * write into memory of this rank. Then its EP is freed. A stream that waits for that (state
+ * DRAINING) is its waiter; an attempt that was given up has none, and the stream goes on at once.
  *
  *      open -> [up] -> closed, on d->closed -> drained -> freed
  *

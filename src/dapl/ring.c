@@ -275,6 +275,13 @@ int mdapl_dapl_ring_poll_conn(struct mdapl_dapl_conn *conn)
     return n;
 }
 
+int mdapl_dapl_ring_poll_peer(struct mdapl_dapl_peer *peer)
+{
+    struct mdapl_dapl_conn *conn = conn_of(peer);
+
+    return conn ? mdapl_dapl_ring_poll_conn(conn) : 0;
+}
+
 int mdapl_dapl_ring_poll(struct mdapl_dapl_chan *d)
 {
     int n = 0;

@@ -223,15 +223,6 @@ static bool out_of_order(struct mdapl_dapl_stream *st, uint8_t type, uint64_t ps
     return true;
 }
 
-/* Takes the frames that the peer has written into the ring of an open connection. */
-static void poll_ring(struct mdapl_dapl_peer *peer)
-{
-    struct mdapl_dapl_conn *conn = mdapl_dapl_peer_main(peer)->conn;
-
-    if (conn && conn->st)
-        mdapl_dapl_ring_poll_conn(conn);
-}
-
 bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const void *frame,
                          size_t len)
 {
@@ -262,7 +253,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
     /* Frames that the peer wrote into the ring before it sent this one are in the ring already. */
     if (psn > peer->rx_next)
-        poll_ring(peer);
+        mdapl_dapl_ring_poll_peer(peer);
     if (psn != peer->rx_next)
         return out_of_order(st, f.type, psn, credit, frame, len);
     take(st, &f, p + MDAPL_FRAME_HDR_BYTES, len);
