@@ -8,6 +8,7 @@
 #include "dapl.h"
 #include "ep.h"
 #include "err.h"
+#include "frames.h"
 #include "log.h"
 #include "min.h"
 #include "peer.h"
@@ -76,11 +77,6 @@ static enum mdapl_dapl_hello_verdict get_hello(const struct mdapl_dapl_chan *d, 
 
 /* -- actions ---------------------------------------------------------------------------------- */
 
-static bool connecting(enum mdapl_dapl_cm_state s)
-{
-    return s == MDAPL_CM_CONNECTING || s == MDAPL_CM_BACKOFF || s == MDAPL_CM_ACCEPTING;
-}
-
 /* Closes the stream's connection, or the attempt at one; it drains on d->closed. */
 static void give_up(struct mdapl_dapl_stream *st)
 {
@@ -141,6 +137,8 @@ static int do_connect(struct mdapl_dapl_stream *st, struct step *s)
     st->cm.called = now;
     put_hello(st, 0, st->cm.epoch, hello);
     if (!rc)
+        st->conn->caller = true;
+    if (!rc)
         rc = mdapl_dapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time,
                                    hello, sizeof(hello));
     if (rc)
@@ -161,6 +159,8 @@ static int do_accept(struct mdapl_dapl_stream *st, struct step *s)
     int rc = fresh_conn(st, st->cm.peer_epoch);
 
     put_hello(st, MDAPL_HELLO_REPLY, st->cm.peer_epoch, hello);
+    if (!rc)
+        rc = mdapl_dapl_rx_arm(st->conn);
     if (rc) {
         refuse(st->peer->d, s->cr);
         return refused_here(st, s);
@@ -197,33 +197,35 @@ static int do_reject(struct mdapl_dapl_stream *st, struct step *s)
     return NO_EVENT;
 }
 
+/* Frames may be transmitted on the stream's connection. */
+static void open_to_frames(struct mdapl_dapl_stream *st)
+{
+    if (st->fault.kind == MDAPL_DAPL_FAULT_NONE)
+        st->up = st->conn;
+    mdapl_dapl_peer_wake(st->peer);
+}
+
+void mdapl_dapl_cm_first_frame(struct mdapl_dapl_conn *conn)
+{
+    conn->first_arrived = true;
+    if (conn->st->cm.state == MDAPL_CM_UP && !conn->caller)
+        open_to_frames(conn->st);
+}
+
 static int do_up(struct mdapl_dapl_stream *st, struct step *s)
 {
     (void)s;
-    st->up = st->conn;
+    if (st->conn->caller && mdapl_dapl_rx_arm(st->conn))
+        mdapl_dapl_post_refused(st->conn, MDAPL_DAPL_OP_RECV);
+    if (st->conn->caller || st->conn->first_arrived)
+        open_to_frames(st);
     st->cm.unanswered = 0;
     mdapl_ctx_stats(st->peer->d->ctx)->connects++;
     mdapl_log(log_of(st), MDAPL_CONN,
               "connected to rank %d on %s, stream %d on IA %s (qualifier %llu), connection %u",
               st->peer->base.rank, st->peer->host, st->index, st->ia->name,
               (unsigned long long)st->cm.qual, st->conn->epoch);
-    mdapl_dapl_peer_wake(st->peer);
     return NO_EVENT;
-}
-
-void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
-{
-    uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
-    char line[640];
-
-    for (int i = 0; i < st->index; i++)
-        if (connecting(st->peer->stream[i].cm.state))
-            return;
-    if (f->cause->says == MDAPL_CM_REPLY_NO || now < st->cm.warn_at)
-        return;
-    mdapl_dapl_cm_line_waiting(st, f, line, sizeof(line));
-    mdapl_log(log_of(st), MDAPL_WARN, "%s", line);
-    st->cm.warn_at = now + f->waited_ns;
 }
 
 /* Raises the fault of an attempt that has ended. The fault has the time since connecting began and
@@ -332,7 +334,7 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
     uint64_t now = mdapl_ctx_now(d->ctx);
     bool was_connected = peer->n_up == peer->n_streams;
 
-    d->n_connecting += connecting(next) - connecting(was);
+    d->n_connecting += mdapl_dapl_cm_connecting(next) - mdapl_dapl_cm_connecting(was);
     peer->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
     d->n_connected += (peer->n_up == peer->n_streams) - was_connected;
     if (next != was) {
@@ -340,9 +342,9 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
         st->cm.overdue = false;
         st->up = NULL;
     }
-    if (connecting(next))
+    if (mdapl_dapl_cm_connecting(next))
         d->attentive_until = now + MDAPL_MS(ATTENTIVE_MS);
-    if (!connecting(was) && connecting(next)) {
+    if (!mdapl_dapl_cm_connecting(was) && mdapl_dapl_cm_connecting(next)) {
         st->cm.since = now;
         st->cm.warn_at = now + timeout_of(st);
         st->cm.refused = false;
@@ -499,6 +501,7 @@ static void on_conn(void *arg, struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number
     if (!cause)
         return;
     ep->ended |= cause->event != MDAPL_CM_ESTABLISHED;
+    ep->unaccepted |= number == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR;
     if (!st || d->closing)
         return;
     if (st->cm.state == MDAPL_CM_CONNECTING)

@@ -26,6 +26,9 @@ void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st);
 void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
 /* The adapter reports, asynchronously, that the connection has ended. */
 void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
+/* The first frame of the connection's other end has arrived, perhaps before the event that it is
+ * established: an acceptor may transmit from now on. */
+void mdapl_dapl_cm_first_frame(struct mdapl_dapl_conn *conn);
 /* Ends all connections of the peer and every attempt at one. They drain. */
 void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer);
 /* After mdapl_dapl_cm_close(): have all connections of the peer drained? */
@@ -33,9 +36,6 @@ bool mdapl_dapl_cm_ended(const struct mdapl_dapl_peer *peer);
 /* Frees the closed connections that have drained, and steps the streams that waited for that.
  * Returns whether all have. */
 bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
-/* An attempt on this stream has ended with the fault *f and will be repeated. Prints the line about
- * a peer that does not answer, when the time since the last such line has doubled. */
-void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
 
 /*
  * An asynchronous error of an adapter: the hook of struct mdapl_dapl_ia_hooks, in async.c. An error

@@ -11,8 +11,11 @@
  *
  * A connection that was up drains before anything follows it, because an adapter may still carry
  * out what was posted on it, into memory that is in use for something else by then (NVMe TP4129
- * describes that hazard). Attempts that are given up drain aside: only receives were posted.
+ * describes that hazard). Attempts that are given up drain aside: at most receives were
+ * posted.
  */
+#include <stdbool.h>
+
 enum mdapl_dapl_cm_state {
     MDAPL_CM_IDLE,           /* not wanted yet */
     MDAPL_CM_CONNECTING,     /* a request of this rank is in flight */
@@ -51,6 +54,12 @@ enum mdapl_dapl_cm_action {
     MDAPL_CM_DO_END,         /* there was nothing to drain */
     MDAPL_CM_DO_FORGET,      /* the connection has been freed */
 };
+
+/* Is the stream to be connected, and not yet? */
+static inline bool mdapl_dapl_cm_connecting(enum mdapl_dapl_cm_state s)
+{
+    return s == MDAPL_CM_CONNECTING || s == MDAPL_CM_BACKOFF || s == MDAPL_CM_ACCEPTING;
+}
 
 struct mdapl_dapl_cm_move {
     enum mdapl_dapl_cm_action action;

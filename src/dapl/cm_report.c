@@ -2,6 +2,7 @@
 #include "cm_report.h"
 
 #include "ia.h"
+#include "log.h"
 #include "peer.h"
 #include "why.h"
 
@@ -161,8 +162,9 @@ void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,
              f->cause->text, *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
 }
 
-void mdapl_dapl_cm_line_waiting(const struct mdapl_dapl_stream *st,
-                                const struct mdapl_dapl_fault *f, char *buf, size_t len)
+/* The peer's answer is still awaited. */
+static void line_waiting(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                         char *buf, size_t len)
 {
     const struct mdapl_dapl_peer *peer = st->peer;
     char address[80], descriptors[128];
@@ -173,6 +175,21 @@ void mdapl_dapl_cm_line_waiting(const struct mdapl_dapl_stream *st,
              "A rank answers inside MPI calls only: if it computes, the job goes on with its next "
              "call; else check its host and the network%s", peer->base.rank, peer->host, address,
              seconds(f->waited_ns), f->ia->name, st->cm.epoch, f->cause->text, descriptors);
+}
+
+void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
+{
+    uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
+    char line[640];
+
+    for (int i = 0; i < st->index; i++)
+        if (mdapl_dapl_cm_connecting(st->peer->stream[i].cm.state))
+            return;
+    if (f->cause->says == MDAPL_CM_REPLY_NO || now < st->cm.warn_at)
+        return;
+    line_waiting(st, f, line, sizeof(line));
+    mdapl_log(mdapl_ctx_log(st->peer->d->ctx), MDAPL_WARN, "%s", line);
+    st->cm.warn_at = now + f->waited_ns;
 }
 
 void mdapl_dapl_cm_line_lost(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,

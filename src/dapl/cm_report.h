@@ -69,13 +69,11 @@ const struct mdapl_dapl_cm_cause *mdapl_dapl_cm_cause_of(DAT_EVENT_NUMBER number
 
 /*
  * The lines, into buf of len bytes. unconnected: the peer is given up before there was a
- * connection. waiting: its answer is still awaited. lost: an established connection has ended.
- * frame, memory, ia: the faults of these kinds.
+ * connection. lost: an established connection has ended. frame, memory, ia: the faults of these
+ * kinds.
  */
 void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,
                                     const struct mdapl_dapl_fault *f, char *buf, size_t len);
-void mdapl_dapl_cm_line_waiting(const struct mdapl_dapl_stream *st,
-                                const struct mdapl_dapl_fault *f, char *buf, size_t len);
 void mdapl_dapl_cm_line_lost(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
                              char *buf, size_t len);
 void mdapl_dapl_cm_line_frame(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
@@ -86,5 +84,8 @@ void mdapl_dapl_cm_line_memory(const struct mdapl_dapl_stream *st,
                                const struct mdapl_dapl_fault *f, char *buf, size_t len);
 void mdapl_dapl_cm_line_ia(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
                            char *buf, size_t len);
+/* An attempt on this stream has ended with the fault *f and will be repeated. Prints the line about
+ * a peer that does not answer, when the time since the last such line has doubled. */
+void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
 
 #endif

@@ -44,6 +44,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
     conn->st = st;
     mdapl_list_init(&conn->link);
     mdapl_list_init(&conn->ring_in.link);
+    mdapl_list_init(&conn->reserved);
     mdapl_timer_init(&conn->end_timer, end_overdue);
     conn->rank = st->peer->base.rank;
     conn->stream = st->index;
@@ -52,7 +53,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
     conn->rxwin = (struct mdapl_rxwin){ .freed = 0,
                                         .advertised = d->sr_window,
                                         .size = d->sr_window };
-    if (mdapl_dapl_rx_arm(st, &conn->ep)) {
+    if (mdapl_dapl_rx_reserve(conn, d->sr_window + MDAPL_SR_RESERVE)) {
         mdapl_dapl_conn_close(conn, NULL);
         return no_memory(st);
     }
@@ -67,6 +68,7 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     mdapl_dapl_rx_forget_credits(peer, &conn->rxwin.freed);
     mdapl_dapl_rx_forget_credits(peer, &conn->ring_in.freed);
     mdapl_dapl_ring_close(conn);
+    mdapl_dapl_rx_unreserve(conn);
     conn->st = NULL;
     conn->waiter = waiter;
     mdapl_list_append(&peer->d->closed, &conn->link);

@@ -4,12 +4,19 @@
 /*
  * One incarnation of a stream: an EP, the number (epoch) of the connection request that it belongs
  * to, the windows of its sr lane, the slots of its ring lane at both ends, and the count of its
- * DTOs. cm.c makes one for each attempt and brings it up. A connection that ended, or was given up,
- * is never used again: it is disconnected, and it drains until every DTO that was posted has
- * completed, because until then an adapter may still write into its receives and its RDMA buffers,
- * and until the provider has reported its end, because until then the peer's adapter may still
- * write into memory of this rank. Then its EP is freed. A stream that waits for that (state
- * DRAINING) is its waiter; an attempt that was given up has none, and the stream goes on at once.
+ * DTOs. cm.c makes one for each attempt and brings it up.
+ *
+ * A caller's connection has no receives until it is established; then its first frame permits the
+ * acceptor to transmit (PROTOCOL, section 1). So an attempt that is given up owns nothing, because
+ * some providers lose the receives of its EP, and the caller transmits first, as MPA has it (RFC
+ * 5044, section 7.1).
+ *
+ * A connection that ended, or was given up, is never used again: it is disconnected, and it drains
+ * until every DTO that was posted has completed, because until then an adapter may still write into
+ * its receives and its RDMA buffers, and until the provider has reported its end, because until
+ * then the peer's adapter may still write into memory of this rank. Then its EP is freed. A stream
+ * that waits for that (state DRAINING) is its waiter; an attempt that was given up has none, and
+ * the stream goes on at once.
  *
  *      open -> [up] -> closed, on d->closed -> drained -> freed
  *
@@ -46,6 +53,9 @@ struct mdapl_dapl_conn {
     struct mdapl_dapl_ring_out ring_out;
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */
+    bool caller;                 /* this rank made it */
+    bool first_arrived;          /* acceptor: the caller's first frame has arrived */
+    struct mdapl_list reserved;  /* frame buffers for its receives, until they are posted */
 };
 
 static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *ep)
@@ -53,8 +63,9 @@ static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *e
     return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
 }
 
-/* Makes the stream's next connection: an unconnected EP, with its receives posted. 0, or -errno
- * with the line in mdapl_ctx_err(); then there is no connection and *conn_p is NULL. */
+/* Makes the stream's next connection: an unconnected EP, and the frame buffers for its receives,
+ * which mdapl_dapl_rx_arm() posts. 0, or -errno with the line in mdapl_ctx_err(); then there is no
+ * connection and *conn_p is NULL. */
 int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
                          struct mdapl_dapl_conn **conn_p);
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see

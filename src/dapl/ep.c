@@ -176,7 +176,8 @@ void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep)
 }
 
 /*
- * Resets an EP that is not connected, because receives of an EP that never was complete only then.
+ * Resets an EP whose acceptance has failed, because its receives complete only then. Those of any
+ * other one are flushed by its disconnection, and some providers lose them in a reset.
  * The success of unsignaled requests is not reported when no request follows them: they have
  * completed when the EP is idle and QUIET calls in a row have found no completion.
  */
@@ -187,7 +188,8 @@ static void flush_silent_and_unconnected(struct mdapl_dapl_ep *ep)
 
     if (ep->ia->dat->dat_ep_get_status(ep->handle, &state, &recv_idle, &req_idle) != DAT_SUCCESS)
         return;
-    if (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED)
+    if ((!ep->attempted || ep->unaccepted)
+        && (state == DAT_EP_STATE_UNCONNECTED || state == DAT_EP_STATE_DISCONNECTED))
         ep->ia->dat->dat_ep_reset(ep->handle);
     if (req_idle && ep->recv_posted == 0 && ep->req_posted == ep->n_unsignaled
         && ++ep->idle_polls >= QUIET)

@@ -39,6 +39,7 @@ struct mdapl_dapl_ep {
         batch;      /* requests without an event; since the last signalled one; at most so many */
     unsigned idle_polls;                /* draining: looks in a row without a completion */
     bool attempted;                     /* a request was made or accepted: an event will end it */
+    bool unaccepted;                    /* its acceptance came too late: the caller had gone */
     bool ended;                         /* that event has been dequeued */
     DAT_RETURN refused;                 /* what the last post that failed returned */
 };

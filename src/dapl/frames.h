@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct mdapl_dapl_conn;
 struct mdapl_dapl_ep;
 struct mdapl_dapl_peer;
 struct mdapl_dapl_rndv_tx;
@@ -95,9 +96,13 @@ void mdapl_dapl_tx_fail(struct mdapl_dapl_peer *peer, int status);
 
 /* -- in: rx.c ---------------------------------------------------------------------------------- */
 
-/* Posts the receives of an EP of st, before it is connected: a window and the reserve. 0, -ENOMEM
- * or -EIO; those that are posted stay so. */
-int mdapl_dapl_rx_arm(struct mdapl_dapl_stream *st, struct mdapl_dapl_ep *ep);
+/* Takes n frame buffers for the receives of a connection. 0 or -ENOMEM; it keeps those it has. */
+int mdapl_dapl_rx_reserve(struct mdapl_dapl_conn *conn, uint32_t n);
+/* Posts them: an acceptor's before it accepts, a caller's when it is established. 0 or -EIO; those
+ * that are posted stay so. */
+int mdapl_dapl_rx_arm(struct mdapl_dapl_conn *conn);
+/* Gives back those that have not been posted. */
+void mdapl_dapl_rx_unreserve(struct mdapl_dapl_conn *conn);
 /*
  * Takes a frame of len bytes that has arrived on a connection to the peer of st; the memory is the
  * caller's after the call. True: it has been delivered, or was a duplicate, or has failed the peer;

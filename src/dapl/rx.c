@@ -286,6 +286,8 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
     struct mdapl_dapl_stream *st = conn->st;
 
     if (st && status == DAT_DTO_SUCCESS) {
+        if (!conn->first_arrived)
+            mdapl_dapl_cm_first_frame(conn);
         if (mdapl_dapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
             conn->rxwin.freed++;
         mdapl_dapl_peer_wake_if_pending(st->peer);
@@ -301,21 +303,38 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
     mdapl_dapl_vbuf_put(ep->ia->vbufs, b);
 }
 
-int mdapl_dapl_rx_arm(struct mdapl_dapl_stream *st, struct mdapl_dapl_ep *ep)
+int mdapl_dapl_rx_reserve(struct mdapl_dapl_conn *conn, uint32_t n)
 {
-    struct mdapl_dapl_chan *d = st->peer->d;
-
-    for (uint32_t i = 0; i < d->sr_window + MDAPL_SR_RESERVE; i++) {
-        struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(ep->ia->vbufs);
+    while (n-- > 0) {
+        struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(conn->ep.ia->vbufs);
 
         if (!b)
             return -ENOMEM;
-        if (post_recv(ep, b)) {
-            mdapl_dapl_vbuf_put(ep->ia->vbufs, b);
-            return -EIO;
-        }
+        mdapl_list_append(&conn->reserved, &b->link);
     }
     return 0;
+}
+
+int mdapl_dapl_rx_arm(struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(&conn->reserved))) {
+        if (post_recv(&conn->ep, MDAPL_OF(l, struct mdapl_dapl_vbuf, link)))
+            return -EIO;
+        mdapl_list_remove(l);
+    }
+    return 0;
+}
+
+void mdapl_dapl_rx_unreserve(struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(&conn->reserved))) {
+        mdapl_list_remove(l);
+        mdapl_dapl_vbuf_put(conn->ep.ia->vbufs, MDAPL_OF(l, struct mdapl_dapl_vbuf, link));
+    }
 }
 
 void mdapl_dapl_rx_fail(struct mdapl_dapl_peer *peer)

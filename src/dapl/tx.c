@@ -385,7 +385,8 @@ static bool send_ack(struct mdapl_dapl_stream *st, uint32_t reserve)
 }
 
 /*
- * One for each stream whose window update is due (PROTOCOL, "No deadlock"). A stream that cannot
+ * One for each stream whose window update is due (PROTOCOL, "No deadlock"), and the caller's first
+ * frame on a connection that has had none. A stream that cannot
  * transmit does not hold up the others. It is tried again when a request of its EP completes, when
  * a frame of the peer raises its limit, or when a frame buffer is free: each of them wakes the
  * peer.
@@ -394,9 +395,13 @@ static int send_acks(struct mdapl_dapl_peer *peer)
 {
     int n = 0;
 
-    for (int i = 0; i < peer->n_streams; i++)
-        if (peer->stream[i].up && mdapl_rxwin_update_due(&peer->stream[i].up->rxwin))
+    for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_dapl_conn *conn = peer->stream[i].up;
+
+        if (conn && ((conn->caller && conn->txwin.sent == 0)
+                     || mdapl_rxwin_update_due(&conn->rxwin)))
             n += send_ack(&peer->stream[i], MDAPL_SR_RESERVE);
+    }
     if (mdapl_dapl_rx_psn_ack_due(peer))
         n += send_ack(mdapl_dapl_peer_main(peer), 0);
     return n;

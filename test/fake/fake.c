@@ -76,6 +76,10 @@ struct ep {
     uint8_t priv[256];
     uint64_t deadline;           /* of the request that it has made */
     bool unflushed;              /* it has ended while flushes were held */
+    bool called;                 /* it has made a request */
+    bool connected;              /* it has been established */
+    bool accepted;               /* its connection was requested by the other end */
+    unsigned received;           /* sends of the other end that have arrived */
 };
 
 struct psp {
@@ -744,6 +748,8 @@ static DAT_RETURN ep_reset(DAT_EP_HANDLE handle)
 {
     struct ep *ep = handle;
 
+    while ((ep->called || ep->connected) && ep->recv.first)
+        pop(&ep->recv);
     flush(ep);
     ep->state = DAT_EP_STATE_UNCONNECTED;
     return DAT_SUCCESS;
@@ -785,6 +791,8 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, DAT_DTOS op, const DAT_LMR_
     local(ep, seg, seg->segment_length);
     if (ep->state != DAT_EP_STATE_CONNECTED && ep->state != DAT_EP_STATE_DISCONNECTED)
         return ERROR(DAT_INVALID_STATE);
+    if (ep->accepted && !ep->received)
+        abort();                 /* the acceptor transmits first */
     ret = queue(&ep->req, op, seg, cookie, remote, flags);
     if (ret == DAT_SUCCESS && ep->state == DAT_EP_STATE_DISCONNECTED)
         flush(ep);
@@ -824,8 +832,7 @@ static DAT_RETURN ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLE
     struct ep *ep = handle;
     DAT_RETURN ret;
 
-    if (ep->state == DAT_EP_STATE_CONNECTED && f.faults.refuse_recv
-        && ++f.recvs == f.faults.refuse_recv)
+    if (ep->received > 1 && f.faults.refuse_recv && ++f.recvs == f.faults.refuse_recv)
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
                  : ERROR(DAT_INVALID_PARAMETER);
@@ -941,6 +948,7 @@ static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CO
     if (ep->state != DAT_EP_STATE_UNCONNECTED || (uint32_t)len > f.limits.priv)
         return ERROR(DAT_INVALID_STATE);
     ep->state = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+    ep->called = true;
     ep->deadline = f.faults.no_timeouts ? UINT64_MAX : f.now + (uint64_t)us * 1000;
     f.calls++;
     if (f.faults.answer) {
@@ -996,6 +1004,8 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
     }
     caller->peer = ep;
     ep->peer = caller;
+    ep->accepted = true;
+    ep->connected = caller->connected = true;
     ep->state = caller->state = DAT_EP_STATE_CONNECTED;
     queue_event(caller, DAT_CONNECTION_EVENT_ESTABLISHED, priv, len);
     queue_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
@@ -1091,6 +1101,7 @@ static bool execute_send(struct ep *ep, struct dto *d)
     }
     complete(ep->peer, ep->peer->recv_evd, to, DAT_DTO_SUCCESS, len);
     pop(&ep->peer->recv);
+    ep->peer->received++;
     return true;
 }
 
@@ -1134,10 +1145,16 @@ static bool execute(struct ep *ep, struct dto *d)
     return true;
 }
 
+/* Is it the frame by which a caller permits the acceptor to transmit? It is not counted. */
+static bool is_first(const struct ep *ep, const struct dto *d)
+{
+    return ep->peer->accepted && !ep->peer->received && d->op == DAT_DTO_SEND;
+}
+
 /* The request fails, and its connection with it; those before it have succeeded. */
 static bool dto_fails(struct ep *ep, struct dto *d)
 {
-    if (d->op != f.faults.fail_op || d->counted)
+    if (d->op != f.faults.fail_op || d->counted || is_first(ep, d))
         return false;
     d->counted = true;
     if (++f.counted != f.faults.fail_nth)
@@ -1168,15 +1185,16 @@ static bool move_ep(struct ep *ep)
 {
     struct dto *d = to_execute(ep);
     bool can_complete = ep->req.first && ep->req.first->executed;
-    bool half = d && d->half;
+    bool half = d && d->half, first;
 
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
         return false;
     if (d && dto_fails(ep, d))
         return true;
+    first = d && is_first(ep, d);
     if (d && (!can_complete || fake_random(2)) && execute(ep, d)) {
         d->executed = true;
-        if (f.faults.break_after && ++f.executed == f.faults.break_after)
+        if (f.faults.break_after && !first && ++f.executed == f.faults.break_after)
             end(ep, DAT_CONNECTION_EVENT_BROKEN);
         return true;
     }

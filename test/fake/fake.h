@@ -7,6 +7,11 @@
  * next, one thing to happen. Requests of one EP are executed and completed in their order; between
  * EPs, and between connection events and transfers, any order is possible. Time is a variable.
  *
+ * It has the worst habits of the providers that there are: a request that the acceptor of a
+ * connection posts before a send of the other end has arrived aborts (MPA does not allow it, RFC
+ * 5044 section 7.1), and dat_ep_reset() of an EP that has made a request or has been
+ * connected drops its receives without completions (libdaploscm).
+ *
  * It registers itself with libdat2, so that src/dapl runs on it through the ordinary dat_ calls.
  * One fake exists at a time.
  */
@@ -14,10 +19,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Faults, one in so many cases; 0: none. */
+/* Faults, one in so many cases; 0: none. The first send of a caller is not counted. */
 struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
-    unsigned refuse_recv;        /* dat_ep_post_recv on a connected EP fails, once */
+    unsigned refuse_recv;        /* dat_ep_post_recv fails once, of an EP with 2 received */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
     DAT_DTOS fail_op;            /* of the requests of this kind, in the order in which they */
