@@ -136,11 +136,11 @@ static int do_connect(struct mdapl_dapl_stream *st, struct step *s)
 
     st->cm.called = now;
     put_hello(st, 0, st->cm.epoch, hello);
-    if (!rc)
+    if (!rc) {
         st->conn->caller = true;
-    if (!rc)
         rc = mdapl_dapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time,
                                    hello, sizeof(hello));
+    }
     if (rc)
         return refused_here(st, s);
     set_timer(st, now + time + MDAPL_MS(GRACE_MS));

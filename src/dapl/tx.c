@@ -386,10 +386,9 @@ static bool send_ack(struct mdapl_dapl_stream *st, uint32_t reserve)
 
 /*
  * One for each stream whose window update is due (PROTOCOL, "No deadlock"), and the caller's first
- * frame on a connection that has had none. A stream that cannot
- * transmit does not hold up the others. It is tried again when a request of its EP completes, when
- * a frame of the peer raises its limit, or when a frame buffer is free: each of them wakes the
- * peer.
+ * frame on a connection that has had none. A stream that cannot transmit does not hold up the
+ * others. It is tried again when a request of its EP completes, when a frame of the peer raises its
+ * limit, or when a frame buffer is free: each of them wakes the peer.
  */
 static int send_acks(struct mdapl_dapl_peer *peer)
 {
