@@ -25,8 +25,8 @@ put() {
     if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
 }
 
-# copy SRC DST, only when different, keeping the time
-copy() { cmp -s "$1" "$2" || cp -p "$1" "$2"; }
+# copy SRC DST, only when different. With a time of its own: SRC may be older than what was compiled
+copy() { cmp -s "$1" "$2" || cp "$1" "$2"; }
 
 # list NAME PREFIX FILE...: a make variable
 list() {
@@ -145,6 +145,8 @@ full() {
         die "MPICH's autogen.sh failed, see build/mpich-autogen.log"
 }
 
+cvar_files="src/include/mpir_cvars.h src/util/mpir_cvars.c"
+
 # maint/configure fills in the absolute paths that a release carries from the machine it was made on
 texts() {
     if ! grep -qF "$mpich/" maint/cvardirs; then (cd maint && ./configure >/dev/null); fi
@@ -156,8 +158,18 @@ texts() {
     else
         mv build-defmsg.new src/mpi/errhan/defmsg.h
     fi
+    for f in $cvar_files; do cp -p "$f" "$f.before"; done
     ./maint/extractcvars --dirs="$(cat maint/cvardirs)"
+    for f in $cvar_files; do keep "$f"; done
 }
+# keep FILE: as it was, with its time, if only the date in it is new: all of MPICH is compiled again
+# when the header of control variables changes.
+keep() {
+    undated "$1.before" > "$1.undated"
+    if undated "$1" | cmp -s - "$1.undated"; then mv "$1.before" "$1"; else rm "$1.before"; fi
+    rm "$1.undated"
+}
+undated() { sed '/^ \* *\(at\|on\): .* UTC$/d' "$1"; }
 conf_files() {
     ./maint/gen_subcfg_m4
     aclocal -I confdb

@@ -302,6 +302,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     memset(g, 0, sizeof(*g));
     g->pg = pg;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
+    mdapl_ch3_request_pool_make();
     mdapl_ch3_rma_pool_defer(&g->rma_pool);
     if (mdapl_ch3_cfg_from_cvars(&g->cfg, &err))
         return init_error(rank, err.text);

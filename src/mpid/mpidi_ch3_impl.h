@@ -18,6 +18,7 @@
  *      win.c        MPI RMA: CH3's own, over messages; in shared memory within a node
  *      win_share.c  the memory of shared windows
  *      rma_pool.c   CH3's pools of RMA operations, from the first window on
+ *      request_pool.c  MPICH's pool of requests, with a small first block
  *      split.c      communicators of ranks that share memory
  */
 #include "mpidimpl.h"
@@ -203,6 +204,9 @@ void mdapl_ch3_rma_pool_defer(struct mdapl_ch3_rma_pool *p);
 void mdapl_ch3_rma_pool_restore(const struct mdapl_ch3_rma_pool *p);
 /* Makes the pools, at the first window. An MPI error code. */
 int mdapl_ch3_rma_pool_make(struct mdapl_ch3_rma_pool *p);
+
+/* request_pool.c */
+void mdapl_ch3_request_pool_make(void);
 
 /* split.c */
 void mdapl_ch3_split_init(struct mdapl_ch3_glue *g);

@@ -4,6 +4,7 @@
  * it has written and shares with no file and no process. A count of pages, independent of time.
  *
  *   memory talk      after every rank has exchanged a message with every other one
+ *   memory requests  after 100 requests have been under way at once
  *   memory window    how much more it is with a window, and the sizes that MPI_T shows
  */
 #include <mpi.h>
@@ -40,6 +41,25 @@ static void talk(void)
         if (in[i] != i)
             MPI_Abort(MPI_COMM_WORLD, 1);
     free(in);
+}
+
+/* Half of the requests receive, half send. */
+static void requests(void)
+{
+    enum { HALF = 50 };
+    MPI_Request under_way[2 * HALF];
+    MPI_Status status[2 * HALF];
+    int out = rank, in[HALF], left = (rank + size - 1) % size, right = (rank + 1) % size;
+
+    for (int i = 0; i < HALF; i++)
+        MPI_Irecv(&in[i], 1, MPI_INT, left, i, MPI_COMM_WORLD, &under_way[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < HALF; i++)
+        MPI_Issend(&out, 1, MPI_INT, right, i, MPI_COMM_WORLD, &under_way[HALF + i]);
+    MPI_Waitall(2 * HALF, under_way, status);
+    for (int i = 0; i < HALF; i++)
+        if (in[i] != left)
+            MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 static int cvar(const char *name)
@@ -96,6 +116,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     talk();
+    if (argc == 2 && strcmp(argv[1], "requests") == 0)
+        requests();
     if (argc == 2 && strcmp(argv[1], "window") == 0)
         window();
     else
