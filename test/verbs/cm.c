@@ -13,6 +13,9 @@
 #include "hv.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -248,12 +251,28 @@ int rdma_bind_addr(struct rdma_cm_id *handle, struct sockaddr *addr)
     return fails(rc);
 }
 
+/* Makes the file by which a test sees that a process listens on that port. */
+static void show_listener(uint16_t port)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/listening.%d", hv_process()->folder, port);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+}
+
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
+    uint16_t port;
+
     (void)backlog;
     hv_lock();
     hv_id(num_of(id))->listening = true;
+    port = hv_id(num_of(id))->port;
     hv_unlock();
+    show_listener(port);
     return 0;
 }
 
