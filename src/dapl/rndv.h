@@ -25,6 +25,7 @@ struct mdapl_dapl_chan;
 struct mdapl_dapl_peer;
 struct mdapl_dapl_item;
 struct mdapl_dapl_rndv_tx;
+struct mdapl_dapl_stream;
 
 /* -- the sending end -------------------------------------------------------------------------- */
 
@@ -56,5 +57,15 @@ void mdapl_dapl_rndv_free_tx(struct mdapl_dapl_peer *peer);
 void mdapl_dapl_rndv_fail_rx(struct mdapl_dapl_peer *peer, int status);
 /* Frees announced bodies that the owner has not dropped; only when the channel closes. */
 void mdapl_dapl_rndv_free_rx(struct mdapl_dapl_peer *peer);
+
+/* -- connections that end and follow each other: both ends -------------------------------------- */
+
+/* The connection of st has ended; what is posted on it is still to be flushed, st->conn is it. */
+void mdapl_dapl_rndv_ended(struct mdapl_dapl_stream *st);
+/* It has drained: every DTO of it has completed, and nothing of it is written here any more. The
+ * last call while st->conn is it. */
+void mdapl_dapl_rndv_drained(struct mdapl_dapl_stream *st);
+/* A new connection of st is up. */
+void mdapl_dapl_rndv_up(struct mdapl_dapl_stream *st);
 
 #endif
