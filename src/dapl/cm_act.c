@@ -265,10 +265,13 @@ static int do_close(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     return MDAPL_CM_NO_EVENT;
 }
 
-/* The other end has nothing to send any more either, so this one was to be expected. */
-static bool is_end_of_job(const struct mdapl_dapl_peer *peer)
+/* At the end of a job the peer disconnects as soon as it needs the connection no more. It knows, so
+ * it will make another request if it needs one. */
+static bool is_end_of_job(const struct mdapl_dapl_stream *st,
+                          const struct mdapl_dapl_cm_cause *cause)
 {
-    return peer->d->draining && mdapl_dapl_peer_idle(peer);
+    return cause == mdapl_dapl_cm_cause(MDAPL_CAUSE_DISCONNECTED) && st->peer->d->draining
+           && mdapl_dapl_peer_idle(st->peer);
 }
 
 /* A fault that has been judged by recover.c is not raised again: its cause is this rank itself. */
@@ -277,7 +280,8 @@ static int do_lose(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     bool known = s->cause == mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN);
 
     mdapl_dapl_ring_poll_conn(st->conn); /* what has been written is delivered before */
-    if (!known && !is_end_of_job(st->peer))
+    st->cm.left = is_end_of_job(st, s->cause);
+    if (!known && !st->cm.left)
         mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
             .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index, .cause = s->cause });
     if (mdapl_dapl_cm_outage_end(st->peer) != UINT64_MAX)
@@ -326,7 +330,7 @@ static int do_replace(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s
         st->cm.held = DAT_HANDLE_NULL;
         return mdapl_dapl_cm_wins(st->peer) ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES;
     }
-    if (is_end_of_job(st->peer))
+    if (st->cm.left && mdapl_dapl_peer_idle(st->peer))
         return MDAPL_CM_NOT_NEEDED;
     mdapl_dapl_cm_set_timer(st, mdapl_ctx_now(d->ctx) + mdapl_dapl_cm_turn(st));
     return MDAPL_CM_NO_EVENT;

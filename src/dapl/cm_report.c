@@ -162,18 +162,45 @@ static unsigned seconds(uint64_t ns)
     return (unsigned)(ns / 1000000000u);
 }
 
+static unsigned tenths(uint64_t ns)
+{
+    return (unsigned)(ns / 100000000u % 10);
+}
+
+/* The peer has had a connection. */
+static void line_outage(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                        char *buf, size_t len)
+{
+    const struct mdapl_dapl_peer *peer = st->peer;
+    char address[80], descriptors[128], first[192];
+
+    put_address(&st->cm, address, sizeof(address));
+    put_descriptors(descriptors, sizeof(descriptors));
+    snprintf(buf, len, "no path to rank %d on %s (%s) over IA %s for %u.%u s: %s; then %u requests,"
+             " the last one: %s%s%s. %llu frames (%llu bytes) are not acknowledged. %s%s",
+             peer->base.rank, peer->host, address, f->ia->name, seconds(f->outage_ns),
+             tenths(f->outage_ns), mdapl_dapl_fault_text(&st->ended_by, first, sizeof(first)),
+             st->cm.requests, f->cause->text, *f->detail ? ": " : "", f->detail,
+             (unsigned long long)mdapl_dapl_peer_unacked(peer),
+             (unsigned long long)peer->retained_bytes, f->cause->advice, descriptors);
+}
+
 void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,
                                     const struct mdapl_dapl_fault *f, char *buf, size_t len)
 {
     const struct mdapl_dapl_peer *peer = st->peer;
     char address[80], descriptors[128];
 
+    if (f->outage_ns > 0 && st->cm.connections > 0) {
+        line_outage(st, f, buf, len);
+        return;
+    }
     put_address(&st->cm, address, sizeof(address));
     put_descriptors(descriptors, sizeof(descriptors));
     snprintf(buf, len, "rank %d on %s (%s) could not be connected over IA %s in %u.%u s and %u "
              "requests: %s%s%s. %s%s", peer->base.rank, peer->host, address, f->ia->name,
-             seconds(f->waited_ns), (unsigned)(f->waited_ns / 100000000u % 10), st->cm.requests,
-             f->cause->text, *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
+             seconds(f->waited_ns), tenths(f->waited_ns), st->cm.requests, f->cause->text,
+             *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
 }
 
 /* The peer's answer is still awaited. */
@@ -194,7 +221,7 @@ static void line_waiting(const struct mdapl_dapl_stream *st, const struct mdapl_
 void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
-    char line[640];
+    char line[768];
 
     for (int i = 0; i < st->index; i++)
         if (mdapl_dapl_cm_connecting(st->peer->stream[i].cm.state))

@@ -89,6 +89,7 @@ struct mdapl_dapl_cm {
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
     bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
+    bool left;                   /* the peer disconnected, at the end of the job */
     bool refused;                /* the last attempt ended with a definite no */
     uint64_t since;              /* when connecting began, or the last connection ended, ns */
     uint64_t called;             /* when the last request was sent, ns */

@@ -88,7 +88,7 @@ bool mdapl_dapl_fault_is_final(const struct mdapl_dapl_fault *f)
 static void fail_peer(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {
     struct mdapl_dapl_peer *peer = st->peer;
-    char line[640];
+    char line[768];
 
     if (peer->dead)              /* another stream's fault came first */
         return;

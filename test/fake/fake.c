@@ -1082,6 +1082,14 @@ void fake_forge(const void *bytes, size_t len)
 
 /* -- what happens ----------------------------------------------------------------------------- */
 
+/* Nobody listens where the request was to arrive. */
+static void refuse_unknown(struct cr *cr)
+{
+    if (cr->caller && cr->caller->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
+        queue_event(cr->caller, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, NULL, 0);
+    cr_unmake(cr);
+}
+
 static void happen_pending(struct pending *p)
 {
     DAT_EVENT event;
@@ -1091,7 +1099,7 @@ static void happen_pending(struct pending *p)
         struct psp *psp = find_psp(p->qual);
 
         if (!psp) {
-            cr_reject(p->cr, 0, NULL);
+            refuse_unknown(p->cr);
             return;
         }
         event.event_number = DAT_CONNECTION_REQUEST_EVENT;
@@ -1377,6 +1385,15 @@ static struct ep *eps[256];
 void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
 {
     post_async(((struct ia *)eps[nth]->ia)->async, eps[nth], number);
+}
+
+int fake_nth_ep(DAT_EP_HANDLE ep)
+{
+    int i = 0;
+
+    while (i < 256 && eps[i] != ep)
+        i++;
+    return i;
 }
 
 void fake_hold(int nth)

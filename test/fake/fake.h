@@ -109,6 +109,8 @@ void fake_end_ia(int nth_ia);
 void fake_refuse_ias(bool refuse);
 /* The same of the nth EP, in the order of their creation. */
 void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
+/* Which of them it is. */
+int fake_nth_ep(DAT_EP_HANDLE ep);
 /* Requests and receives of an EP that has ended complete when the hold is over and not at once, as
  * an adapter takes its time to flush them. */
 void fake_hold_flushes(bool hold);

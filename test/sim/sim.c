@@ -293,7 +293,7 @@ void sim_round(struct sim *s)
     uint64_t i = fake_random((uint64_t)s->n);
 
     fake_step();
-    if (s->n - 1 != (int)i || fake_random(1 + (uint64_t)s->lazy) == 0)
+    if (s->rank[i].ctx && (s->n - 1 != (int)i || fake_random(1 + (uint64_t)s->lazy) == 0))
         mdapl_progress(s->rank[i].ctx);
 }
 
@@ -365,11 +365,17 @@ void sim_close(struct sim *s)
     SIM_CHECK(s, sim_settled(s));
 }
 
+void sim_leave(struct sim *s, int rank)
+{
+    s->rank[rank].ctx = NULL;
+}
+
 uint64_t sim_sum(const struct sim *s, size_t offset)
 {
     uint64_t n = 0;
 
     for (int i = 0; i < s->n; i++)
-        n += *(uint64_t *)(void *)((char *)mdapl_ctx_stats(s->rank[i].ctx) + offset);
+        if (s->rank[i].ctx)
+            n += *(uint64_t *)(void *)((char *)mdapl_ctx_stats(s->rank[i].ctx) + offset);
     return n;
 }

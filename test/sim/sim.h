@@ -51,6 +51,7 @@ struct sim {
     int started;                 /* messages sent by all */
     int lazy;                    /* the last rank is so many times slower in making progress */
     bool may_fail;               /* operations may fail */
+    bool drained[SIM_RANKS];     /* for tests that drain by themselves */
     bool verbose;                /* the frames on stderr */
     struct sim_rank rank[SIM_RANKS];
     char card[SIM_RANKS][MDAPL_CARD_MAX];
@@ -88,6 +89,9 @@ void sim_run(struct sim *s);
 void sim_end(struct sim *s);
 /* Closes without draining: after faults. */
 void sim_close(struct sim *s);
+
+/* The rank has closed its context by itself: it does not take part any more. */
+void sim_leave(struct sim *s, int rank);
 
 /* A counter, over all ranks and of one. */
 uint64_t sim_sum(const struct sim *s, size_t offset);
