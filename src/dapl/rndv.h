@@ -58,7 +58,7 @@ void mdapl_dapl_rndv_fail_rx(struct mdapl_dapl_peer *peer, int status);
 /* Frees announced bodies that the owner has not dropped; only when the channel closes. */
 void mdapl_dapl_rndv_free_rx(struct mdapl_dapl_peer *peer);
 
-/* -- connections that end and follow each other: both ends -------------------------------------- */
+/* -- connections that end and follow each other: both ends ------------------------------------ */
 
 /* The connection of st has ended; what is posted on it is still to be flushed, st->conn is it. */
 void mdapl_dapl_rndv_ended(struct mdapl_dapl_stream *st);
