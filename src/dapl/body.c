@@ -72,21 +72,26 @@ bool mdapl_dapl_body_register(struct mdapl_dapl_body *b, struct mdapl_dapl_regca
     return true;
 }
 
-bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
+bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, uint64_t off, int n_rails,
                               struct mdapl_dapl_segs *segs)
 {
-    if (!b->regs || b->n > MDAPL_MAX_SEGS)
+    struct mdapl_dapl_seg *seg = segs->seg;
+    int i = 0;
+
+    while (off >= b->v[i].iov_len)
+        off -= b->v[i++].iov_len;
+    if (!b->regs || b->n - i > MDAPL_MAX_SEGS)
         return false;
-    for (int i = 0; i < b->n; i++) {
-        segs->seg[i] = (struct mdapl_dapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
-                                           .len = b->v[i].iov_len };
+    for (; i < b->n; i++, seg++, off = 0) {
+        *seg = (struct mdapl_dapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base + off,
+                                        .len = b->v[i].iov_len - off };
         for (int k = 0; k < n_rails; k++) {
             if (!mdapl_dapl_lmr_has(&b->reg[i]->lmr, k))
                 return false;
-            segs->seg[i].key[k] = b->reg[i]->lmr.on[k].key;
+            seg->key[k] = b->reg[i]->lmr.on[k].key;
         }
     }
-    segs->n = (uint16_t)b->n;
+    segs->n = (uint16_t)(seg - segs->seg);
     segs->n_rails = (uint16_t)n_rails;
     return true;
 }

@@ -34,9 +34,10 @@ void mdapl_dapl_body_free(struct mdapl_dapl_body *b);
  * they are; false: none is. */
 bool mdapl_dapl_body_register(struct mdapl_dapl_body *b, struct mdapl_dapl_regcache *regs,
                               unsigned use, int n_rails);
-/* Fills segs, for the peer: addresses and lengths of its pieces, with keys of the first n_rails
- * rails. False: not registered on all of them (any more), or more pieces than a frame names. */
-bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
+/* Fills segs, for the peer: addresses and lengths of its pieces from byte `off` on, with keys of
+ * the first n_rails rails. False: not registered on all of them (any more), or more pieces than a
+ * frame names. */
+bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, uint64_t off, int n_rails,
                               struct mdapl_dapl_segs *segs);
 
 /* The local address and key of byte `off`. *rest_p: bytes from there to the end of its piece. */

@@ -23,34 +23,29 @@ static bool is_suspect(const struct mdapl_dapl_stream *st)
     return st->ia->state != MDAPL_DAPL_RAIL_OPEN;
 }
 
-/* Stream 0 takes the turn of a stream that is not up or whose rail is suspect. */
-static struct mdapl_dapl_stream *one(struct mdapl_dapl_peer *peer, int stream)
+static bool is_trusted(const struct mdapl_dapl_stream *st)
 {
-    struct mdapl_dapl_stream *st = &peer->stream[stream];
-
-    return mdapl_dapl_stream_up(st) && !is_suspect(st) ? st : mdapl_dapl_peer_main(peer);
+    return mdapl_dapl_stream_up(st) && !is_suspect(st);
 }
 
-/* Is there a stream that is up, on a rail that is not suspect? */
-static bool has_trusted(const struct mdapl_dapl_peer *peer)
+/* The lowest stream that is up, on a rail that is not suspect; NULL: there is none. */
+static struct mdapl_dapl_stream *trusted_stream(struct mdapl_dapl_peer *peer)
 {
     for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_dapl_stream_up(&peer->stream[i]) && !is_suspect(&peer->stream[i]))
-            return true;
-    return false;
+        if (is_trusted(&peer->stream[i]))
+            return &peer->stream[i];
+    return NULL;
 }
 
 struct mdapl_dapl_stream *mdapl_dapl_stream_pick(struct mdapl_dapl_peer *peer, int stream,
                                                  bool (*can)(const struct mdapl_dapl_ep *ep))
 {
+    bool given = stream >= 0 && is_trusted(&peer->stream[stream]);
+    struct mdapl_dapl_stream *trusted = given ? &peer->stream[stream] : trusted_stream(peer);
     struct mdapl_dapl_stream *best = NULL;
-    bool trusted;
 
-    if (stream >= 0) {
-        best = one(peer, stream);
-        return usable(best, can) ? best : NULL;
-    }
-    trusted = has_trusted(peer);
+    if (stream >= 0 && trusted)
+        return can(&trusted->up->ep) ? trusted : NULL;
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_stream *st = &peer->stream[i];
 

@@ -13,8 +13,9 @@ struct mdapl_dapl_ep;
 
 /* The stream of the peer's next long body, of len bytes; -1: all streams, in stripes. */
 int mdapl_dapl_stream_for(struct mdapl_dapl_peer *peer, uint64_t len);
-/* The stream on which the next piece of a body can be posted now: the given one (stream 0 while
- * that is not up), or for -1 the one with the fewest bytes in flight. can: whether an EP has room
+/* The stream on which the next piece of a body can be posted now: the given one (while that is not
+ * up, or its rail suspect, the lowest that is up), or for -1 the one with the fewest bytes in
+ * flight. can: whether an EP has room
  * for it. NULL: no stream has room. */
 struct mdapl_dapl_stream *mdapl_dapl_stream_pick(struct mdapl_dapl_peer *peer, int stream,
                                                  bool (*can)(const struct mdapl_dapl_ep *ep));

@@ -306,7 +306,7 @@ static bool written_valid(const struct mdapl_dapl_written *w, size_t rest)
     for (uint32_t i = 0; i < w->done.n; i++)
         if (w->done.range[i].off + w->done.range[i].len <= w->done.range[i].off)
             return false;
-    return rest == 0 && w->done.n > 0;
+    return rest == 0 && w->done.n > 0 && w->stream < MDAPL_MAX_STREAMS;
 }
 
 #define BARE(...)

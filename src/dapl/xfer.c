@@ -4,7 +4,6 @@
 #include "body.h"
 #include "cfg.h"
 #include "conn.h"
-#include "ledger.h"
 #include "min.h"
 #include "peer.h"
 #include "stats.h"
@@ -63,6 +62,21 @@ static uint64_t max_bytes(const struct mdapl_dapl_xfer *m)
     return mdapl_min((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
 }
 
+static void stop(struct mdapl_dapl_xfer *m)
+{
+    mdapl_list_remove(&m->link);
+    m->stopped = true;
+}
+
+/* The range of a DTO that has failed is to be posted again. */
+static void put_back(struct mdapl_dapl_xfer *m, uint64_t off, uint64_t len)
+{
+    if (mdapl_dapl_ledger_remove(&m->issued, off, len))
+        mdapl_dapl_out_of_memory(m->peer, "a range of a body");
+    if (mdapl_list_empty(&m->link))
+        mdapl_list_append(&m->peer->xfers, &m->link);
+}
+
 static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct transfer *t = MDAPL_OF(dto, struct transfer, dto);
@@ -74,18 +88,18 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
     m->under_way--;
     if (status == DAT_DTO_SUCCESS) {
         mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += dto->bytes;
-        if (mdapl_dapl_ledger_add(m->done, t->off, dto->bytes) < 0)
-            mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
-    } else if (!m->stopped) {
+    } else {
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
+        if (m->once)
+            stop(m);
+        else if (!m->stopped)
+            put_back(m, t->off, dto->bytes);
     }
     mdapl_pool_give(&peer->d->transfers, t);
-    /* After a failed DTO the transfer ends by mdapl_dapl_xfer_stop(), when its peer fails. If some
-     * bytes are transferred twice, the ledger is complete before all DTOs are posted. */
-    if (m->under_way == 0
-        && (m->stopped || (m->issued == m->len
-                           && mdapl_dapl_ledger_has(m->done, m->body_at, m->len))))
+    if (m->under_way == 0 && (m->stopped || m->issued.done == m->len)) {
+        mdapl_dapl_xfer_free(m);
         m->over(m);
+    }
     /* The next DTO, a frame or an acknowledgement may wait for this request slot. */
     mdapl_dapl_peer_wake_if_pending(peer);
 }
@@ -94,21 +108,22 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
 static bool post_one(struct mdapl_dapl_xfer *m)
 {
     struct mdapl_dapl_chan *d = m->peer->d;
+    struct mdapl_dapl_range next = mdapl_dapl_ledger_missing(&m->issued, m->body_at, m->len);
     struct mdapl_dapl_stream *st = mdapl_dapl_stream_pick(m->peer, m->stream, way[m->kind].can);
     struct transfer *t = st ? mdapl_pool_take(&d->transfers) : NULL;
+    uint64_t at = next.off - m->body_at, n, rest;
     DAT_LMR_TRIPLET local;
     DAT_RMR_TRIPLET remote;
-    uint64_t n, rest;
 
     if (!t)
         return false;
-    local = mdapl_dapl_body_at(m->local, st->ia->rail, m->local_off + m->issued, &n);
-    remote = mdapl_dapl_segs_at(m->remote, st->ia->rail, m->remote_off + m->issued, &rest);
-    n = mdapl_min(mdapl_min(n, rest), m->len - m->issued);
+    local = mdapl_dapl_body_at(m->local, st->ia->rail, m->local_off + at, &n);
+    remote = mdapl_dapl_segs_at(m->remote, st->ia->rail, m->remote_off + at, &rest);
+    n = mdapl_min(mdapl_min(n, rest), next.len);
     n = mdapl_min(mdapl_min(n, st->ia->max.rdma), max_bytes(m));
     local.segment_length = remote.segment_length = (DAT_SEG_LENGTH)n;
     t->move = m;
-    t->off = m->body_at + m->issued;
+    t->off = next.off;
     t->dto.done = xfer_done;
     if (way[m->kind].post(&st->up->ep, &local, &remote, &t->dto)) {
         mdapl_pool_give(&d->transfers, t);
@@ -116,15 +131,19 @@ static bool post_one(struct mdapl_dapl_xfer *m)
         return false;
     }
     m->under_way++;
-    m->issued += n;
     if (m->posted)
-        m->posted(m, st->index, t->off, n);
+        m->posted(m, st, next.off, n);
+    if (mdapl_dapl_ledger_add(&m->issued, next.off, n) < 0) {
+        mdapl_dapl_out_of_memory(m->peer, "a range of a body");
+        return false;
+    }
     return true;
 }
 
 void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m)
 {
     mdapl_list_init(&m->link);
+    mdapl_dapl_ledger_init(&m->issued);
     m->stream = mdapl_dapl_stream_for(m->peer, m->len);
     mdapl_list_append(&m->peer->xfers, &m->link);
     mdapl_dapl_xfer_flush(m->peer);
@@ -138,9 +157,9 @@ int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
     while ((l = mdapl_list_first(&peer->xfers))) {
         struct mdapl_dapl_xfer *m = MDAPL_OF(l, struct mdapl_dapl_xfer, link);
 
-        while (m->issued < m->len && post_one(m))
+        while (m->issued.done < m->len && post_one(m))
             n++;
-        if (m->issued < m->len)
+        if (m->issued.done < m->len)
             break;
         mdapl_list_remove(&m->link);
         if (m->all_posted)
@@ -151,7 +170,13 @@ int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
 
 bool mdapl_dapl_xfer_stop(struct mdapl_dapl_xfer *m)
 {
-    mdapl_list_remove(&m->link);
-    m->stopped = true;
+    stop(m);
+    if (m->under_way == 0)
+        mdapl_dapl_xfer_free(m);
     return m->under_way > 0;
+}
+
+void mdapl_dapl_xfer_free(struct mdapl_dapl_xfer *m)
+{
+    mdapl_dapl_ledger_free(&m->issued);
 }

@@ -173,8 +173,8 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_CTS, .len = 28 }, 0, true },
         { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 28 }, 0, false },
         { { .type = MDAPL_FRAME_CTS, .len = 27 }, 0, false },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 28 }, 0, true },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 11 }, 0, false },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 36 }, 0, true },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 19 }, 0, false },
         { { .type = MDAPL_FRAME_DATA, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_FIN, .len = 8 }, 0, true },
         { { .type = MDAPL_FRAME_ACK }, 0, true },
@@ -233,7 +233,7 @@ static void rts_shapes(void **state)
 static void small_shapes(void **state)
 {
     struct mdapl_dapl_cts cts = { 1, 2, 3, 4, { 0 } };
-    struct mdapl_dapl_written written = { 1, 2, { 2, { { 3, 4 }, { 9, 1 } } } };
+    struct mdapl_dapl_written written = { 1, 2, 0, 7, { 2, { { 3, 4 }, { 9, 1 } } } };
     struct mdapl_dapl_data data = { 5, 6, 7 };
     struct mdapl_dapl_fin fin = { 8, MDAPL_FIN_DROPPED };
     uint8_t raw[64];
@@ -265,13 +265,16 @@ static void small_shapes(void **state)
     assert_true(mdapl_dapl_written_get(&written, raw, len));
     assert_true(written.done.range[1].off == 9 && written.done.range[1].len == 1);
     assert_false(mdapl_dapl_written_get(&written, raw, len - 1));
+    written.stream = MDAPL_MAX_STREAMS;      /* there is no such one */
+    assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
+    written.stream = 0;
     written.done.range[0].len = 0;           /* nothing has been written */
     assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     written.done.range[0] = (struct mdapl_dapl_range){ UINT64_MAX, 2 };
     assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     written.done.n = 0;
     assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
-    memset(raw + 8, 0xff, 4);                /* more ranges than there may be */
+    memset(raw + 16, 0xff, 4);               /* more ranges than there may be */
     assert_false(mdapl_dapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
     mdapl_dapl_fin_put(&fin, raw);
     assert_true(mdapl_dapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));
