@@ -62,6 +62,7 @@ static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_
         .frame_bytes = (uint32_t)st->peer->d->frame_room + MDAPL_FRAME_HDR_BYTES,
         .sr_window = (uint16_t)st->peer->d->sr_window,
         .offers = cfg_of(st)->retain == MDAPL_RETAIN_ON ? MDAPL_HELLO_RETAINS : 0,
+        .generation = (uint16_t)(st->ia->generation % MDAPL_HELLO_GENERATIONS),
     };
 
     mdapl_dapl_hello_put(&h, group->key, out);

@@ -192,6 +192,7 @@ void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_da
 
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
     mdapl_txwin_update(&st->conn->txwin, h->sr_window);
+    st->conn->peer_generation = h->generation;
     peer->frame_room = mdapl_min(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
 }

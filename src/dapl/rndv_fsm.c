@@ -34,6 +34,7 @@ static const unsigned char rrx[MDAPL_RRX_STATES][MDAPL_RRX_EVENTS] = {
         [MDAPL_RRX_MORE] = TO(RRX_IDLE),
         [MDAPL_RRX_LAST] = TO(RRX_OVER),
         [MDAPL_RRX_LOST] = TO(RRX_IDLE),
+        [MDAPL_RRX_STRANDED] = TO(RRX_ASKED),
         [MDAPL_RRX_LOST_BUSY] = TO(RRX_FAILING),
     },
     [MDAPL_RRX_ASKED] = {

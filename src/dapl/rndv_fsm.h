@@ -11,6 +11,7 @@
  *                  SENDING --CTS--> SENDING
  *      receiver    IDLE --READ--> READING --MORE, LAST--> IDLE, OVER     (RDMA read)
  *                  IDLE --ASK---> ASKED   --MORE, LAST--> IDLE, OVER     (RDMA write, DATA frames)
+ *                  READING --STRANDED--> ASKED                       (its adapter was opened again)
  *                  IDLE --DROP--> OVER
  *
  * A connection that ends is no event of the sender, whose RDMA writes stop at the first that fails:
@@ -49,6 +50,7 @@ enum mdapl_dapl_rrx_event {
     MDAPL_RRX_READ,          /* the owner reads, by RDMA */
     MDAPL_RRX_ASK,           /* the owner reads, the sender is to move */
     MDAPL_RRX_DATA,          /* wire: a DATA or a WRITTEN frame */
+    MDAPL_RRX_STRANDED,      /* no key for the rest of the body is good any more */
     MDAPL_RRX_DRAINED,       /* a connection that may have carried some of the bytes has drained */
     MDAPL_RRX_MORE,          /* the owner's read is complete, the body is not */
     MDAPL_RRX_LAST,          /* the body is complete */

@@ -106,18 +106,29 @@ static void read_done(struct rndv_rx *r, struct way way)
         read_over(r, 0);
 }
 
+static void ask_rest(struct rndv_rx *r);
+
 /* xfer->over of RDMA reads. */
 static void fetched(struct mdapl_dapl_xfer *m)
 {
     struct rndv_rx *r = MDAPL_OF(m, struct rndv_rx, move);
     struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->d->ctx);
 
-    if (r->state != MDAPL_RRX_FAILING) {
+    if (r->state == MDAPL_RRX_FAILING) {
+        if (rx_step(r, MDAPL_RRX_FLUSHED))
+            read_over(r, r->status);
+    } else if (m->stopped) {
+        ask_rest(r);
+    } else {
         read_done(r, (struct way){ &stats->rx_rget, &stats->rx_rget_bytes });
-        return;
     }
-    if (rx_step(r, MDAPL_RRX_FLUSHED))
-        read_over(r, r->status);
+}
+
+/* xfer->stranded: the sender's adapter, or this rank's, has been opened again. */
+static void strand(struct mdapl_dapl_xfer *m)
+{
+    if (!mdapl_dapl_xfer_stop(m))
+        ask_rest(MDAPL_OF(m, struct rndv_rx, move));
 }
 
 /* -- what the owner calls --------------------------------------------------------------------- */
@@ -144,6 +155,8 @@ static int ask_from(struct rndv_rx *r, uint64_t off)
     cts.off = off;
     cts.len = r->at + r->dst.len - off;
     cts.to.n = cts.to.n_rails = 0;
+    if (r->dst.regs)             /* on rails that have been opened again, too */
+        mdapl_dapl_body_register(&r->dst, r->dst.regs, MDAPL_LMR_REMOTE_WRITE, r->peer->n_rails);
     r->offered = mdapl_dapl_body_describe(&r->dst, off - r->at, r->peer->n_rails, &cts.to);
     it->len = (uint32_t)mdapl_dapl_cts_put(&cts, it->u.bytes);
     mdapl_dapl_item_queue(r->peer, it);
@@ -160,6 +173,17 @@ static int ask(struct rndv_rx *r)
     else
         rx_step(r, MDAPL_RRX_ASK);
     return rc;
+}
+
+/* What RDMA reads have not fetched, from the first byte on; none of them is in flight. */
+static void ask_rest(struct rndv_rx *r)
+{
+    if (!rx_step(r, MDAPL_RRX_STRANDED))
+        return;
+    if (mdapl_dapl_ledger_add(&r->done, r->at, r->move.end - r->at) < 0
+        || ask_from(r, r->move.end))
+        mdapl_dapl_out_of_memory(r->peer, "the request of a body");
+    mdapl_ctx_stats(r->peer->d->ctx)->rndv_restarts++;
 }
 
 static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
@@ -195,6 +219,7 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
         .remote_off = r->at,
         .body_at = r->at,
         .len = r->dst.len,
+        .stranded = strand,
         .over = fetched,
     };
     rx_step(r, MDAPL_RRX_READ);

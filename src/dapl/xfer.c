@@ -49,6 +49,16 @@ static const struct {
     [MDAPL_DTO_WRITE] = { can_write, mdapl_dapl_ep_post_write, MDAPL_DAPL_OP_WRITE },
 };
 
+static enum mdapl_dapl_fit fit(const struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st)
+{
+    int rail = st->ia->rail;
+
+    if (!mdapl_dapl_segs_have(m->remote, rail, st->up->peer_generation)
+        || !mdapl_dapl_body_has(m->local, rail))
+        return MDAPL_DAPL_FIT_NEVER;
+    return way[m->kind].can(&st->up->ep) ? MDAPL_DAPL_FIT_NOW : MDAPL_DAPL_FIT_LATER;
+}
+
 /* Maximum bytes of one DTO. A striped body has at least one DTO for each stream, unless each would
  * be shorter than half of MPIR_CVAR_DAPL_STRIPE_BYTES. */
 static uint64_t max_bytes(const struct mdapl_dapl_xfer *m)
@@ -66,6 +76,13 @@ static void stop(struct mdapl_dapl_xfer *m)
 {
     mdapl_list_remove(&m->link);
     m->stopped = true;
+}
+
+/* It is over: of what has been issued nothing is in flight, so all has been transferred. */
+static void settle(struct mdapl_dapl_xfer *m)
+{
+    m->end = mdapl_dapl_ledger_missing(&m->issued, m->body_at, m->len).off;
+    mdapl_dapl_xfer_free(m);
 }
 
 /* The range of a DTO that has failed is to be posted again. */
@@ -97,19 +114,20 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
     }
     mdapl_pool_give(&peer->d->transfers, t);
     if (m->under_way == 0 && (m->stopped || m->issued.done == m->len)) {
-        mdapl_dapl_xfer_free(m);
+        settle(m);
         m->over(m);
     }
     /* The next DTO, a frame or an acknowledgement may wait for this request slot. */
     mdapl_dapl_peer_wake_if_pending(peer);
 }
 
-/* Posts the next DTO. False: no stream has a free slot, or the EP refuses it. */
-static bool post_one(struct mdapl_dapl_xfer *m)
+/* Posts the next DTO. False: no stream has a free slot, the EP refuses it, or *stranded_p: there is
+ * no stream for it. */
+static bool post_one(struct mdapl_dapl_xfer *m, bool *stranded_p)
 {
     struct mdapl_dapl_chan *d = m->peer->d;
     struct mdapl_dapl_range next = mdapl_dapl_ledger_missing(&m->issued, m->body_at, m->len);
-    struct mdapl_dapl_stream *st = mdapl_dapl_stream_pick(m->peer, m->stream, way[m->kind].can);
+    struct mdapl_dapl_stream *st = mdapl_dapl_stream_pick(m->peer, m->stream, m, fit, stranded_p);
     struct transfer *t = st ? mdapl_pool_take(&d->transfers) : NULL;
     uint64_t at = next.off - m->body_at, n, rest;
     DAT_LMR_TRIPLET local;
@@ -149,22 +167,32 @@ void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m)
     mdapl_dapl_xfer_flush(m->peer);
 }
 
-int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
+/* Posts what it can of a transfer, adds how many DTOs to *n_p. False: the next one waits for a
+ * slot, and so do those behind it. */
+static bool post_some(struct mdapl_dapl_xfer *m, int *n_p)
 {
-    struct mdapl_list *l;
-    int n = 0;
+    bool stranded = false;
 
-    while ((l = mdapl_list_first(&peer->xfers))) {
-        struct mdapl_dapl_xfer *m = MDAPL_OF(l, struct mdapl_dapl_xfer, link);
-
-        while (m->issued.done < m->len && post_one(m))
-            n++;
-        if (m->issued.done < m->len)
-            break;
+    while (m->issued.done < m->len && post_one(m, &stranded))
+        ++*n_p;
+    if (m->issued.done == m->len) {
         mdapl_list_remove(&m->link);
         if (m->all_posted)
             m->all_posted(m);
+        return true;
     }
+    if (stranded && m->stranded)
+        m->stranded(m);
+    return stranded;
+}
+
+int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
+{
+    int n = 0;
+
+    MDAPL_LIST_EACH_SAFE(pos, &peer->xfers)
+        if (!post_some(MDAPL_OF(pos, struct mdapl_dapl_xfer, link), &n))
+            break;
     return n;
 }
 
@@ -172,7 +200,7 @@ bool mdapl_dapl_xfer_stop(struct mdapl_dapl_xfer *m)
 {
     stop(m);
     if (m->under_way == 0)
-        mdapl_dapl_xfer_free(m);
+        settle(m);
     return m->under_way > 0;
 }
 

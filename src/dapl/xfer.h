@@ -37,6 +37,9 @@ struct mdapl_dapl_xfer {
     /* A piece of them has been posted on the connection of this stream. May be NULL. */
     void (*posted)(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st, uint64_t off,
                    uint64_t len);
+    /* Streams are up, and a key of its memory is void on each: nothing more of it can be posted.
+     * It may be stopped here. May be NULL: then it waits. */
+    void (*stranded)(struct mdapl_dapl_xfer *m);
     /* The last DTO has been posted: what is posted next on the same streams completes after it. May
      * be NULL. */
     void (*all_posted)(struct mdapl_dapl_xfer *m);
@@ -49,6 +52,7 @@ struct mdapl_dapl_xfer {
     struct mdapl_dapl_ledger issued; /* bytes of the body in flight or transferred */
     uint32_t under_way;              /* DTOs in flight */
     bool stopped;                    /* nothing more of it is posted */
+    uint64_t end;                    /* over: the first byte that has not been transferred */
 };
 
 void mdapl_dapl_xfer_init(struct mdapl_dapl_chan *d);
@@ -58,7 +62,8 @@ void mdapl_dapl_xfer_fini(struct mdapl_dapl_chan *d);
 void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m);
 /* Posts DTOs that waited for a slot. Returns how many. */
 int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer);
-/* Posts no more of it. True: over() is called later, when the last DTO in flight has completed. */
+/* Posts no more of it. True: over() is called later, when the last DTO in flight has completed.
+ * False: it is over, and over() is not called. */
 bool mdapl_dapl_xfer_stop(struct mdapl_dapl_xfer *m);
 /* Frees what a transfer has allocated whose DTOs never complete; only when the channel closes. */
 void mdapl_dapl_xfer_free(struct mdapl_dapl_xfer *m);

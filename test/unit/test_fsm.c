@@ -297,7 +297,8 @@ static void receiver_table(void **state)
     for (int s = 0; s < MDAPL_RRX_STATES; s++)
         for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
             possible += mdapl_dapl_rrx_step(s, e) >= 0;
-    assert_int_equal(possible, 14);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_STRANDED), MDAPL_RRX_ASKED);
+    assert_int_equal(possible, 15);
 }
 
 int main(void)

@@ -200,17 +200,18 @@ static void frame_shapes(void **state)
 static void rts_shapes(void **state)
 {
     struct mdapl_dapl_rts in = { .body_len = 30, .tx_id = 5,
-                            .at = { 2, 2, { { 0x1000, 10, { 1, 3 } },
-                                            { 0x9000, 20, { 2, 4 } } } } }, out;
+                            .at = { 2, 2, { 8, 9 }, { { 0x1000, 10, { 1, 3 } },
+                                                      { 0x9000, 20, { 2, 4 } } } } }, out;
     uint8_t raw[512];
     size_t len = mdapl_dapl_rts_put(&in, raw);
 
     (void)state;
-    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * (MDAPL_SEG_BYTES + 2 * 4));
+    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * 4 + 2 * (MDAPL_SEG_BYTES + 2 * 4));
     assert_true(mdapl_dapl_rts_get(&out, raw, len));
     assert_int_equal(out.at.seg[1].addr, 0x9000);
     assert_int_equal(out.at.seg[1].key[0], 2);
     assert_int_equal(out.at.seg[0].key[1], 3);
+    assert_true(out.at.generation[0] == 8 && out.at.generation[1] == 9);
     assert_false(mdapl_dapl_rts_get(&out, raw, len - 1));
     assert_false(mdapl_dapl_rts_get(&out, raw, 15));
     in.body_len = 29;                        /* the pieces are more than the body */
@@ -218,7 +219,7 @@ static void rts_shapes(void **state)
     in.body_len = 31;                        /* or less */
     assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
     in = (struct mdapl_dapl_rts){ .body_len = UINT64_MAX,
-                             .at = { 2, 1, { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } } };
+                             .at = { 2, 1, { 1 }, { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } } };
     assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
     in = (struct mdapl_dapl_rts){ .body_len = 0 };
     assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
@@ -244,9 +245,9 @@ static void small_shapes(void **state)
     assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
     assert_int_equal(cts.len, 4);
     assert_false(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 1));
-    cts.to = (struct mdapl_dapl_segs){ 1, 1, { { 0x1000, 4, { 7 } } } };
-    assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4);
-    assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4));
+    cts.to = (struct mdapl_dapl_segs){ 1, 1, { 1 }, { { 0x1000, 4, { 7 } } } };
+    assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + 4 + MDAPL_SEG_BYTES + 4);
+    assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 4 + MDAPL_SEG_BYTES + 4));
     assert_int_equal(cts.to.seg[0].key[0], 7);
     cts.to.seg[0].len = 3;                   /* less room than requested */
     assert_false(mdapl_dapl_cts_get(&cts, raw, mdapl_dapl_cts_put(&cts, raw)));
