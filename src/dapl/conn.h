@@ -80,8 +80,8 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
 
 /*
  * Raising a fault. recover.c judges it in the same round of progress, and never inside the call, as
- * verbs make no upcalls. Of several faults of one stream before that the first counts. No
- * more frames are transmitted on the stream's connection.
+ * verbs make no upcalls. Of several faults of one stream before that the first counts, but for one
+ * that ends the peer in any case. No more frames are transmitted on the stream's connection.
  */
 
 /* A DTO has completed with this status, an error; a flushed DTO is no fault of its own, because

@@ -34,7 +34,8 @@ struct mdapl_pool;
 
 enum { MDAPL_ITEM_IOV = 16 };    /* pieces of a body that an item holds without more memory */
 
-/* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame. */
+/* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame; of
+ * type NONE: the frames that are sent again. */
 struct mdapl_dapl_item {
     struct mdapl_list link;
     enum mdapl_dapl_frame_type type;
@@ -88,6 +89,9 @@ int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer);
  * refused, the connection is lost.
  */
 int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
+/* The connection is being closed: the retained frames that it carried are sent again, before
+ * anything new, unless the peer acknowledges them until then. */
+void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn);
 /* The peer has every frame below psn `ack` (low 32 bits): releases their buffers. False: no
  * such frame has been transmitted. */
 bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack);

@@ -2,6 +2,7 @@
 #include "frames.h"
 
 #include "cfg.h"
+#include "cm_act.h"
 #include "conn.h"
 #include "fault.h"
 #include "log.h"
@@ -120,13 +121,11 @@ static struct reordered *reordered_of(struct mdapl_list *l)
     return MDAPL_OF(l, struct reordered, link);
 }
 
-/* How many frames the peer can have in flight: each one not yet delivered holds a credit. */
+/* How many frames the peer can have in flight: each one not yet delivered holds a credit, or held
+ * one of a connection that has ended and is sent again before any new one. */
 static uint64_t max_in_flight(const struct mdapl_dapl_peer *peer)
 {
-    const struct mdapl_dapl_conn *conn = mdapl_dapl_peer_main(peer)->conn;
-
-    return (uint64_t)peer->n_streams * peer->d->sr_window
-           + (conn && conn->ring_in.slots ? peer->d->ring_slots : 0);
+    return (uint64_t)peer->n_streams * peer->d->sr_window + peer->d->ring_slots;
 }
 
 /* Queues a copy in the order of psns. False: that psn is in the queue already. */
