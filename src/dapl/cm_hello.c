@@ -10,11 +10,12 @@
 
 /* -- hellos ------------------------------------------------------------------------------------ */
 
-static uint16_t offers(const struct mdapl_cfg *cfg)
+static uint8_t offers(const struct mdapl_cfg *cfg)
 {
-    uint16_t retains = cfg->retain == MDAPL_RETAIN_ON ? MDAPL_HELLO_RETAINS : 0;
-
-    return retains && cfg->ft == MDAPL_FT_ON ? retains | MDAPL_HELLO_RECOVERS : retains;
+    if (cfg->retain != MDAPL_RETAIN_ON)
+        return 0;
+    return cfg->ft == MDAPL_FT_ON ? MDAPL_HELLO_RETAINS | MDAPL_HELLO_RECOVERS
+                                  : MDAPL_HELLO_RETAINS;
 }
 
 void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
@@ -29,6 +30,7 @@ void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, 
         .incarnation = d->incarnation, .rx_next = st->peer->rx_next,
         .frame_bytes = (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES,
         .sr_window = (uint16_t)d->sr_window, .offers = offers(mdapl_ctx_cfg(d->ctx)),
+        .generation = (uint16_t)(st->ia->generation % MDAPL_HELLO_GENERATIONS),
     };
 
     mdapl_dapl_hello_put(&h, group->key, out);

@@ -54,6 +54,7 @@ struct mdapl_dapl_conn {
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */
     bool caller;                 /* this rank made it */
+    uint16_t peer_generation;    /* of the rail at its other end, from the hello (wire.h) */
     bool first_arrived;          /* acceptor: the caller's first frame has arrived */
     struct mdapl_list reserved;  /* frame buffers for its receives, until they are posted */
 };

@@ -13,10 +13,10 @@
 #include "peer.h"
 #include "place.h"
 #include "regcache.h"
+#include "rndv.h"
 #include "vbuf.h"
 #include "wire.h"
 #include "wireup.h"
-#include "xfer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -144,9 +144,7 @@ static int make_room(struct mdapl_dapl_chan *d)
                               (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_dapl_item), sizeof(void *), 32, 0);
     mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
-    mdapl_idmap_init(&d->tx_ids);
-    mdapl_idmap_init(&d->rx_ids);
-    mdapl_dapl_xfer_init(d);
+    mdapl_dapl_rndv_init(d);
     mdapl_dapl_ring_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->ack_pending);
@@ -440,9 +438,7 @@ static void close_channel(void *state)
         mdapl_dapl_vbufs_fini(&d->vbufs[i]);
     mdapl_dapl_regcache_fini(d->regs);
     mdapl_dapl_rails_close(&d->rails);
-    mdapl_idmap_fini(&d->tx_ids);
-    mdapl_idmap_fini(&d->rx_ids);
-    mdapl_dapl_xfer_fini(d);
+    mdapl_dapl_rndv_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_pool_fini(&d->reposts);
     free(d->vbufs);

@@ -118,7 +118,8 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
 /*
  * The handlers of the types that have fields: mdapl_dapl_on_rts() and so on, in rndv_tx.c,
  * rndv_rx.c and ring.c. They are called in the order of psns, with
- *   peer    the sender of the frame
+ *   st      the stream of its sender on which the frame has arrived, perhaps on a connection that
+ *           has ended since, when it has been in the reorder queue
  *   fields  what its row in frames.def names, decoded and found possible
  *   f       its header
  *   p       the bytes behind the header: the envelope, the fields, what follows them
@@ -127,7 +128,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
  */
 #define BARE(...)
 #define FRAME(number, NAME, name, ...)                                                            \
-    bool mdapl_dapl_on_##name(struct mdapl_dapl_peer *peer,                                       \
+    bool mdapl_dapl_on_##name(struct mdapl_dapl_stream *st,                                       \
                               const struct mdapl_dapl_##name *fields,                             \
                               const struct mdapl_dapl_frame *f, const uint8_t *p);
 #include "frames.def"

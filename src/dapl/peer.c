@@ -194,6 +194,7 @@ void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_da
 
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
     mdapl_txwin_update(&st->conn->txwin, h->sr_window);
+    st->conn->peer_generation = h->generation;
     if (h->rx_next > peer->tx_acked)
         mdapl_dapl_tx_acked(peer, (uint32_t)h->rx_next);
     peer->frame_room = mdapl_min(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);

@@ -7,7 +7,6 @@
 #include "conn.h"
 #include "log.h"
 #include "peer.h"
-#include "rndv.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -125,7 +124,7 @@ static void complete(const struct mdapl_dapl_stream *st, struct mdapl_dapl_fault
     const struct mdapl_dapl_peer *peer = st->peer;
     uint64_t now = mdapl_ctx_now(peer->d->ctx);
 
-    f->recovers = peer->recovers && mdapl_dapl_rndv_recovers(peer);
+    f->recovers = peer->recovers;
     f->spare = peer->n_up > 0 && st->cm.connections > 0;
     f->outage_ns = peer->was_up && peer->n_up == 0 ? now - peer->down_since : 0;
     f->bugs = peer->bugs;

@@ -60,6 +60,7 @@ struct dto {
     DAT_RMR_TRIPLET remote;
     DAT_COMPLETION_FLAGS flags;
     bool half;                   /* a write: all but its last bytes have landed */
+    void *late;                  /* a read: its data, which is on its way; else NULL */
     bool executed;
     bool counted;                /* for fake_faults.fail_nth */
     bool met;                    /* the plan has been asked for it */
@@ -140,7 +141,7 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
-    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes;
+    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes, delay_reads;
     struct late *late;           /* the last one first */
     unsigned eps, completions;   /* made, ever */
     struct {
@@ -626,6 +627,7 @@ static void pop(struct dto_queue *q)
 
     q->first = d->next;
     q->n--;
+    free(d->late);
     free(d);
 }
 
@@ -634,8 +636,11 @@ static void flush(struct ep *ep)
     ep->unflushed = f.hold_flushes || f.flushes_at > 0;
     if (ep->unflushed)
         return;
-    for (; ep->req.first; pop(&ep->req))
-        complete(ep, ep->req_evd, ep->req.first, DAT_DTO_ERR_FLUSHED, 0);
+    for (struct dto *d; (d = ep->req.first); pop(&ep->req)) {
+        if (d->late)
+            memcpy(local(ep, &d->seg, d->seg.segment_length), d->late, d->seg.segment_length);
+        complete(ep, ep->req_evd, d, DAT_DTO_ERR_FLUSHED, 0);
+    }
     for (; ep->recv.first; pop(&ep->recv))
         complete(ep, ep->recv_evd, ep->recv.first, DAT_DTO_ERR_FLUSHED, 0);
 }
@@ -705,7 +710,23 @@ static void delay_writes(struct ep *ep, const struct ep *peer)
     }
 }
 
-int fake_land_writes(void)
+/* Takes the data of the reads that ep has made of peer's memory and that have not been executed. */
+static void delay_reads(struct ep *ep, const struct ep *peer)
+{
+    for (struct dto *d = ep->req.first; d && f.delay_reads; d = d->next) {
+        uint64_t len = d->seg.segment_length;
+        const void *from = d->op == DAT_DTO_RDMA_READ && !d->executed
+                               ? memory(peer->ia, d->remote.virtual_address, len,
+                                        d->remote.rmr_context, DAT_MEM_PRIV_REMOTE_READ_FLAG)
+                               : NULL;
+
+        d->late = from ? malloc(len) : NULL;
+        if (d->late)
+            memcpy(d->late, from, len);
+    }
+}
+
+static int land_writes(bool anywhere)
 {
     struct late *l;
     int n = 0;
@@ -714,6 +735,8 @@ int fake_land_writes(void)
         void *to = memory(l->ia, l->to.virtual_address, l->len, l->to.rmr_context,
                           DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
 
+        if (!to && anywhere)
+            to = (void *)(uintptr_t)l->to.virtual_address;
         if (to)
             memcpy(to, l->bytes, l->len);
         n += to != NULL;
@@ -721,6 +744,21 @@ int fake_land_writes(void)
         free(l);
     }
     return n;
+}
+
+int fake_land_writes(void)
+{
+    return land_writes(false);
+}
+
+int fake_land_writes_anywhere(void)
+{
+    return land_writes(true);
+}
+
+void fake_delay_reads(bool delay)
+{
+    f.delay_reads = delay;
 }
 
 /* The connection of an EP ends: the other end gets an event, both flush. */
@@ -733,6 +771,8 @@ static void end(struct ep *ep, DAT_EVENT_NUMBER number)
     if (peer) {
         delay_writes(ep, peer);
         delay_writes(peer, ep);
+        delay_reads(ep, peer);
+        delay_reads(peer, ep);
     }
     flush(ep);
     queue_event(ep, number, NULL, 0);

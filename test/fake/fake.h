@@ -120,6 +120,11 @@ void fake_hold_ends(bool hold);
 void fake_delay_writes(bool delay);
 /* these land now, as far as their memory is registered. Returns how many did. */
 int fake_land_writes(void);
+/* The same, registered or not, as where registrations are kept and keys stay good. */
+int fake_land_writes_anywhere(void);
+/* From now on the data of an EP's RDMA reads is on its way when the EP ends, and is placed as they
+ * are flushed, just before their completions (fake_hold_flushes() says when that is). */
+void fake_delay_reads(bool delay);
 /* The last completions arrive once more, at IAs that are still open: those of EPs that have been
  * freed, or of EPs that exist. Returns how many. */
 int fake_complete_again(bool freed);

@@ -454,6 +454,8 @@ static void sender_table(void **state)
         { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_LOST, MDAPL_RTX_OVER },
         { MDAPL_RTX_SENDING, MDAPL_RTX_SENT, MDAPL_RTX_ANNOUNCED },
         { MDAPL_RTX_SENDING, MDAPL_RTX_LOST, MDAPL_RTX_OVER },
+        /* The receiver requests the rest anew, in the middle of an answer. */
+        { MDAPL_RTX_SENDING, MDAPL_RTX_CTS, MDAPL_RTX_SENDING },
         /* Memory that RDMA writes still read is waited for. */
         { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_FIN_BUSY, MDAPL_RTX_ENDING },
         { MDAPL_RTX_ANNOUNCED, MDAPL_RTX_LOST_BUSY, MDAPL_RTX_ENDING },
@@ -488,12 +490,16 @@ static void receiver_table(void **state)
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_LOST_BUSY),
                      MDAPL_RRX_FAILING);
     assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_FAILING, MDAPL_RRX_FLUSHED), MDAPL_RRX_IDLE);
+    /* What a connection lost is requested again, unless this rank reads by itself. */
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_ASKED, MDAPL_RRX_DRAINED), MDAPL_RRX_ASKED);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_DRAINED), -1);
     for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
         assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_OVER, e), -1);
     for (int s = 0; s < MDAPL_RRX_STATES; s++)
         for (int e = 0; e < MDAPL_RRX_EVENTS; e++)
             possible += mdapl_dapl_rrx_step(s, e) >= 0;
-    assert_int_equal(possible, 13);
+    assert_int_equal(mdapl_dapl_rrx_step(MDAPL_RRX_READING, MDAPL_RRX_STRANDED), MDAPL_RRX_ASKED);
+    assert_int_equal(possible, 15);
 }
 
 int main(void)
