@@ -61,34 +61,60 @@ void mdapl_dapl_body_free(struct mdapl_dapl_body *b)
 bool mdapl_dapl_body_register(struct mdapl_dapl_body *b, struct mdapl_dapl_regcache *regs,
                               unsigned use, int n_rails)
 {
-    unsigned rails = mdapl_dapl_first_rails(n_rails);
+    unsigned rails = mdapl_dapl_usable_rails(regs->rails, n_rails);
+    bool all = true;
 
+    if (rails == 0)
+        return false;
+    for (int i = 0; b->regs && i < b->n; i++)
+        all = mdapl_dapl_lmr_need(&b->reg[i]->lmr, rails) == 0 && all;
     for (int i = 0; !b->regs && i < b->n; i++)
         if (mdapl_dapl_reg_get(regs, b->v[i].iov_base, b->v[i].iov_len, use, rails, &b->reg[i])) {
             put(b, regs, i);
             return false;
         }
     b->regs = regs;
-    return true;
+    return all;
 }
 
-bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
+bool mdapl_dapl_body_has(const struct mdapl_dapl_body *b, int rail)
+{
+    for (int i = 0; b->regs && i < b->n; i++)
+        if (!mdapl_dapl_lmr_has(&b->reg[i]->lmr, rail))
+            return false;
+    return b->regs != NULL;
+}
+
+bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, uint64_t off, int n_rails,
                               struct mdapl_dapl_segs *segs)
 {
-    if (!b->regs || b->n > MDAPL_MAX_SEGS)
+    struct mdapl_dapl_seg *seg = segs->seg;
+    bool any = false;
+    int i = 0;
+
+    while (off >= b->v[i].iov_len)
+        off -= b->v[i++].iov_len;
+    if (!b->regs || b->n - i > MDAPL_MAX_SEGS)
         return false;
-    for (int i = 0; i < b->n; i++) {
-        segs->seg[i] = (struct mdapl_dapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base,
-                                           .len = b->v[i].iov_len };
-        for (int k = 0; k < n_rails; k++) {
-            if (!mdapl_dapl_lmr_has(&b->reg[i]->lmr, k))
-                return false;
-            segs->seg[i].key[k] = b->reg[i]->lmr.on[k].key;
-        }
+    for (int k = 0; k < n_rails; k++) {
+        segs->generation[k] = mdapl_dapl_body_has(b, k) ? b->reg[0]->lmr.on[k].generation : 0;
+        any = any || segs->generation[k] != 0;
     }
-    segs->n = (uint16_t)b->n;
-    segs->n_rails = (uint16_t)n_rails;
-    return true;
+    for (; any && i < b->n; i++, seg++, off = 0) {
+        *seg = (struct mdapl_dapl_seg){ .addr = (uint64_t)(uintptr_t)b->v[i].iov_base + off,
+                                        .len = b->v[i].iov_len - off };
+        for (int k = 0; k < n_rails; k++)
+            seg->key[k] = segs->generation[k] != 0 ? b->reg[i]->lmr.on[k].key : 0;
+    }
+    segs->n = (uint16_t)(seg - segs->seg);
+    segs->n_rails = any ? (uint16_t)n_rails : 0;
+    return any;
+}
+
+bool mdapl_dapl_segs_have(const struct mdapl_dapl_segs *segs, int rail, uint16_t generation)
+{
+    return segs->generation[rail] != 0
+           && segs->generation[rail] % MDAPL_HELLO_GENERATIONS == generation;
 }
 
 DAT_LMR_TRIPLET mdapl_dapl_body_at(const struct mdapl_dapl_body *b, int rail, uint64_t off,

@@ -30,14 +30,22 @@ int mdapl_dapl_body_init(struct mdapl_dapl_body *b, uint64_t lmr_max, const stru
                          int n, size_t max);
 /* Releases its registrations and its list of pieces. Does nothing if nothing was taken. */
 void mdapl_dapl_body_free(struct mdapl_dapl_body *b);
-/* Has every piece registered for a use (enum mdapl_dapl_lmr_use) on the first n_rails rails, unless
- * they are; false: none is. */
+/* Has every piece registered for a use (enum mdapl_dapl_lmr_use) on those of the first n_rails
+ * rails that are usable; called again, on those that it lacks because they have been opened again.
+ * False: an adapter refuses; pieces that were registered before stay so. */
 bool mdapl_dapl_body_register(struct mdapl_dapl_body *b, struct mdapl_dapl_regcache *regs,
                               unsigned use, int n_rails);
-/* Fills segs, for the peer: addresses and lengths of its pieces, with keys of the first n_rails
- * rails. False: not registered on all of them (any more), or more pieces than a frame names. */
-bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, int n_rails,
+/* Can RDMA on this rail use all of its pieces? */
+bool mdapl_dapl_body_has(const struct mdapl_dapl_body *b, int rail);
+/* Fills segs, for the peer: addresses and lengths of its pieces from byte `off` on, with keys of
+ * those of the first n_rails rails on which it is registered. False: it is on none (any more), or
+ * it has more pieces than a frame names. */
+bool mdapl_dapl_body_describe(const struct mdapl_dapl_body *b, uint64_t off, int n_rails,
                               struct mdapl_dapl_segs *segs);
+
+/* May the keys of a rail be used on a connection? generation: what the hello of its other end says
+ * of the rail. */
+bool mdapl_dapl_segs_have(const struct mdapl_dapl_segs *segs, int rail, uint16_t generation);
 
 /* The local address and key of byte `off`. *rest_p: bytes from there to the end of its piece. */
 DAT_LMR_TRIPLET mdapl_dapl_body_at(const struct mdapl_dapl_body *b, int rail, uint64_t off,

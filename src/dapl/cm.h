@@ -24,11 +24,10 @@ void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st);
 /* Connects all streams of the peer: in the next round of progress, requests are sent on those that
  * are idle. */
 void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
+/* The stream's connection, or the attempt at one, has ended by a fault that has been judged. */
+void mdapl_dapl_cm_broke(struct mdapl_dapl_stream *st);
 /* The adapter reports, asynchronously, that the connection has ended. */
 void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
-/* The first frame of the connection's other end has arrived, perhaps before the event that it is
- * established: an acceptor may transmit from now on. */
-void mdapl_dapl_cm_first_frame(struct mdapl_dapl_conn *conn);
 /* Ends all connections of the peer and every attempt at one. They drain. */
 void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer);
 /* After mdapl_dapl_cm_close(): have all connections of the peer drained? */

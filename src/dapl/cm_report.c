@@ -79,6 +79,20 @@ static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
         "another request between the two comes first (DAT_CONNECTION_EVENT_PEER_REJECTED)",
         WAIT_ADVICE
     },
+    [MDAPL_CAUSE_GONE] = {
+        0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NEVER,
+        "it has given this rank up (DAT_CONNECTION_EVENT_PEER_REJECTED)",
+        "See what that rank has printed"
+    },
+    [MDAPL_CAUSE_NEW_REQUEST] = {
+        0, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
+        "the peer has lost the connection (DAT_CONNECTION_REQUEST_EVENT)", MDAPL_CM_PATH_ADVICE
+    },
+    [MDAPL_CAUSE_NO_FLUSH] = {
+        0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE,
+        "the provider has not completed all transfers of a connection that has ended",
+        "Check the adapter and the system's log"
+    },
     [MDAPL_CAUSE_NO_EVENT] = {
         0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE, "no answer and no event of DAT", WAIT_ADVICE
     },
@@ -148,18 +162,45 @@ static unsigned seconds(uint64_t ns)
     return (unsigned)(ns / 1000000000u);
 }
 
+static unsigned tenths(uint64_t ns)
+{
+    return (unsigned)(ns / 100000000u % 10);
+}
+
+/* The peer has had a connection. */
+static void line_outage(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f,
+                        char *buf, size_t len)
+{
+    const struct mdapl_dapl_peer *peer = st->peer;
+    char address[80], descriptors[128], first[192];
+
+    put_address(&st->cm, address, sizeof(address));
+    put_descriptors(descriptors, sizeof(descriptors));
+    snprintf(buf, len, "no path to rank %d on %s (%s) over IA %s for %u.%u s: %s; then %u requests,"
+             " the last one: %s%s%s. %llu frames (%llu bytes) are not acknowledged. %s%s",
+             peer->base.rank, peer->host, address, f->ia->name, seconds(f->outage_ns),
+             tenths(f->outage_ns), mdapl_dapl_fault_text(&st->ended_by, first, sizeof(first)),
+             st->cm.requests, f->cause->text, *f->detail ? ": " : "", f->detail,
+             (unsigned long long)mdapl_dapl_peer_unacked(peer),
+             (unsigned long long)peer->retained_bytes, f->cause->advice, descriptors);
+}
+
 void mdapl_dapl_cm_line_unconnected(const struct mdapl_dapl_stream *st,
                                     const struct mdapl_dapl_fault *f, char *buf, size_t len)
 {
     const struct mdapl_dapl_peer *peer = st->peer;
     char address[80], descriptors[128];
 
+    if (f->outage_ns > 0 && st->cm.connections > 0) {
+        line_outage(st, f, buf, len);
+        return;
+    }
     put_address(&st->cm, address, sizeof(address));
     put_descriptors(descriptors, sizeof(descriptors));
     snprintf(buf, len, "rank %d on %s (%s) could not be connected over IA %s in %u.%u s and %u "
              "requests: %s%s%s. %s%s", peer->base.rank, peer->host, address, f->ia->name,
-             seconds(f->waited_ns), (unsigned)(f->waited_ns / 100000000u % 10), st->cm.epoch,
-             f->cause->text, *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
+             seconds(f->waited_ns), tenths(f->waited_ns), st->cm.requests, f->cause->text,
+             *f->detail ? ": " : "", f->detail, f->cause->advice, descriptors);
 }
 
 /* The peer's answer is still awaited. */
@@ -174,18 +215,18 @@ static void line_waiting(const struct mdapl_dapl_stream *st, const struct mdapl_
     snprintf(buf, len, "rank %d on %s (%s) has not answered for %u s over IA %s, %u requests: %s. "
              "A rank answers inside MPI calls only: if it computes, the job goes on with its next "
              "call; else check its host and the network%s", peer->base.rank, peer->host, address,
-             seconds(f->waited_ns), f->ia->name, st->cm.epoch, f->cause->text, descriptors);
+             seconds(f->waited_ns), f->ia->name, st->cm.requests, f->cause->text, descriptors);
 }
 
 void mdapl_dapl_cm_warn(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
-    char line[640];
+    char line[768];
 
     for (int i = 0; i < st->index; i++)
         if (mdapl_dapl_cm_connecting(st->peer->stream[i].cm.state))
             return;
-    if (f->cause->says == MDAPL_CM_REPLY_NO || now < st->cm.warn_at)
+    if (f->cause->says <= MDAPL_CM_REPLY_NEVER || now < st->cm.warn_at)
         return;
     line_waiting(st, f, line, sizeof(line));
     mdapl_log(mdapl_ctx_log(st->peer->d->ctx), MDAPL_WARN, "%s", line);

@@ -29,6 +29,7 @@ struct mdapl_dapl_stream;
 
 enum mdapl_dapl_cm_reply {
     MDAPL_CM_REPLY_NO,           /* an answer: no such process, or it refuses */
+    MDAPL_CM_REPLY_NEVER,        /* an answer: it has given this rank up */
     MDAPL_CM_REPLY_LATER,        /* it is alive, and may accept a later request */
     MDAPL_CM_REPLY_NONE,
 };
@@ -48,6 +49,9 @@ enum mdapl_dapl_cm_cause_id {
     /* no events of DAT: */
     MDAPL_CAUSE_UNREACHABLE_LATE,    /* UNREACHABLE, but not soon */
     MDAPL_CAUSE_BUSY,                /* PEER_REJECTED, for another request between the two */
+    MDAPL_CAUSE_GONE,                /* PEER_REJECTED, as it has failed or left this rank */
+    MDAPL_CAUSE_NEW_REQUEST,         /* a request of the peer's that is newer than the connection */
+    MDAPL_CAUSE_NO_FLUSH,            /* the provider has not completed what it has to flush */
     MDAPL_CAUSE_NO_EVENT,            /* the provider has reported nothing in time */
     MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by the rank of the request */
     MDAPL_CAUSE_LOCAL,               /* this side's adapter refused; mdapl_ctx_err() says why */

@@ -69,6 +69,7 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     mdapl_dapl_rx_forget_credits(peer, &conn->ring_in.freed);
     mdapl_dapl_ring_close(conn);
     mdapl_dapl_rx_unreserve(conn);
+    mdapl_dapl_tx_lost(peer, conn);
     conn->st = NULL;
     conn->waiter = waiter;
     mdapl_list_append(&peer->d->closed, &conn->link);
@@ -122,7 +123,7 @@ void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_faul
     st->up = NULL;
     st->peer->faulty = true;
     mdapl_dapl_peer_wake(st->peer);
-    if (st->fault.kind != MDAPL_DAPL_FAULT_NONE)
+    if (st->fault.kind != MDAPL_DAPL_FAULT_NONE && !mdapl_dapl_fault_is_final(f))
         return;
     st->fault = *f;
     st->fault.ia = st->ia;

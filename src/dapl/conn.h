@@ -54,6 +54,7 @@ struct mdapl_dapl_conn {
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */
     bool caller;                 /* this rank made it */
+    uint16_t peer_generation;    /* of the rail at its other end, from the hello (wire.h) */
     bool first_arrived;          /* acceptor: the caller's first frame has arrived */
     struct mdapl_list reserved;  /* frame buffers for its receives, until they are posted */
 };
@@ -79,8 +80,8 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
 
 /*
  * Raising a fault. recover.c judges it in the same round of progress, and never inside the call, as
- * verbs make no upcalls. Of several faults of one stream before that the first counts. No
- * more frames are transmitted on the stream's connection.
+ * verbs make no upcalls. Of several faults of one stream before that the first counts, but for one
+ * that ends the peer in any case. No more frames are transmitted on the stream's connection.
  */
 
 /* A DTO has completed with this status, an error; a flushed DTO is no fault of its own, because

@@ -13,10 +13,10 @@
 #include "peer.h"
 #include "place.h"
 #include "regcache.h"
+#include "rndv.h"
 #include "vbuf.h"
 #include "wire.h"
 #include "wireup.h"
-#include "xfer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,6 +65,7 @@ static int fit_limits(struct mdapl_dapl_chan *d)
     d->ep_requests = (uint32_t)mdapl_min((uint32_t)cfg->ep_requests, max->dtos);
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max->reads > 0;
+    d->retain = cfg->retain == MDAPL_RETAIN_ON;
     d->frame_room = (size_t)mdapl_min(max->message, (uint64_t)cfg->vbuf_size)
                     - MDAPL_FRAME_HDR_BYTES;
     return 0;
@@ -143,9 +144,7 @@ static int make_room(struct mdapl_dapl_chan *d)
                               (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES);
     mdapl_pool_init(&d->items, sizeof(struct mdapl_dapl_item), sizeof(void *), 32, 0);
     mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
-    mdapl_idmap_init(&d->tx_ids);
-    mdapl_idmap_init(&d->rx_ids);
-    mdapl_dapl_xfer_init(d);
+    mdapl_dapl_rndv_init(d);
     mdapl_dapl_ring_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->ack_pending);
@@ -306,13 +305,17 @@ static bool any_vbuf_available(const struct mdapl_dapl_chan *d)
 /* Timers, buffers and other work that is not part of each round. Returns how many timers fired. */
 static int housekeeping(struct mdapl_dapl_chan *d)
 {
+    int n;
+
     wake_ack_pending(d);
     wake_vbuf_waiters(d);        /* a registration may be free again, for more buffers */
-    if (!mdapl_list_empty(&d->closed))
-        mdapl_dapl_cm_reap(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_rail_look(d->rails.ia[i], d->now);
-    return mdapl_timers_run(&d->timers, d->now);
+    n = mdapl_timers_run(&d->timers, d->now);
+    /* After the timers: what is to follow a connection that ended in this round is judged first. */
+    if (!mdapl_list_empty(&d->closed))
+        mdapl_dapl_cm_reap(d);
+    return n;
 }
 
 /* One round of progress: completions, rings, peers with work; with `all` also the queues of
@@ -398,9 +401,7 @@ static bool idle(struct mdapl_peer *base)
 {
     struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
 
-    return peer->dead
-        || (mdapl_dapl_peer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
-            && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
+    return peer->dead || mdapl_dapl_peer_idle(peer);
 }
 
 /* -- closing ---------------------------------------------------------------------------------- */
@@ -437,9 +438,7 @@ static void close_channel(void *state)
         mdapl_dapl_vbufs_fini(&d->vbufs[i]);
     mdapl_dapl_regcache_fini(d->regs);
     mdapl_dapl_rails_close(&d->rails);
-    mdapl_idmap_fini(&d->tx_ids);
-    mdapl_idmap_fini(&d->rx_ids);
-    mdapl_dapl_xfer_fini(d);
+    mdapl_dapl_rndv_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_pool_fini(&d->reposts);
     free(d->vbufs);

@@ -15,26 +15,26 @@
                     "this channel. Please report it, with the output of " \
                     "MPIR_CVAR_DAPL_VERBOSE=2 of both ranks"
 
+const char mdapl_dapl_bug_advice[] = BUG_ADVICE;
+
 /* Rows: DAT_DTO_COMPLETION_STATUS (dat.h, DAT 2.0, 6.8.1). */
 static const struct {
     const char *name, *advice;
 } dto_status[] = {
     [DAT_DTO_SUCCESS] = { "DAT_DTO_SUCCESS", "" },
     [DAT_DTO_ERR_FLUSHED] = { "DAT_DTO_ERR_FLUSHED", PATH_ADVICE },
-    [DAT_DTO_ERR_LOCAL_LENGTH] = { "DAT_DTO_ERR_LOCAL_LENGTH", BUG_ADVICE },
-    [DAT_DTO_ERR_LOCAL_EP] = { "DAT_DTO_ERR_LOCAL_EP", BUG_ADVICE },
-    [DAT_DTO_ERR_LOCAL_PROTECTION] = { "DAT_DTO_ERR_LOCAL_PROTECTION", BUG_ADVICE },
-    [DAT_DTO_ERR_BAD_RESPONSE] = { "DAT_DTO_ERR_BAD_RESPONSE", BUG_ADVICE },
-    [DAT_DTO_ERR_REMOTE_ACCESS] = { "DAT_DTO_ERR_REMOTE_ACCESS", BUG_ADVICE },
-    [DAT_DTO_ERR_REMOTE_RESPONDER] = { "DAT_DTO_ERR_REMOTE_RESPONDER", BUG_ADVICE },
+    [DAT_DTO_ERR_LOCAL_LENGTH] = { "DAT_DTO_ERR_LOCAL_LENGTH", mdapl_dapl_bug_advice },
+    [DAT_DTO_ERR_LOCAL_EP] = { "DAT_DTO_ERR_LOCAL_EP", mdapl_dapl_bug_advice },
+    [DAT_DTO_ERR_LOCAL_PROTECTION] = { "DAT_DTO_ERR_LOCAL_PROTECTION", mdapl_dapl_bug_advice },
+    [DAT_DTO_ERR_BAD_RESPONSE] = { "DAT_DTO_ERR_BAD_RESPONSE", mdapl_dapl_bug_advice },
+    [DAT_DTO_ERR_REMOTE_ACCESS] = { "DAT_DTO_ERR_REMOTE_ACCESS", mdapl_dapl_bug_advice },
+    [DAT_DTO_ERR_REMOTE_RESPONDER] = { "DAT_DTO_ERR_REMOTE_RESPONDER", mdapl_dapl_bug_advice },
     [DAT_DTO_ERR_TRANSPORT] = { "DAT_DTO_ERR_TRANSPORT", PATH_ADVICE },
     [DAT_DTO_ERR_RECEIVER_NOT_READY] = { "DAT_DTO_ERR_RECEIVER_NOT_READY", PEER_ADVICE },
-    [DAT_DTO_ERR_PARTIAL_PACKET] = { "DAT_DTO_ERR_PARTIAL_PACKET", BUG_ADVICE },
-    [DAT_RMR_OPERATION_FAILED] = { "DAT_RMR_OPERATION_FAILED", BUG_ADVICE },
-    [DAT_DTO_ERR_LOCAL_MM_ERROR] = { "DAT_DTO_ERR_LOCAL_MM_ERROR", BUG_ADVICE },
+    [DAT_DTO_ERR_PARTIAL_PACKET] = { "DAT_DTO_ERR_PARTIAL_PACKET", mdapl_dapl_bug_advice },
+    [DAT_RMR_OPERATION_FAILED] = { "DAT_RMR_OPERATION_FAILED", mdapl_dapl_bug_advice },
+    [DAT_DTO_ERR_LOCAL_MM_ERROR] = { "DAT_DTO_ERR_LOCAL_MM_ERROR", mdapl_dapl_bug_advice },
 };
-
-const char mdapl_dapl_bug_advice[] = BUG_ADVICE;
 
 static const char *const op_name[MDAPL_DAPL_OPS] = {
     [MDAPL_DAPL_OP_SEND] = "a send",
@@ -69,10 +69,16 @@ const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, s
     return buf;
 }
 
+bool mdapl_dapl_fault_is_bug(const struct mdapl_dapl_fault *f)
+{
+    return f->kind == MDAPL_DAPL_FAULT_DTO
+           && mdapl_dapl_fault_advice(f) == mdapl_dapl_bug_advice;
+}
+
 const char *mdapl_dapl_fault_advice(const struct mdapl_dapl_fault *f)
 {
     if (f->kind == MDAPL_DAPL_FAULT_DTO)
-        return known(f->dto_status) ? dto_status[f->dto_status].advice : BUG_ADVICE;
+        return known(f->dto_status) ? dto_status[f->dto_status].advice : mdapl_dapl_bug_advice;
     if (f->kind == MDAPL_DAPL_FAULT_POST)
         return "The provider has run out of a resource or has found the endpoint unusable: see the "
                "system's log, and raise the limits on memory and locked memory (ulimit -l)";

@@ -8,6 +8,7 @@
  */
 #include "dat.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +53,11 @@ struct mdapl_dapl_fault {
     const struct mdapl_dapl_cm_cause *cause;
     uint64_t waited_ns;          /* since connecting to the peer began */
     uint64_t refused_ns;         /* since the first of several definite refusals in a row */
+    uint64_t outage_ns;          /* since the peer's last connection ended; 0: it has one, or never
+                                  * had one */
+    bool recovers;               /* a connection of the peer that ends can be replaced */
+    bool spare;                  /* this one is, and another one of the peer's is up */
+    uint32_t bugs;               /* faults of the peer so far that no network causes */
     const char *text;            /* static: what the memory was for, what is wrong with the frame */
     const char *frame;           /* the name of its type */
     size_t len;                  /* bytes of the frame */
@@ -61,17 +67,21 @@ struct mdapl_dapl_fault {
 /* What has failed, of the kinds DTO, POST and LOST, as part of a sentence: "a send failed
  * (DAT_DTO_ERR_TRANSPORT)". Returns buf, which holds len bytes. */
 const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, size_t len);
+/* Does no network cause this? */
+bool mdapl_dapl_fault_is_bug(const struct mdapl_dapl_fault *f);
 /* The advice of a fault of kind BUG. */
 extern const char mdapl_dapl_bug_advice[];
 /* What the user can do about a fault of these kinds: sentences without the last full stop. */
 const char *mdapl_dapl_fault_advice(const struct mdapl_dapl_fault *f);
 
 /*
- * The verdict on a fault (recover.c). A connection attempt is repeated until the time that the
- * knobs allow is over; every other fault is the loss of the peer.
+ * The verdict on a fault (recover.c). A connection that ends is replaced, and an attempt at one is
+ * repeated, until the time that the knobs allow is over. An error that no network causes (a length,
+ * a protection) ends the peer when it happens again. Every other fault is the loss of the peer.
  */
 enum mdapl_dapl_verdict {
     MDAPL_DAPL_RETRY,            /* connect again after the backoff that cm.c has begun */
+    MDAPL_DAPL_REPLACE,          /* the connection has ended: cm.c makes another one */
     MDAPL_DAPL_FAIL_PEER,        /* the peer is lost: all its operations fail */
 };
 
@@ -81,7 +91,11 @@ enum mdapl_dapl_verdict mdapl_dapl_judge(const struct mdapl_dapl_fault *f,
 /* Judges what has been raised on the streams of a peer and carries it out: operations end with an
  * error and the owner gets the line. Only inside progress. Returns how many faults there were. */
 int mdapl_dapl_recover(struct mdapl_dapl_peer *peer);
-/* The same for all peers; for a thread that connects without progress (wire_thread.c). */
+/* Of several faults of a stream that wait for their verdict the first counts, unless a later one
+ * ends the peer in any case: does this one? */
+bool mdapl_dapl_fault_is_final(const struct mdapl_dapl_fault *f);
+/* mdapl_dapl_recover() for all peers; for a thread that connects without progress
+ * (wire_thread.c). */
 void mdapl_dapl_recover_all(struct mdapl_dapl_chan *d);
 
 #endif

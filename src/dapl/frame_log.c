@@ -38,6 +38,8 @@ static void add(struct text *t, const char *fmt, ...)
 static void add_segs(struct text *t, const char *name, const struct mdapl_dapl_segs *segs)
 {
     add(t, " %s %u", name, segs->n);
+    for (uint32_t k = 0; segs->n > 0 && k < segs->n_rails; k++)
+        add(t, "%s%" PRIu32, k > 0 ? "," : " of ", segs->generation[k]);
     for (uint32_t i = 0; i < segs->n; i++) {
         add(t, " (%#" PRIx64 " %" PRIu64, segs->seg[i].addr, segs->seg[i].len);
         for (uint32_t k = 0; k < segs->n_rails; k++)

@@ -34,7 +34,8 @@ struct mdapl_pool;
 
 enum { MDAPL_ITEM_IOV = 16 };    /* pieces of a body that an item holds without more memory */
 
-/* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame. */
+/* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame; of
+ * type NONE: the frames that are sent again. */
 struct mdapl_dapl_item {
     struct mdapl_list link;
     enum mdapl_dapl_frame_type type;
@@ -88,6 +89,9 @@ int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer);
  * refused, the connection is lost.
  */
 int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
+/* The connection is being closed: the retained frames that it carried are sent again, before
+ * anything new, unless the peer acknowledges them until then. */
+void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn);
 /* The peer has every frame below psn `ack` (low 32 bits): releases their buffers. False: no
  * such frame has been transmitted. */
 bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack);
@@ -114,7 +118,8 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
 /*
  * The handlers of the types that have fields: mdapl_dapl_on_rts() and so on, in rndv_tx.c,
  * rndv_rx.c and ring.c. They are called in the order of psns, with
- *   peer    the sender of the frame
+ *   st      the stream of its sender on which the frame has arrived, perhaps on a connection that
+ *           has ended since, when it has been in the reorder queue
  *   fields  what its row in frames.def names, decoded and found possible
  *   f       its header
  *   p       the bytes behind the header: the envelope, the fields, what follows them
@@ -123,7 +128,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
  */
 #define BARE(...)
 #define FRAME(number, NAME, name, ...)                                                            \
-    bool mdapl_dapl_on_##name(struct mdapl_dapl_peer *peer,                                       \
+    bool mdapl_dapl_on_##name(struct mdapl_dapl_stream *st,                                       \
                               const struct mdapl_dapl_##name *fields,                             \
                               const struct mdapl_dapl_frame *f, const uint8_t *p);
 #include "frames.def"

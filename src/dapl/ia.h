@@ -5,7 +5,7 @@
  * A rail: one interface adapter (IA), opened, with its protection zone, notification object (CNO),
  * event dispatchers (EVDs) and listening point (PSP). dapl.c opens it; evd.c takes its events; ep.c
  * makes endpoints on it and lmr.c registrations. Only ia.c, evd.c, ep.c and lmr.c call the DAT API,
- * and cm.c its calls for connection requests; test/lint has this as a rule.
+ * and cm.c and cm_hello.c its calls for connection requests; test/lint has this as a rule.
  */
 #include "channel.h"
 #include "dat.h"

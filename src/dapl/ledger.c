@@ -90,6 +90,33 @@ int64_t mdapl_dapl_ledger_add(struct mdapl_dapl_ledger *l, uint64_t off, uint64_
     return (int64_t)added;
 }
 
+int mdapl_dapl_ledger_remove(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len)
+{
+    uint64_t end = off + len, kept = 0;
+    uint32_t first = find(l, off + 1), next = first, n = 0;
+    const struct mdapl_dapl_range *r = ranges_of(l);
+    struct mdapl_dapl_range rest[2], *to;
+
+    for (; len > 0 && next < l->n && r[next].off < end; next++) {
+        if (r[next].off < off)
+            rest[n++] = (struct mdapl_dapl_range){ r[next].off, off - r[next].off };
+        if (end_of(&r[next]) > end)
+            rest[n++] = (struct mdapl_dapl_range){ end, end_of(&r[next]) - end };
+        kept -= r[next].len;     /* modulo 2^64, as the sum */
+    }
+    if (l->n + n - (next - first) > l->room && !grow(l))
+        return -ENOMEM;
+    to = l->more ? l->more : l->own;
+    memmove(&to[first + n], &to[next], sizeof(*to) * (l->n - next));
+    for (uint32_t i = 0; i < n; i++) {
+        to[first + i] = rest[i];
+        kept += rest[i].len;
+    }
+    l->n = l->n + n - (next - first);
+    l->done += kept;
+    return 0;
+}
+
 struct mdapl_dapl_range mdapl_dapl_ledger_missing(const struct mdapl_dapl_ledger *l, uint64_t off,
                                              uint64_t len)
 {

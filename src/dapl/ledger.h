@@ -31,16 +31,20 @@ static inline void mdapl_dapl_ledger_init(struct mdapl_dapl_ledger *l)
     l->more = NULL;
 }
 
-/* Frees the memory of l, which is of no use any more. */
+/* Frees the memory of l, which is of no use any more but to be freed again. */
 static inline void mdapl_dapl_ledger_free(struct mdapl_dapl_ledger *l)
 {
     if (l->more)
         free(l->more);
+    l->more = NULL;
 }
 
 /* The len bytes from off are done; off + len has to fit 64 bits. Returns how many of them were not
  * done before: 0 when all of it is a duplicate; or -ENOMEM, and l is as it was. */
 int64_t mdapl_dapl_ledger_add(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len);
+/* None of the len bytes from off is done any more. 0; or -ENOMEM, and l is as it was: what is left
+ * of one range would be two. */
+int mdapl_dapl_ledger_remove(struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len);
 /* Are all of the len bytes from off done? */
 bool mdapl_dapl_ledger_has(const struct mdapl_dapl_ledger *l, uint64_t off, uint64_t len);
 /* The first bytes of the len from off that are not done; of length 0 when all are. */

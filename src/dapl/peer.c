@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "peer.h"
 
+#include "cfg.h"
 #include "cm.h"
 #include "conn.h"
 #include "dapl.h"
@@ -189,11 +190,17 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
 void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h)
 {
     struct mdapl_dapl_peer *peer = st->peer;
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(peer->d->ctx);
 
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
     mdapl_txwin_update(&st->conn->txwin, h->sr_window);
+    st->conn->peer_generation = h->generation;
+    if (h->rx_next > peer->tx_acked)
+        mdapl_dapl_tx_acked(peer, (uint32_t)h->rx_next);
     peer->frame_room = mdapl_min(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
+    peer->recovers = h->offers & MDAPL_HELLO_RECOVERS && cfg->ft == MDAPL_FT_ON
+                     && cfg->retain == MDAPL_RETAIN_ON;
 }
 
 void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status)
@@ -252,6 +259,12 @@ void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", line);
     mdapl_dapl_peer_end(peer, status);
     mdapl_up_fault(&peer->base, status, line);
+}
+
+bool mdapl_dapl_peer_idle(const struct mdapl_dapl_peer *peer)
+{
+    return mdapl_dapl_peer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
+           && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx);
 }
 
 size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer)

@@ -51,6 +51,7 @@ struct mdapl_dapl_chan {
     uint32_t incarnation;        /* random, of this process start */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
+    bool retain;                 /* knob: frames are kept until they are acknowledged */
     size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
 
     struct mdapl_dapl_regcache *regs; /* of the user's memory */
@@ -88,14 +89,20 @@ struct mdapl_dapl_cm {
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
     bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
+    bool left;                   /* the peer disconnected, at the end of the job */
     bool refused;                /* the last attempt ended with a definite no */
-    uint64_t since;              /* when connecting began, ns */
+    uint64_t since;              /* when connecting began, or the last connection ended, ns */
     uint64_t called;             /* when the last request was sent, ns */
     uint64_t refused_since;      /* of the first of several definite refusals in a row, ns */
     uint64_t warn_at;            /* when the user gets the next line about the wait, ns */
     uint32_t unanswered;         /* requests in a row that got no answer */
-    uint32_t epoch;              /* number of our last request */
-    uint32_t peer_epoch;         /* highest number of a request of the peer's */
+    uint32_t requests;           /* since connecting began */
+    uint32_t epoch;              /* the highest number of a request or a connection (cm_hello.h) */
+    uint32_t peer_epoch;         /* requests of the peer's up to this number are stale */
+    uint32_t connections;        /* that have been up */
+    uint64_t up_at, up_mark;     /* of the last of them: when, ns, and peer_progress() then */
+    DAT_CR_HANDLE held;          /* a request of the peer, to be answered after the drain */
+    struct mdapl_dapl_hello held_hello;
     uint8_t addr[28], addr_len;  /* where the peer listens */
     uint64_t qual;
 };
@@ -113,6 +120,7 @@ struct mdapl_dapl_stream {
     struct mdapl_dapl_conn *conn;    /* it, an attempt at one, or the last one as it drains */
     struct mdapl_dapl_cm cm;
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
+    struct mdapl_dapl_fault ended_by;    /* what ended its last connection */
 };
 
 /* Another rank. */
@@ -122,6 +130,11 @@ struct mdapl_dapl_peer {
     char host[64];
     struct mdapl_dapl_stream *stream;
     int n_streams, n_rails, n_up;
+    bool met, was_up;            /* a hello of it has been read; it has had a connection */
+    bool recovers;               /* both ends replace connections that break */
+    uint32_t incarnation;        /* of its process */
+    uint64_t down_since;         /* begin of the last time without a connection, ns */
+    uint32_t bugs;               /* faults so far that no network causes */
     unsigned next_stream;        /* for the next long body */
     struct mdapl_list work;      /* on d->work while there may be something to do */
     struct mdapl_list vbuf_waiters; /* on d->vbuf_waiters: any peer may free the next buffer */
@@ -137,6 +150,7 @@ struct mdapl_dapl_peer {
     uint64_t tx_next;            /* psn of the next frame */
     uint64_t tx_acked;           /* the peer has everything below */
     struct mdapl_list retained;  /* vbufs of the frames between the two, oldest first */
+    bool replaying;              /* an item on ctl sends those again that are lost (replay.c) */
     uint64_t retained_bytes;
 
     /* in */
@@ -158,6 +172,12 @@ struct mdapl_dapl_peer {
 static inline uint64_t mdapl_dapl_peer_unacked(const struct mdapl_dapl_peer *peer)
 {
     return peer->tx_next - peer->tx_acked;
+}
+
+/* How many frames the two have delivered to each other: it grows as long as they can. */
+static inline uint64_t mdapl_dapl_peer_delivered(const struct mdapl_dapl_peer *peer)
+{
+    return peer->tx_acked + peer->rx_next;
 }
 
 /* The one that carries the frames. */
@@ -198,6 +218,8 @@ int mdapl_dapl_peer_progress(struct mdapl_dapl_peer *peer);
 /* The peer is lost and its connections are closed: every queued operation fails with status, and
  * the owner gets the line. Only recover.c calls this. */
 void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *line);
+/* Has all that was sent to the peer been delivered and acknowledged? */
+bool mdapl_dapl_peer_idle(const struct mdapl_dapl_peer *peer);
 /* How many frames, items and requests are still to be delivered or acknowledged, either way. */
 size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer);
 /* Writes this channel's part of the business card, at most len bytes with the 0 at its end. Returns

@@ -58,6 +58,16 @@ void mdapl_dapl_rails_close(struct mdapl_dapl_rails *rails)
     pthread_mutex_destroy(&rails->alarm.lock);
 }
 
+unsigned mdapl_dapl_usable_rails(const struct mdapl_dapl_rails *rails, int n)
+{
+    unsigned set = 0;
+
+    for (int i = 0; i < n; i++)
+        if (mdapl_dapl_rail_usable(rails->ia[i]))
+            set |= 1u << i;
+    return set;
+}
+
 /* -- sleeping --------------------------------------------------------------------------------- */
 
 /* The agent: a rail on which no thread sleeps has an event. Called by a thread of its provider. */

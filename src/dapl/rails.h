@@ -77,6 +77,9 @@ static inline unsigned mdapl_dapl_first_rails(int n)
     return (1u << n) - 1;
 }
 
+/* Those of the first n rails that are usable. */
+unsigned mdapl_dapl_usable_rails(const struct mdapl_dapl_rails *rails, int n);
+
 /* Memory that is not registered yet. len: bytes. */
 void mdapl_dapl_lmr_init(struct mdapl_dapl_lmr *lmr, const struct mdapl_dapl_rails *rails,
                          void *addr, size_t len, unsigned use);

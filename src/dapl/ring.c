@@ -186,11 +186,11 @@ void mdapl_dapl_ring_release(struct mdapl_dapl_conn *conn)
     mem->chunk->d->rings_left++;
 }
 
-bool mdapl_dapl_on_ring_given(struct mdapl_dapl_peer *peer,
+bool mdapl_dapl_on_ring_given(struct mdapl_dapl_stream *st,
                               const struct mdapl_dapl_ring_given *given,
                               const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_dapl_conn *conn = conn_of(peer);
+    struct mdapl_dapl_conn *conn = conn_of(st->peer);
     struct mdapl_dapl_ring_out *out = conn ? &conn->ring_out : NULL;
 
     (void)f, (void)p;

@@ -16,6 +16,7 @@
  * handlers of the frames are declared in frames.h.
  */
 #include "channel.h"
+#include "idmap.h"
 #include "wire.h"
 
 #include <stdbool.h>
@@ -25,6 +26,11 @@ struct mdapl_dapl_chan;
 struct mdapl_dapl_peer;
 struct mdapl_dapl_item;
 struct mdapl_dapl_rndv_tx;
+struct mdapl_dapl_stream;
+
+/* What the rendezvous of a channel have in common. */
+void mdapl_dapl_rndv_init(struct mdapl_dapl_chan *d);
+void mdapl_dapl_rndv_fini(struct mdapl_dapl_chan *d);
 
 /* -- the sending end -------------------------------------------------------------------------- */
 
@@ -56,5 +62,30 @@ void mdapl_dapl_rndv_free_tx(struct mdapl_dapl_peer *peer);
 void mdapl_dapl_rndv_fail_rx(struct mdapl_dapl_peer *peer, int status);
 /* Frees announced bodies that the owner has not dropped; only when the channel closes. */
 void mdapl_dapl_rndv_free_rx(struct mdapl_dapl_peer *peer);
+
+/* -- connections that end and follow each other: both ends ------------------------------------ */
+
+/* The connection of st has ended; what is posted on it is still to be flushed, st->conn is it. */
+void mdapl_dapl_rndv_ended(struct mdapl_dapl_stream *st);
+/* It has drained: every DTO of it has completed, and nothing of it is written here any more. The
+ * last call while st->conn is it; inside progress, since it may complete the owner's reads. */
+void mdapl_dapl_rndv_drained(struct mdapl_dapl_stream *st);
+/* A new connection of st is up. */
+void mdapl_dapl_rndv_up(struct mdapl_dapl_stream *st);
+
+/* Does a connection of the peer drain, or is about to? Until it has, writes that the peer posted on
+ * it may still be placed. but: a stream whose connection has drained, or NULL. */
+bool mdapl_dapl_rndv_unsettled(const struct mdapl_dapl_peer *peer,
+                               const struct mdapl_dapl_stream *but);
+/* Has a WRITTEN, of a stream that exists, arrived on the connection that it names, the one that
+ * carried its writes? Only then have they been placed. A replayed one arrives on another; the one
+ * that it names has ended at the peer, so it ends here. */
+bool mdapl_dapl_rndv_carried(struct mdapl_dapl_stream *st, const struct mdapl_dapl_written *w);
+/* Requests anew what the peer has not written (rndv_rx.c): nothing of an ended connection is placed
+ * any more. */
+void mdapl_dapl_rndv_ask_again(struct mdapl_dapl_peer *peer);
+/* A frame names an id of these that no rendezvous has: true if one had it. Then the frame is
+ * skipped and counted; else it is a bad one. */
+bool mdapl_dapl_rndv_had(struct mdapl_dapl_chan *d, const struct mdapl_idmap *ids, uint32_t id);
 
 #endif

@@ -13,6 +13,7 @@ static const unsigned char rtx[MDAPL_RTX_STATES][MDAPL_RTX_EVENTS] = {
         [MDAPL_RTX_LOST_BUSY] = TO(RTX_ENDING),
     },
     [MDAPL_RTX_SENDING] = {
+        [MDAPL_RTX_CTS] = TO(RTX_SENDING),
         [MDAPL_RTX_SENT] = TO(RTX_ANNOUNCED),
         [MDAPL_RTX_LOST] = TO(RTX_OVER),
         [MDAPL_RTX_LOST_BUSY] = TO(RTX_ENDING),
@@ -33,10 +34,12 @@ static const unsigned char rrx[MDAPL_RRX_STATES][MDAPL_RRX_EVENTS] = {
         [MDAPL_RRX_MORE] = TO(RRX_IDLE),
         [MDAPL_RRX_LAST] = TO(RRX_OVER),
         [MDAPL_RRX_LOST] = TO(RRX_IDLE),
+        [MDAPL_RRX_STRANDED] = TO(RRX_ASKED),
         [MDAPL_RRX_LOST_BUSY] = TO(RRX_FAILING),
     },
     [MDAPL_RRX_ASKED] = {
         [MDAPL_RRX_DATA] = TO(RRX_ASKED),
+        [MDAPL_RRX_DRAINED] = TO(RRX_ASKED),
         [MDAPL_RRX_MORE] = TO(RRX_IDLE),
         [MDAPL_RRX_LAST] = TO(RRX_OVER),
         [MDAPL_RRX_LOST] = TO(RRX_IDLE),

@@ -8,9 +8,15 @@
  *
  *      sender      ANNOUNCED --CTS--> SENDING --SENT--> ANNOUNCED        --FIN--> OVER
  *                  ANNOUNCED --FIN_BUSY--> ENDING --FLUSHED--> OVER
+ *                  SENDING --CTS--> SENDING
  *      receiver    IDLE --READ--> READING --MORE, LAST--> IDLE, OVER     (RDMA read)
  *                  IDLE --ASK---> ASKED   --MORE, LAST--> IDLE, OVER     (RDMA write, DATA frames)
+ *                  READING --STRANDED--> ASKED                       (its adapter was opened again)
  *                  IDLE --DROP--> OVER
+ *
+ * A connection that ends is no event of the sender, whose RDMA writes stop at the first that fails:
+ * the receiver requests the rest with another CTS once the connection has drained at its end, since
+ * until then a write may still be placed (NVMe TP4129 describes that hazard).
  */
 enum mdapl_dapl_rtx_state {
     MDAPL_RTX_ANNOUNCED,     /* waits for a CTS or a FIN of the receiver */
@@ -44,6 +50,8 @@ enum mdapl_dapl_rrx_event {
     MDAPL_RRX_READ,          /* the owner reads, by RDMA */
     MDAPL_RRX_ASK,           /* the owner reads, the sender is to move */
     MDAPL_RRX_DATA,          /* wire: a DATA or a WRITTEN frame */
+    MDAPL_RRX_STRANDED,      /* no key for the rest of the body is good any more */
+    MDAPL_RRX_DRAINED,       /* a connection that may have carried some of the bytes has drained */
     MDAPL_RRX_MORE,          /* the owner's read is complete, the body is not */
     MDAPL_RRX_LAST,          /* the body is complete */
     MDAPL_RRX_DROP,          /* the owner drops the rest */

@@ -29,14 +29,16 @@ struct rndv_rx {
     struct mdapl_op *op;
     struct mdapl_dapl_body dst;
     struct mdapl_dapl_xfer move;     /* READING */
-    uint32_t id;                     /* ASKED: the id of the read in frames */
+    uint32_t id;                     /* ASKED: the id of the read in frames, of the last CTS */
     bool offered;                    /* ASKED: the sender may write */
+    bool again;                      /* it is to be requested anew */
 };
 
 static void rx_free(struct rndv_rx *r)
 {
     mdapl_dapl_body_free(&r->dst);
     mdapl_dapl_ledger_free(&r->done);
+    mdapl_dapl_xfer_free(&r->move);
     mdapl_inbox_over(&r->peer->inbox, &r->rx);
     mdapl_list_remove(&r->link);
     free(r);
@@ -104,18 +106,29 @@ static void read_done(struct rndv_rx *r, struct way way)
         read_over(r, 0);
 }
 
+static void ask_rest(struct rndv_rx *r);
+
 /* xfer->over of RDMA reads. */
 static void fetched(struct mdapl_dapl_xfer *m)
 {
     struct rndv_rx *r = MDAPL_OF(m, struct rndv_rx, move);
     struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->d->ctx);
 
-    if (r->state != MDAPL_RRX_FAILING) {
+    if (r->state == MDAPL_RRX_FAILING) {
+        if (rx_step(r, MDAPL_RRX_FLUSHED))
+            read_over(r, r->status);
+    } else if (m->stopped) {
+        ask_rest(r);
+    } else {
         read_done(r, (struct way){ &stats->rx_rget, &stats->rx_rget_bytes });
-        return;
     }
-    if (rx_step(r, MDAPL_RRX_FLUSHED))
-        read_over(r, r->status);
+}
+
+/* xfer->stranded: the sender's adapter, or this rank's, has been opened again. */
+static void strand(struct mdapl_dapl_xfer *m)
+{
+    if (!mdapl_dapl_xfer_stop(m))
+        ask_rest(MDAPL_OF(m, struct rndv_rx, move));
 }
 
 /* -- what the owner calls --------------------------------------------------------------------- */
@@ -125,8 +138,9 @@ static struct rndv_rx *rndv_rx_of(struct mdapl_rx *rx)
     return MDAPL_OF(rx, struct rndv_rx, rx);
 }
 
-/* Requests the bytes of the read by a CTS, which names their memory if that is registered. */
-static int ask(struct rndv_rx *r)
+/* Requests the bytes of the read from `off` of the body on by a CTS, which names their memory if
+ * that is registered. Each CTS has an id of its own. 0 or -ENOMEM: the read has no id. */
+static int ask_from(struct rndv_rx *r, uint64_t off)
 {
     struct mdapl_dapl_item *it = mdapl_dapl_item_get(r->peer, MDAPL_FRAME_CTS);
     struct mdapl_dapl_cts cts;
@@ -134,19 +148,42 @@ static int ask(struct rndv_rx *r)
     if (!it || mdapl_idmap_add(&r->peer->d->rx_ids, r, &r->id)) {
         if (it)
             mdapl_pool_give(&r->peer->d->items, it);
-        mdapl_dapl_body_free(&r->dst);
         return -ENOMEM;
     }
     cts.tx_id = r->rts.tx_id;
     cts.rx_id = r->id;
-    cts.off = r->at;
-    cts.len = r->dst.len;
+    cts.off = off;
+    cts.len = r->at + r->dst.len - off;
     cts.to.n = cts.to.n_rails = 0;
-    r->offered = mdapl_dapl_body_describe(&r->dst, r->peer->n_rails, &cts.to);
+    if (r->dst.regs)             /* on rails that have been opened again, too */
+        mdapl_dapl_body_register(&r->dst, r->dst.regs, MDAPL_LMR_REMOTE_WRITE, r->peer->n_rails);
+    r->offered = mdapl_dapl_body_describe(&r->dst, off - r->at, r->peer->n_rails, &cts.to);
     it->len = (uint32_t)mdapl_dapl_cts_put(&cts, it->u.bytes);
-    rx_step(r, MDAPL_RRX_ASK);
     mdapl_dapl_item_queue(r->peer, it);
     return 0;
+}
+
+/* All bytes of the read. */
+static int ask(struct rndv_rx *r)
+{
+    int rc = ask_from(r, r->at);
+
+    if (rc)
+        mdapl_dapl_body_free(&r->dst);
+    else
+        rx_step(r, MDAPL_RRX_ASK);
+    return rc;
+}
+
+/* What RDMA reads have not fetched, from the first byte on; none of them is in flight. */
+static void ask_rest(struct rndv_rx *r)
+{
+    if (!rx_step(r, MDAPL_RRX_STRANDED))
+        return;
+    if (mdapl_dapl_ledger_add(&r->done, r->at, r->move.end - r->at) < 0
+        || ask_from(r, r->move.end))
+        mdapl_dapl_out_of_memory(r->peer, "the request of a body");
+    mdapl_ctx_stats(r->peer->d->ctx)->rndv_restarts++;
 }
 
 static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
@@ -182,7 +219,7 @@ static int rndv_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct
         .remote_off = r->at,
         .body_at = r->at,
         .len = r->dst.len,
-        .done = &r->done,
+        .stranded = strand,
         .over = fetched,
     };
     rx_step(r, MDAPL_RRX_READ);
@@ -207,9 +244,12 @@ static const struct mdapl_rx_ops rndv_ops = {
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
-bool mdapl_dapl_on_rts(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_rts *rts,
+/* An RTS cannot repeat that of a rendezvous which is over: it is replayed with its psn, and dropped
+ * by that if it has been taken. */
+bool mdapl_dapl_on_rts(struct mdapl_dapl_stream *st, const struct mdapl_dapl_rts *rts,
                        const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
+    struct mdapl_dapl_peer *peer = st->peer;
     struct rndv_rx *r;
 
     if (rts->at.n > 0 && rts->at.n_rails != peer->n_rails)
@@ -244,23 +284,35 @@ static bool in_read(const struct rndv_rx *r, uint64_t off, uint64_t len)
     return off >= r->at && len <= r->dst.len && off - r->at <= r->dst.len - len;
 }
 
-/* Ends the read when all its bytes have arrived. */
+/* Ends the read when all its bytes have arrived, and nothing can be written to its memory any more:
+ * what a connection that has ended still places (hazard 1) is waited for. */
 static void arrived(struct rndv_rx *r, struct way way)
 {
-    if (mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len))
+    if (mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len)
+        && !(r->offered && mdapl_dapl_rndv_unsettled(r->peer, NULL)))
         read_done(r, way);
 }
 
-bool mdapl_dapl_on_data(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_data *data,
+static struct way written_way(const struct rndv_rx *r)
+{
+    struct mdapl_stats *stats = mdapl_ctx_stats(r->peer->d->ctx);
+
+    return (struct way){ &stats->rx_rput, &stats->rx_rput_bytes };
+}
+
+bool mdapl_dapl_on_data(struct mdapl_dapl_stream *st, const struct mdapl_dapl_data *data,
                         const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
+    struct mdapl_dapl_peer *peer = st->peer;
     size_t len = f->len - MDAPL_DATA_BYTES;
     struct rndv_rx *r = asked(peer, data->rx_id, data->tx_id);
     struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
     struct mdapl_iov cur;
     int64_t added;
 
-    if (!r || !in_read(r, data->off, len))
+    if (!r)
+        return mdapl_dapl_rndv_had(peer->d, &peer->d->rx_ids, data->rx_id);
+    if (!in_read(r, data->off, len))
         return false;
     added = mdapl_dapl_ledger_add(&r->done, data->off, len);
     if (added < 0)
@@ -274,14 +326,20 @@ bool mdapl_dapl_on_data(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_da
     return true;
 }
 
-bool mdapl_dapl_on_written(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_written *written,
+bool mdapl_dapl_on_written(struct mdapl_dapl_stream *st, const struct mdapl_dapl_written *written,
                            const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
+    struct mdapl_dapl_peer *peer = st->peer;
     struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id);
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
 
     (void)f, (void)p;
-    if (!r || !r->offered)
+    if ((int)written->stream >= peer->n_streams)
+        return false;
+    if (!mdapl_dapl_rndv_carried(st, written))
+        return true;
+    if (!r)
+        return mdapl_dapl_rndv_had(peer->d, &peer->d->rx_ids, written->rx_id);
+    if (!r->offered)
         return false;
     for (uint32_t i = 0; i < written->done.n; i++) {
         const struct mdapl_dapl_range *done = &written->done.range[i];
@@ -293,8 +351,60 @@ bool mdapl_dapl_on_written(struct mdapl_dapl_peer *peer, const struct mdapl_dapl
             return true;
         }
     }
-    arrived(r, (struct way){ &stats->rx_rput, &stats->rx_rput_bytes });
+    arrived(r, written_way(r));
     return true;
+}
+
+/* -- a connection that has drained ------------------------------------------------------------ */
+
+/*
+ * What no WRITTEN has named is requested anew, from its first byte on, with another id, so that the
+ * WRITTENs of the older CTS name nothing of it. All bytes behind the first are written again:
+ * the read is not complete before a WRITTEN of the new CTS has named each, for a write that nobody
+ * waits for might be placed in memory that the owner has back.
+ */
+static void restart(struct rndv_rx *r)
+{
+    uint64_t end = r->at + r->dst.len;
+    uint64_t off = mdapl_dapl_ledger_missing(&r->done, r->at, r->dst.len).off;
+
+    if (off == end) {
+        read_done(r, written_way(r));
+        return;
+    }
+    mdapl_idmap_remove(&r->peer->d->rx_ids, r->id);
+    r->id = 0;
+    if (!rx_step(r, MDAPL_RRX_DRAINED))
+        return;
+    if (mdapl_dapl_ledger_remove(&r->done, off, end - off) || ask_from(r, off))
+        mdapl_dapl_out_of_memory(r->peer, "the request of a body");
+    mdapl_ctx_stats(r->peer->d->ctx)->rndv_restarts++;
+}
+
+/* The first that is to be requested anew; looked up anew each time, as op->done() may drop any. */
+static struct rndv_rx *to_restart(struct mdapl_dapl_peer *peer)
+{
+    MDAPL_LIST_EACH(pos, &peer->rndv_rx) {
+        struct rndv_rx *r = MDAPL_OF(pos, struct rndv_rx, link);
+
+        if (r->again)
+            return r;
+    }
+    return NULL;
+}
+
+void mdapl_dapl_rndv_ask_again(struct mdapl_dapl_peer *peer)
+{
+    struct rndv_rx *r;
+
+    MDAPL_LIST_EACH(pos, &peer->rndv_rx) {
+        r = MDAPL_OF(pos, struct rndv_rx, link);
+        r->again = r->state == MDAPL_RRX_ASKED && r->offered;
+    }
+    while ((r = to_restart(peer))) {
+        r->again = false;
+        restart(r);
+    }
 }
 
 /* -- a lost peer ------------------------------------------------------------------------------ */

@@ -6,7 +6,6 @@
 #include "conn.h"
 #include "frames.h"
 #include "iov.h"
-#include "ledger.h"
 #include "peer.h"
 #include "rndv_fsm.h"
 #include "xfer.h"
@@ -25,20 +24,21 @@ struct mdapl_dapl_rndv_tx {
     uint32_t id;
     struct mdapl_dapl_body body;
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
-    struct mdapl_dapl_ledger written;    /* bytes whose RDMA writes are complete */
     /* SENDING in DATA frames: the bytes that the CTS requests */
+    bool queued;                     /* they have an item */
     uint32_t rx_id;
     uint64_t off, left;              /* of the next byte; how many */
     struct mdapl_iov cursor;         /* at it */
 };
 
-/* The answer to one CTS by RDMA. */
+/* The answer to one CTS by RDMA. The first write that fails stops it, and the receiver requests the
+ * rest once the connection has drained at its end. */
 struct write {
     struct mdapl_dapl_xfer move;
     struct mdapl_list link;          /* on tx->writes */
     struct mdapl_dapl_rndv_tx *tx;
     struct mdapl_dapl_segs to;       /* what the CTS names */
-    struct mdapl_dapl_written posted[]; /* by stream: its next WRITTEN */
+    struct mdapl_dapl_written posted[]; /* by stream: what no WRITTEN of it has named yet */
 };
 
 /* -- from the announcement to the end --------------------------------------------------------- */
@@ -64,7 +64,6 @@ static void tx_end(struct mdapl_dapl_rndv_tx *tx)
     int status = tx->status;
 
     mdapl_dapl_body_free(&tx->body);
-    mdapl_dapl_ledger_free(&tx->written);
     mdapl_idmap_remove(&tx->peer->d->tx_ids, tx->id);
     mdapl_list_remove(&tx->link);
     free(tx);
@@ -89,7 +88,6 @@ bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_it
     tx->peer = peer;
     tx->op = op;
     mdapl_list_init(&tx->writes);
-    mdapl_dapl_ledger_init(&tx->written);
     mdapl_list_append(&peer->rndv_tx, &tx->link);
     if (how != MDAPL_RNDV_COPY)  /* before the RTS: a CTS of rput needs it soon after */
         mdapl_dapl_body_register(&tx->body, d->regs, MDAPL_LMR_REMOTE_READ, peer->n_rails);
@@ -97,7 +95,7 @@ bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_it
     rts.tx_id = tx->id;
     rts.at.n = rts.at.n_rails = 0;
     if (how == MDAPL_RNDV_RGET)
-        mdapl_dapl_body_describe(&tx->body, peer->n_rails, &rts.at);
+        mdapl_dapl_body_describe(&tx->body, 0, peer->n_rails, &rts.at);
     it->type = MDAPL_FRAME_RTS;
     it->len = (uint32_t)mdapl_dapl_rts_put(&rts, it->u.bytes);
     return true;
@@ -142,20 +140,23 @@ static bool tx_ends(struct mdapl_dapl_rndv_tx *tx, enum mdapl_dapl_rtx_event eve
     return true;
 }
 
-bool mdapl_dapl_on_fin(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_fin *fin,
+bool mdapl_dapl_on_fin(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fin *fin,
                        const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_dapl_rndv_tx *tx = tx_find(peer, fin->tx_id);
+    struct mdapl_dapl_rndv_tx *tx = tx_find(st->peer, fin->tx_id);
 
     (void)f, (void)p;
-    return tx && tx_ends(tx, MDAPL_RTX_FIN, MDAPL_RTX_FIN_BUSY,
+    if (!tx)
+        return mdapl_dapl_rndv_had(st->peer->d, &st->peer->d->tx_ids, fin->tx_id);
+    return tx_ends(tx, MDAPL_RTX_FIN, MDAPL_RTX_FIN_BUSY,
                          fin->status == MDAPL_FIN_DROPPED ? -ECANCELED : 0);
 }
 
 /* -- answering a CTS by RDMA writes ----------------------------------------------------------- */
 
-/* Queues a WRITTEN for what has been posted on a stream. It takes the same stream, so it arrives
- * after the writes have landed. */
+/* Queues a WRITTEN for what has been posted on a stream. It takes the same connection, so it
+ * arrives after the writes have been placed; if that has ended, another, and the receiver learns of
+ * the end. */
 static void send_written(struct write *w, int stream)
 {
     struct mdapl_dapl_peer *peer = w->tx->peer;
@@ -171,30 +172,46 @@ static void send_written(struct write *w, int stream)
     w->posted[stream].done.n = 0;
 }
 
-/* xfer->posted: pieces that follow each other are one range. */
-static void piece_posted(struct mdapl_dapl_xfer *m, int stream, uint64_t off, uint64_t len)
+static void send_all_written(struct write *w)
+{
+    for (int i = 0; i < w->tx->peer->n_streams; i++)
+        if (w->posted[i].done.n > 0)
+            send_written(w, i);
+}
+
+/* xfer->posted: pieces that follow each other on a connection are one range. */
+static void piece_posted(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st,
+                         uint64_t off, uint64_t len)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
-    struct mdapl_dapl_ranges *p = &w->posted[stream].done;
+    struct mdapl_dapl_written *next = &w->posted[st->index];
+    struct mdapl_dapl_ranges *p = &next->done;
     struct mdapl_dapl_range *last = p->n > 0 ? &p->range[p->n - 1] : NULL;
 
-    if (last && last->off + last->len == off) {
-        last->len += len;
-        return;
+    if (last && (next->epoch != st->conn->epoch || p->n == MDAPL_MAX_RANGES)) {
+        send_written(w, st->index);
+        last = NULL;
     }
-    if (p->n == MDAPL_MAX_RANGES)
-        send_written(w, stream);
-    p->range[p->n++] = (struct mdapl_dapl_range){ off, len };
+    next->epoch = st->conn->epoch;
+    if (last && last->off + last->len == off)
+        last->len += len;
+    else
+        p->range[p->n++] = (struct mdapl_dapl_range){ off, len };
 }
 
 static void all_posted(struct mdapl_dapl_xfer *m)
 {
     struct write *w = MDAPL_OF(m, struct write, move);
 
-    for (int i = 0; i < m->peer->n_streams; i++)
-        if (w->posted[i].done.n > 0)
-            send_written(w, i);
+    send_all_written(w);
     tx_step(w->tx, MDAPL_RTX_SENT);
+}
+
+/* No write of it is in flight. */
+static void write_free(struct write *w)
+{
+    mdapl_list_remove(&w->link);
+    free(w);
 }
 
 static void write_over(struct mdapl_dapl_xfer *m)
@@ -202,12 +219,27 @@ static void write_over(struct mdapl_dapl_xfer *m)
     struct write *w = MDAPL_OF(m, struct write, move);
     struct mdapl_dapl_rndv_tx *tx = w->tx;
 
-    mdapl_list_remove(&w->link);
-    free(w);
+    if (!tx->peer->dead)
+        send_all_written(w);     /* of an answer that a failed write has stopped */
+    write_free(w);
     if (tx->state != MDAPL_RTX_ENDING || !mdapl_list_empty(&tx->writes))
         return;
     if (tx_step(tx, MDAPL_RTX_FLUSHED))
         tx_end(tx);
+}
+
+/* Stops its RDMA writes, and frees the answers that have none in flight. report: name what they
+ * have written, before what newer ones write. */
+static void stop_writes(struct mdapl_dapl_rndv_tx *tx, bool report)
+{
+    MDAPL_LIST_EACH_SAFE(pos, &tx->writes) {
+        struct write *w = MDAPL_OF(pos, struct write, link);
+
+        if (report)
+            send_all_written(w);
+        if (!mdapl_dapl_xfer_stop(&w->move))
+            write_free(w);
+    }
 }
 
 static bool answer_by_writes(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_dapl_cts *cts)
@@ -225,13 +257,14 @@ static bool answer_by_writes(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_d
     for (int i = 0; i < peer->n_streams; i++) {
         w->posted[i].rx_id = cts->rx_id;
         w->posted[i].tx_id = cts->tx_id;
+        w->posted[i].stream = (uint32_t)i;
         w->posted[i].done.n = 0;
     }
     w->tx = tx;
     w->to = cts->to;
     w->move = (struct mdapl_dapl_xfer){
         .peer = peer, .kind = MDAPL_DTO_WRITE, .local = &tx->body, .local_off = cts->off,
-        .remote = &w->to, .body_at = cts->off, .len = cts->len, .done = &tx->written,
+        .remote = &w->to, .body_at = cts->off, .len = cts->len, .once = true,
         .posted = piece_posted, .all_posted = all_posted, .over = write_over,
     };
     mdapl_list_append(&tx->writes, &w->link);
@@ -241,17 +274,24 @@ static bool answer_by_writes(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_d
 
 /* -- answering a CTS in DATA frames ----------------------------------------------------------- */
 
+/* An item of an older answer goes on with the bytes of this one. */
 static bool answer_by_frames(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_dapl_cts *cts)
 {
-    struct mdapl_dapl_item *it = mdapl_dapl_item_get(tx->peer, MDAPL_FRAME_DATA);
+    struct mdapl_dapl_item *it = NULL;
 
-    if (!it)
-        return false;
+    if (!tx->queued) {
+        it = mdapl_dapl_item_get(tx->peer, MDAPL_FRAME_DATA);
+        if (!it)
+            return false;
+    }
     tx->rx_id = cts->rx_id;
     tx->off = cts->off;
     tx->left = cts->len;
     tx->cursor = mdapl_iov_start(tx->body.v, tx->body.n);
     mdapl_iov_skip(&tx->cursor, cts->off);
+    if (!it)
+        return true;
+    tx->queued = true;
     it->u.rndv = tx;
     it->len = (uint32_t)tx->peer->frame_room;
     mdapl_dapl_item_queue(tx->peer, it);
@@ -268,23 +308,29 @@ size_t mdapl_dapl_rndv_put_data(struct mdapl_dapl_rndv_tx *tx, uint8_t *out, siz
     tx->off += n;
     tx->left -= n;
     *last_p = tx->left == 0;
-    if (*last_p)
+    if (*last_p) {
+        tx->queued = false;
         tx_step(tx, MDAPL_RTX_SENT);
+    }
     return MDAPL_DATA_BYTES + n;
 }
 
-bool mdapl_dapl_on_cts(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_cts *cts,
+bool mdapl_dapl_on_cts(struct mdapl_dapl_stream *st, const struct mdapl_dapl_cts *cts,
                        const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
+    struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_dapl_rndv_tx *tx = tx_find(peer, cts->tx_id);
 
     (void)f, (void)p;
-    if (!tx || mdapl_dapl_rtx_step(tx->state, MDAPL_RTX_CTS) < 0 || cts->off > tx->body.len
+    if (!tx)
+        return mdapl_dapl_rndv_had(peer->d, &peer->d->tx_ids, cts->tx_id);
+    if (mdapl_dapl_rtx_step(tx->state, MDAPL_RTX_CTS) < 0 || cts->off > tx->body.len
         || cts->len > tx->body.len - cts->off
         || (cts->to.n > 0 && cts->to.n_rails != peer->n_rails))
         return false;
+    stop_writes(tx, true);
     tx_step(tx, MDAPL_RTX_CTS);
-    if (!answer_by_writes(tx, cts) && !answer_by_frames(tx, cts))
+    if ((tx->queued || !answer_by_writes(tx, cts)) && !answer_by_frames(tx, cts))
         mdapl_dapl_out_of_memory(peer, "the frames of a body");
     return true;
 }
@@ -303,25 +349,12 @@ static struct mdapl_dapl_rndv_tx *unended(struct mdapl_dapl_peer *peer)
     return NULL;
 }
 
-/* Stops its RDMA writes, and frees the answers that have none in flight. */
-static void stop_writes(struct mdapl_dapl_rndv_tx *tx)
-{
-    MDAPL_LIST_EACH_SAFE(pos, &tx->writes) {
-        struct write *w = MDAPL_OF(pos, struct write, link);
-
-        if (mdapl_dapl_xfer_stop(&w->move))
-            continue;
-        mdapl_list_remove(&w->link);
-        free(w);
-    }
-}
-
 void mdapl_dapl_rndv_fail_tx(struct mdapl_dapl_peer *peer, int status)
 {
     struct mdapl_dapl_rndv_tx *tx;
 
     while ((tx = unended(peer))) {
-        stop_writes(tx);
+        stop_writes(tx, false);
         tx_ends(tx, MDAPL_RTX_LOST, MDAPL_RTX_LOST_BUSY, status);
     }
 }
@@ -333,8 +366,12 @@ void mdapl_dapl_rndv_free_tx(struct mdapl_dapl_peer *peer)
     while ((l = mdapl_list_first(&peer->rndv_tx))) {
         struct mdapl_dapl_rndv_tx *tx = MDAPL_OF(l, struct mdapl_dapl_rndv_tx, link);
 
-        while ((k = mdapl_list_take(&tx->writes)))
-            free(MDAPL_OF(k, struct write, link));
+        while ((k = mdapl_list_first(&tx->writes))) {
+            struct write *w = MDAPL_OF(k, struct write, link);
+
+            mdapl_dapl_xfer_free(&w->move);
+            write_free(w);
+        }
         tx_end(tx);
     }
 }

@@ -2,6 +2,7 @@
 #include "frames.h"
 
 #include "cfg.h"
+#include "cm_act.h"
 #include "conn.h"
 #include "fault.h"
 #include "log.h"
@@ -49,36 +50,38 @@ static void no_memory(struct mdapl_dapl_peer *peer)
     mdapl_dapl_recover(peer);
 }
 
-static bool on_msg(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,
+static bool on_msg(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *f,
                    const uint8_t *p)
 {
+    struct mdapl_dapl_peer *peer = st->peer;
+
     if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len))
         no_memory(peer);
     return true;
 }
 
 /* The header, which has been handled, is all of an ACK. */
-static bool on_ack(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,
+static bool on_ack(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *f,
                    const uint8_t *p)
 {
-    (void)peer, (void)f, (void)p;
+    (void)st, (void)f, (void)p;
     return true;
 }
 
 /* on_rts() and so on: decodes the fields and calls the handler of the type. */
 #define BARE(...)
 #define FRAME(number, NAME, name, ...)                                                            \
-    static bool on_##name(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_frame *f,         \
+    static bool on_##name(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *f,         \
                           const uint8_t *p)                                                       \
     {                                                                                             \
         struct mdapl_dapl_##name fields;                                                          \
                                                                                                   \
         return mdapl_dapl_##name##_get(&fields, p + f->hdr_len, f->len)                           \
-            && mdapl_dapl_on_##name(peer, &fields, f, p);                                         \
+            && mdapl_dapl_on_##name(st, &fields, f, p);                                           \
     }
 #include "frames.def"
 
-static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dapl_peer *,
+static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dapl_stream *,
                                                  const struct mdapl_dapl_frame *,
                                                  const uint8_t *) = {
 #define FRAME(number, NAME, name, ...) [number] = on_##name,
@@ -118,13 +121,11 @@ static struct reordered *reordered_of(struct mdapl_list *l)
     return MDAPL_OF(l, struct reordered, link);
 }
 
-/* How many frames the peer can have in flight: each one not yet delivered holds a credit. */
+/* How many frames the peer can have in flight: each one not yet delivered holds a credit, or held
+ * one of a connection that has ended and is sent again before any new one. */
 static uint64_t max_in_flight(const struct mdapl_dapl_peer *peer)
 {
-    const struct mdapl_dapl_conn *conn = mdapl_dapl_peer_main(peer)->conn;
-
-    return (uint64_t)peer->n_streams * peer->d->sr_window
-           + (conn && conn->ring_in.slots ? peer->d->ring_slots : 0);
+    return (uint64_t)peer->n_streams * peer->d->sr_window + peer->d->ring_slots;
 }
 
 /* Queues a copy in the order of psns. False: that psn is in the queue already. */
@@ -184,7 +185,7 @@ static void take(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *f,
         peer->ack_pending_since = peer->d->now;
         mdapl_list_append(&peer->d->ack_pending, &peer->ack_pending);
     }
-    if (!on_frame[f->type](peer, f, p))
+    if (!on_frame[f->type](st, f, p))
         bad_frame(st, f->type, "its content is wrong", len);
 }
 
@@ -246,7 +247,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     if (st->conn->ring_out.slots)
         mdapl_txwin_update(&st->conn->ring_out.win, f.ring_limit);
     if (!mdapl_dapl_frame_sequenced(f.type)) {
-        if (!on_frame[f.type](peer, &f, p + MDAPL_FRAME_HDR_BYTES))
+        if (!on_frame[f.type](st, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(st, f.type, "its content is wrong", len);
         return true;
     }

@@ -13,50 +13,42 @@ int mdapl_dapl_stream_for(struct mdapl_dapl_peer *peer, uint64_t len)
     return (int)(peer->next_stream++ % (unsigned)peer->n_streams);
 }
 
-static bool usable(const struct mdapl_dapl_stream *st, bool (*can)(const struct mdapl_dapl_ep *ep))
-{
-    return mdapl_dapl_stream_up(st) && can(&st->up->ep);
-}
+/* How good a stream is for *m, slots aside. */
+enum { USELESS, SUSPECT, TRUSTED };
 
-static bool is_suspect(const struct mdapl_dapl_stream *st)
+static int worth(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_xfer *m,
+                 mdapl_dapl_fit *fit)
 {
-    return st->ia->state != MDAPL_DAPL_RAIL_OPEN;
-}
-
-/* Stream 0 takes the turn of a stream that is not up or whose rail is suspect. */
-static struct mdapl_dapl_stream *one(struct mdapl_dapl_peer *peer, int stream)
-{
-    struct mdapl_dapl_stream *st = &peer->stream[stream];
-
-    return mdapl_dapl_stream_up(st) && !is_suspect(st) ? st : mdapl_dapl_peer_main(peer);
-}
-
-/* Is there a stream that is up, on a rail that is not suspect? */
-static bool has_trusted(const struct mdapl_dapl_peer *peer)
-{
-    for (int i = 0; i < peer->n_streams; i++)
-        if (mdapl_dapl_stream_up(&peer->stream[i]) && !is_suspect(&peer->stream[i]))
-            return true;
-    return false;
+    if (!mdapl_dapl_stream_up(st) || fit(m, st) == MDAPL_DAPL_FIT_NEVER)
+        return USELESS;
+    return st->ia->state == MDAPL_DAPL_RAIL_OPEN ? TRUSTED : SUSPECT;
 }
 
 struct mdapl_dapl_stream *mdapl_dapl_stream_pick(struct mdapl_dapl_peer *peer, int stream,
-                                                 bool (*can)(const struct mdapl_dapl_ep *ep))
+                                                 const struct mdapl_dapl_xfer *m,
+                                                 mdapl_dapl_fit *fit, bool *stranded_p)
 {
-    struct mdapl_dapl_stream *best = NULL;
-    bool trusted;
+    struct mdapl_dapl_stream *best = stream >= 0 ? &peer->stream[stream] : NULL;
+    int most = USELESS, up = 0;
 
-    if (stream >= 0) {
-        best = one(peer, stream);
-        return usable(best, can) ? best : NULL;
-    }
-    trusted = has_trusted(peer);
     for (int i = 0; i < peer->n_streams; i++) {
+        int w = worth(&peer->stream[i], m, fit);
+
+        most = w > most ? w : most;
+        up += mdapl_dapl_stream_up(&peer->stream[i]);
+    }
+    *stranded_p = up > 0 && most == USELESS;
+    if (most == USELESS)
+        return NULL;
+    if (best && worth(best, m, fit) < most)
+        best = NULL;
+    for (int i = 0; i < peer->n_streams && (stream < 0 || !best); i++) {
         struct mdapl_dapl_stream *st = &peer->stream[i];
 
-        if (usable(st, can) && !(trusted && is_suspect(st))
+        if (worth(st, m, fit) == most
+            && (stream >= 0 || fit(m, st) == MDAPL_DAPL_FIT_NOW)
             && (!best || st->up->ep.bytes < best->up->ep.bytes))
             best = st;
     }
-    return best;
+    return best && fit(m, best) == MDAPL_DAPL_FIT_NOW ? best : NULL;
 }

@@ -9,14 +9,28 @@
  */
 #include "peer.h"
 
-struct mdapl_dapl_ep;
+struct mdapl_dapl_xfer;
 
 /* The stream of the peer's next long body, of len bytes; -1: all streams, in stripes. */
 int mdapl_dapl_stream_for(struct mdapl_dapl_peer *peer, uint64_t len);
-/* The stream on which the next piece of a body can be posted now: the given one (stream 0 while
- * that is not up), or for -1 the one with the fewest bytes in flight. can: whether an EP has room
- * for it. NULL: no stream has room. */
+/* What a transfer can do on a stream that is up. */
+enum mdapl_dapl_fit {
+    MDAPL_DAPL_FIT_NEVER,        /* a key of its memory is void there */
+    MDAPL_DAPL_FIT_LATER,        /* no request slot is free */
+    MDAPL_DAPL_FIT_NOW,
+};
+
+typedef enum mdapl_dapl_fit mdapl_dapl_fit(const struct mdapl_dapl_xfer *m,
+                                           const struct mdapl_dapl_stream *st);
+
+/*
+ * The stream on which the next piece of a body can be posted now: the given one (while that is not
+ * up, its rail is suspect or *m never fits it, the lowest other one), or for -1 the one with the
+ * fewest bytes in flight. Those whose rails are not suspect come first. fit: what *m can do on a
+ * stream. NULL: there is none; then *stranded_p says whether streams are up and *m never fits any.
+ */
 struct mdapl_dapl_stream *mdapl_dapl_stream_pick(struct mdapl_dapl_peer *peer, int stream,
-                                                 bool (*can)(const struct mdapl_dapl_ep *ep));
+                                                 const struct mdapl_dapl_xfer *m,
+                                                 mdapl_dapl_fit *fit, bool *stranded_p);
 
 #endif

@@ -110,8 +110,9 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
     ack_transmitted(peer);
     if (mdapl_dapl_frame_sequenced(f->type)) {
         peer->tx_next++;
-        if (mdapl_ctx_cfg(d->ctx)->retain == MDAPL_RETAIN_ON) {
+        if (d->retain) {
             b->holds++;
+            b->carrier = st->up;
             mdapl_list_append(&peer->retained, &b->link);
             peer->retained_bytes += b->len;
             mdapl_stats_max(&stats->retained_max, mdapl_dapl_peer_unacked(peer));
@@ -337,6 +338,105 @@ static bool put_item(struct mdapl_dapl_item *it, uint8_t *p, uint32_t *len_p)
     return last;
 }
 
+/* -- replay ----------------------------------------------------------------------------------- */
+
+static void reposted(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    struct mdapl_dapl_repost *r = MDAPL_OF(dto, struct mdapl_dapl_repost, dto);
+
+    (void)len;
+    completed(dto, r->b, status);
+    mdapl_pool_give(r->pool, r);
+}
+
+int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
+{
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_chan *d = peer->d;
+    struct mdapl_dapl_repost *r;
+
+    if (!sr_open(st, 0))
+        return -EAGAIN;
+    r = mdapl_pool_take(&d->reposts);
+    if (!r)
+        return -ENOMEM;
+    r->pool = &d->reposts;
+    r->b = b;
+    r->dto.done = reposted;
+    b->holds++;
+    b->carrier = st->up;
+    mdapl_dapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_advertise(&st->up->rxwin),
+                           mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots));
+    ack_transmitted(peer);
+    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
+        mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
+    d->stats->replayed_frames++;
+    d->stats->replayed_bytes += b->len;
+    if (post_send(st, b, &r->dto) == 0)
+        return 0;
+    mdapl_dapl_vbuf_put(b->pool, b);
+    mdapl_pool_give(&d->reposts, r);
+    mdapl_dapl_post_refused(st->up, MDAPL_DAPL_OP_SEND);
+    return -EIO;
+}
+
+/* The oldest retained frame whose connection has ended; NULL: there is none. */
+static struct mdapl_dapl_vbuf *oldest_lost(const struct mdapl_dapl_peer *peer)
+{
+    MDAPL_LIST_EACH(pos, &peer->retained)
+        if (!MDAPL_OF(pos, struct mdapl_dapl_vbuf, link)->carrier)
+            return MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
+    return NULL;
+}
+
+/* Transmits the next frame of a replay, or ends it. False: that is not possible now. */
+static bool replay_next(struct mdapl_dapl_stream *st, struct mdapl_dapl_item *it)
+{
+    struct mdapl_dapl_vbuf *b = oldest_lost(st->peer);
+    int rc;
+
+    if (!b) {
+        st->peer->replaying = false;
+        item_put(st->peer, it);
+        return true;
+    }
+    rc = mdapl_dapl_tx_repost(st, b);
+    if (rc == -ENOMEM)
+        mdapl_dapl_out_of_memory(st->peer, "a frame that is sent again");
+    return rc == 0;
+}
+
+/* Before anything else that is queued, since the peer expects the frames in their order. */
+static void queue_replay(struct mdapl_dapl_peer *peer)
+{
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_NONE);
+
+    if (!it) {
+        mdapl_dapl_out_of_memory(peer, "frames that are sent again");
+        return;
+    }
+    peer->replaying = true;
+    mdapl_list_before(peer->ctl.next, &it->link);
+}
+
+void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn)
+{
+    bool any = false;
+
+    MDAPL_LIST_EACH(pos, &peer->retained) {
+        struct mdapl_dapl_vbuf *b = MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
+
+        if (b->carrier != conn)
+            continue;
+        b->carrier = NULL;
+        any = true;
+    }
+    if (any && !peer->replaying && !peer->dead)
+        queue_replay(peer);
+}
+
+/* -- what is transmitted next ----------------------------------------------------------------- */
+
 /* Transmits one frame of the first item, if there is one and a lane is open. */
 static bool send_next(struct mdapl_dapl_peer *peer)
 {
@@ -349,6 +449,8 @@ static bool send_next(struct mdapl_dapl_peer *peer)
 
     if (lane == LANE_NONE)
         return false;
+    if (it->type == MDAPL_FRAME_NONE)
+        return replay_next(st, it);
     if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
         return rendezvous_instead(peer, it);
     b = frame_buffer(st, it->type);
@@ -413,45 +515,6 @@ int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer)
     while (send_next(peer))
         n++;
     return n + send_acks(peer);
-}
-
-/* -- once more -------------------------------------------------------------------------------- */
-
-static void reposted(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
-{
-    struct mdapl_dapl_repost *r = MDAPL_OF(dto, struct mdapl_dapl_repost, dto);
-
-    (void)len;
-    completed(dto, r->b, status);
-    mdapl_pool_give(r->pool, r);
-}
-
-int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
-{
-    struct mdapl_dapl_peer *peer = st->peer;
-    struct mdapl_dapl_chan *d = peer->d;
-    struct mdapl_dapl_repost *r;
-
-    if (!sr_open(st, 0))
-        return -EAGAIN;
-    r = mdapl_pool_take(&d->reposts);
-    if (!r)
-        return -ENOMEM;
-    r->pool = &d->reposts;
-    r->b = b;
-    r->dto.done = reposted;
-    b->holds++;
-    mdapl_dapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_advertise(&st->up->rxwin),
-                           mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots));
-    ack_transmitted(peer);
-    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
-        mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
-    if (post_send(st, b, &r->dto) == 0)
-        return 0;
-    mdapl_dapl_vbuf_put(b->pool, b);
-    mdapl_pool_give(&d->reposts, r);
-    mdapl_dapl_post_refused(st->up, MDAPL_DAPL_OP_SEND);
-    return -EIO;
 }
 
 /* -- acknowledgement -------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct mdapl_dapl_conn;
 struct mdapl_dapl_regcache;
 
 struct mdapl_dapl_vbuf {
@@ -27,6 +28,8 @@ struct mdapl_dapl_vbuf {
     uint8_t *data;
     struct mdapl_dapl_vbufs *pool; /* its rail's */
     DAT_LMR_CONTEXT key;     /* of its chunk, on that rail */
+    const struct mdapl_dapl_conn *carrier; /* while retained: which transmitted it last; NULL: that
+                                            * connection has ended, and it is to be sent again */
     uint32_t psn;            /* of the frame in it (low 32 bits), while retained */
     uint32_t len;            /* bytes of the frame in it */
     int holds;

@@ -46,7 +46,7 @@ static uint64_t get64(const uint8_t *p)
 
 /* -- hello ------------------------------------------------------------------------------------ */
 
-enum { HELLO_MAC_AT = 40, HELLO_STREAM_SHIFT = 4 };
+enum { HELLO_MAC_AT = 40, HELLO_STREAM_SHIFT = 4, HELLO_GENERATION_SHIFT = 4 };
 
 /* The MAC of the hello in p, for a process of the group dst. */
 static void hello_mac(const uint8_t *p, uint32_t dst, const uint8_t key[16], uint8_t mac[16])
@@ -72,7 +72,7 @@ void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16
     put64(out + 24, h->rx_next);
     put32(out + 32, h->frame_bytes);
     put16(out + 36, h->sr_window);
-    put16(out + 38, h->offers);
+    put16(out + 38, (uint16_t)(h->offers | h->generation << HELLO_GENERATION_SHIFT));
     hello_mac(out, h->dst_group, key, out + HELLO_MAC_AT);
 }
 
@@ -104,7 +104,9 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, c
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
         .group = from->id, .dst_group = job->id, .src = get32(p + 8), .dst = get32(p + 12),
         .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
-        .frame_bytes = get32(p + 32), .sr_window = get16(p + 36), .offers = get16(p + 38),
+        .frame_bytes = get32(p + 32), .sr_window = get16(p + 36),
+        .offers = get16(p + 38) & ((1 << HELLO_GENERATION_SHIFT) - 1),
+        .generation = get16(p + 38) >> HELLO_GENERATION_SHIFT,
     };
     if (h->src >= (uint32_t)from->size || h->dst != (uint32_t)job->rank
         || (from->id == job->id && h->src == h->dst))
@@ -202,6 +204,8 @@ static uint8_t *put_segs(const struct mdapl_dapl_segs *segs, uint8_t *p)
     put16(p, segs->n);
     put16(p + 2, segs->n_rails);
     p += 4;
+    for (uint32_t k = 0; segs->n > 0 && k < segs->n_rails; k++, p += 4)
+        put32(p, segs->generation[k]);
     for (uint32_t i = 0; i < segs->n; i++) {
         put64(p, segs->seg[i].addr);
         put64(p + 8, segs->seg[i].len);
@@ -220,8 +224,11 @@ static const uint8_t *get_segs(struct mdapl_dapl_segs *segs, const uint8_t *p, c
     p += 4;
     if (segs->n > MDAPL_MAX_SEGS || segs->n_rails > MDAPL_MAX_RAILS
         || (segs->n > 0 && segs->n_rails == 0)
-        || (size_t)(end - p) != (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
+        || (size_t)(end - p) != (segs->n > 0) * 4u * segs->n_rails
+                                    + (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
         return NULL;
+    for (uint32_t k = 0; segs->n > 0 && k < segs->n_rails; k++, p += 4)
+        segs->generation[k] = get32(p);
     for (uint32_t i = 0; i < segs->n; i++) {
         segs->seg[i] = (struct mdapl_dapl_seg){ .addr = get64(p), .len = get64(p + 8) };
         p += MDAPL_SEG_BYTES;
@@ -306,7 +313,7 @@ static bool written_valid(const struct mdapl_dapl_written *w, size_t rest)
     for (uint32_t i = 0; i < w->done.n; i++)
         if (w->done.range[i].off + w->done.range[i].len <= w->done.range[i].off)
             return false;
-    return rest == 0 && w->done.n > 0;
+    return rest == 0 && w->done.n > 0 && w->stream < MDAPL_MAX_STREAMS;
 }
 
 #define BARE(...)

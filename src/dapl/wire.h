@@ -15,11 +15,14 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 6,
+    MDAPL_HELLO_VERSION = 7,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
+    MDAPL_HELLO_GONE = 0x04,       /* flag: a rejection for ever: src has failed or left dst */
     MDAPL_HELLO_BYTES = 56,        /* the smallest private data that providers have */
+    MDAPL_HELLO_GENERATIONS = 4096, /* a rail's generation is given modulo this */
     MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
+    MDAPL_HELLO_RECOVERS = 0x0002, /* offer: src replaces connections that break */
     MDAPL_FRAME_MIN = 512,         /* bytes that every rank takes in one frame */
     MDAPL_WINDOW_MIN = 2,          /* frames that every rank takes on a stream */
 };
@@ -34,12 +37,14 @@ struct mdapl_dapl_hello {
     uint32_t group;                /* id of src's */
     uint32_t dst_group;            /* id of dst's; not transmitted, the MAC covers it */
     uint32_t src, dst;             /* ranks in them */
-    uint32_t epoch;                /* number of the request, from 1; an answer has the same */
+    uint32_t epoch;                /* number of a request, from 1; a rejection has the same, an
+                                    * acceptance the number of the connection (cm.h) */
     uint32_t incarnation;          /* random, one per process start */
     uint64_t rx_next;              /* the psn that src expects next from dst */
     uint32_t frame_bytes;          /* the longest frame that src takes */
     uint16_t sr_window;            /* frames that it takes on this stream to begin with */
-    uint16_t offers;               /* MDAPL_HELLO_RETAINS */
+    uint8_t offers;                /* MDAPL_HELLO_RETAINS, _RECOVERS */
+    uint16_t generation;           /* of src's rail, modulo MDAPL_HELLO_GENERATIONS */
 };
 
 /* Why a hello is not taken: an index into mdapl_dapl_hello_verdict_text(). */
@@ -71,6 +76,7 @@ const char *mdapl_dapl_hello_verdict_text(enum mdapl_dapl_hello_verdict v);
 
 /* MDAPL_FRAME_MSG and so on, from 1. */
 enum mdapl_dapl_frame_type {
+    MDAPL_FRAME_NONE = 0,          /* not on the wire */
 #define FRAME(number, NAME, ...) MDAPL_FRAME_##NAME = number,
 #include "frames.def"
     MDAPL_FRAME_TYPES
@@ -119,7 +125,7 @@ bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len
 enum {
     MDAPL_MAX_SEGS = 8,            /* pieces that an RTS or a CTS names */
     MDAPL_SEG_BYTES = 16,          /* one of them, and 4 for each rail */
-    MDAPL_SEGS_MAX = MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
+    MDAPL_SEGS_MAX = 4 * MDAPL_MAX_RAILS + MDAPL_MAX_SEGS * (MDAPL_SEG_BYTES + 4 * MDAPL_MAX_RAILS),
 };
 
 /* Bytes of a body that are done: a WRITTEN names some. */
@@ -145,6 +151,7 @@ struct mdapl_dapl_seg {
 struct mdapl_dapl_segs {
     uint16_t n;                    /* 0: by no RDMA */
     uint16_t n_rails;
+    uint32_t generation[MDAPL_MAX_RAILS];  /* of each rail at its owner, when the keys were made */
     struct mdapl_dapl_seg seg[MDAPL_MAX_SEGS];
 };
 

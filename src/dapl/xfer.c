@@ -4,7 +4,6 @@
 #include "body.h"
 #include "cfg.h"
 #include "conn.h"
-#include "ledger.h"
 #include "min.h"
 #include "peer.h"
 #include "stats.h"
@@ -50,6 +49,16 @@ static const struct {
     [MDAPL_DTO_WRITE] = { can_write, mdapl_dapl_ep_post_write, MDAPL_DAPL_OP_WRITE },
 };
 
+static enum mdapl_dapl_fit fit(const struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st)
+{
+    int rail = st->ia->rail;
+
+    if (!mdapl_dapl_segs_have(m->remote, rail, st->up->peer_generation)
+        || !mdapl_dapl_body_has(m->local, rail))
+        return MDAPL_DAPL_FIT_NEVER;
+    return way[m->kind].can(&st->up->ep) ? MDAPL_DAPL_FIT_NOW : MDAPL_DAPL_FIT_LATER;
+}
+
 /* Maximum bytes of one DTO. A striped body has at least one DTO for each stream, unless each would
  * be shorter than half of MPIR_CVAR_DAPL_STRIPE_BYTES. */
 static uint64_t max_bytes(const struct mdapl_dapl_xfer *m)
@@ -63,6 +72,28 @@ static uint64_t max_bytes(const struct mdapl_dapl_xfer *m)
     return mdapl_min((uint64_t)cfg->rndv_segment, stripe > floor ? stripe : floor);
 }
 
+static void stop(struct mdapl_dapl_xfer *m)
+{
+    mdapl_list_remove(&m->link);
+    m->stopped = true;
+}
+
+/* It is over: of what has been issued nothing is in flight, so all has been transferred. */
+static void settle(struct mdapl_dapl_xfer *m)
+{
+    m->end = mdapl_dapl_ledger_missing(&m->issued, m->body_at, m->len).off;
+    mdapl_dapl_xfer_free(m);
+}
+
+/* The range of a DTO that has failed is to be posted again. */
+static void put_back(struct mdapl_dapl_xfer *m, uint64_t off, uint64_t len)
+{
+    if (mdapl_dapl_ledger_remove(&m->issued, off, len))
+        mdapl_dapl_out_of_memory(m->peer, "a range of a body");
+    if (mdapl_list_empty(&m->link))
+        mdapl_list_append(&m->peer->xfers, &m->link);
+}
+
 static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
     struct transfer *t = MDAPL_OF(dto, struct transfer, dto);
@@ -74,41 +105,43 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
     m->under_way--;
     if (status == DAT_DTO_SUCCESS) {
         mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += dto->bytes;
-        if (mdapl_dapl_ledger_add(m->done, t->off, dto->bytes) < 0)
-            mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
-    } else if (!m->stopped) {
+    } else {
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
+        if (m->once)
+            stop(m);
+        else if (!m->stopped)
+            put_back(m, t->off, dto->bytes);
     }
     mdapl_pool_give(&peer->d->transfers, t);
-    /* After a failed DTO the transfer ends by mdapl_dapl_xfer_stop(), when its peer fails. If some
-     * bytes are transferred twice, the ledger is complete before all DTOs are posted. */
-    if (m->under_way == 0
-        && (m->stopped || (m->issued == m->len
-                           && mdapl_dapl_ledger_has(m->done, m->body_at, m->len))))
+    if (m->under_way == 0 && (m->stopped || m->issued.done == m->len)) {
+        settle(m);
         m->over(m);
+    }
     /* The next DTO, a frame or an acknowledgement may wait for this request slot. */
     mdapl_dapl_peer_wake_if_pending(peer);
 }
 
-/* Posts the next DTO. False: no stream has a free slot, or the EP refuses it. */
-static bool post_one(struct mdapl_dapl_xfer *m)
+/* Posts the next DTO. False: no stream has a free slot, the EP refuses it, or *stranded_p: there is
+ * no stream for it. */
+static bool post_one(struct mdapl_dapl_xfer *m, bool *stranded_p)
 {
     struct mdapl_dapl_chan *d = m->peer->d;
-    struct mdapl_dapl_stream *st = mdapl_dapl_stream_pick(m->peer, m->stream, way[m->kind].can);
+    struct mdapl_dapl_range next = mdapl_dapl_ledger_missing(&m->issued, m->body_at, m->len);
+    struct mdapl_dapl_stream *st = mdapl_dapl_stream_pick(m->peer, m->stream, m, fit, stranded_p);
     struct transfer *t = st ? mdapl_pool_take(&d->transfers) : NULL;
+    uint64_t at = next.off - m->body_at, n, rest;
     DAT_LMR_TRIPLET local;
     DAT_RMR_TRIPLET remote;
-    uint64_t n, rest;
 
     if (!t)
         return false;
-    local = mdapl_dapl_body_at(m->local, st->ia->rail, m->local_off + m->issued, &n);
-    remote = mdapl_dapl_segs_at(m->remote, st->ia->rail, m->remote_off + m->issued, &rest);
-    n = mdapl_min(mdapl_min(n, rest), m->len - m->issued);
+    local = mdapl_dapl_body_at(m->local, st->ia->rail, m->local_off + at, &n);
+    remote = mdapl_dapl_segs_at(m->remote, st->ia->rail, m->remote_off + at, &rest);
+    n = mdapl_min(mdapl_min(n, rest), next.len);
     n = mdapl_min(mdapl_min(n, st->ia->max.rdma), max_bytes(m));
     local.segment_length = remote.segment_length = (DAT_SEG_LENGTH)n;
     t->move = m;
-    t->off = m->body_at + m->issued;
+    t->off = next.off;
     t->dto.done = xfer_done;
     if (way[m->kind].post(&st->up->ep, &local, &remote, &t->dto)) {
         mdapl_pool_give(&d->transfers, t);
@@ -116,42 +149,62 @@ static bool post_one(struct mdapl_dapl_xfer *m)
         return false;
     }
     m->under_way++;
-    m->issued += n;
     if (m->posted)
-        m->posted(m, st->index, t->off, n);
+        m->posted(m, st, next.off, n);
+    if (mdapl_dapl_ledger_add(&m->issued, next.off, n) < 0) {
+        mdapl_dapl_out_of_memory(m->peer, "a range of a body");
+        return false;
+    }
     return true;
 }
 
 void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m)
 {
     mdapl_list_init(&m->link);
+    mdapl_dapl_ledger_init(&m->issued);
     m->stream = mdapl_dapl_stream_for(m->peer, m->len);
     mdapl_list_append(&m->peer->xfers, &m->link);
     mdapl_dapl_xfer_flush(m->peer);
 }
 
-int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
+/* Posts what it can of a transfer, adds how many DTOs to *n_p. False: the next one waits for a
+ * slot, and so do those behind it. */
+static bool post_some(struct mdapl_dapl_xfer *m, int *n_p)
 {
-    struct mdapl_list *l;
-    int n = 0;
+    bool stranded = false;
 
-    while ((l = mdapl_list_first(&peer->xfers))) {
-        struct mdapl_dapl_xfer *m = MDAPL_OF(l, struct mdapl_dapl_xfer, link);
-
-        while (m->issued < m->len && post_one(m))
-            n++;
-        if (m->issued < m->len)
-            break;
+    while (m->issued.done < m->len && post_one(m, &stranded))
+        ++*n_p;
+    if (m->issued.done == m->len) {
         mdapl_list_remove(&m->link);
         if (m->all_posted)
             m->all_posted(m);
+        return true;
     }
+    if (stranded && m->stranded)
+        m->stranded(m);
+    return stranded;
+}
+
+int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)
+{
+    int n = 0;
+
+    MDAPL_LIST_EACH_SAFE(pos, &peer->xfers)
+        if (!post_some(MDAPL_OF(pos, struct mdapl_dapl_xfer, link), &n))
+            break;
     return n;
 }
 
 bool mdapl_dapl_xfer_stop(struct mdapl_dapl_xfer *m)
 {
-    mdapl_list_remove(&m->link);
-    m->stopped = true;
+    stop(m);
+    if (m->under_way == 0)
+        settle(m);
     return m->under_way > 0;
+}
+
+void mdapl_dapl_xfer_free(struct mdapl_dapl_xfer *m)
+{
+    mdapl_dapl_ledger_free(&m->issued);
 }

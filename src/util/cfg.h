@@ -31,6 +31,7 @@ enum mdapl_wiring {
 };
 enum mdapl_ring_mode { MDAPL_RING_AUTO, MDAPL_RING_ON, MDAPL_RING_OFF };
 enum mdapl_suppress { MDAPL_SUPPRESS_ON, MDAPL_SUPPRESS_OFF };
+enum mdapl_ft { MDAPL_FT_ON, MDAPL_FT_OFF };
 enum mdapl_retain { MDAPL_RETAIN_ON, MDAPL_RETAIN_OFF };
 enum mdapl_reg_cache { MDAPL_REG_CACHE_AUTO, MDAPL_REG_CACHE_ON, MDAPL_REG_CACHE_OFF };
 enum mdapl_summary { MDAPL_SUMMARY_OFF, MDAPL_SUMMARY_FIRST, MDAPL_SUMMARY_ALL };

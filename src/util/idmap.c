@@ -14,7 +14,8 @@ enum { INDEX_BITS = 20, INDEX_MAX = 1 << INDEX_BITS, GEN_MASK = (1 << (32 - INDE
 
 struct mdapl_idmap_slot {
     void *obj;               /* NULL while free */
-    uint32_t gen;
+    uint32_t gen : 31;
+    uint32_t again : 1;      /* every generation has been used */
     uint32_t next_free;      /* index + 1 */
 };
 
@@ -88,6 +89,14 @@ void *mdapl_idmap_find(const struct mdapl_idmap *m, uint32_t id)
     return s ? s->obj : NULL;
 }
 
+bool mdapl_idmap_given(const struct mdapl_idmap *m, uint32_t id)
+{
+    uint32_t i = id & (INDEX_MAX - 1), gen = id >> INDEX_BITS;
+    const struct mdapl_idmap_slot *s = i < m->n_slots ? &m->slots[i] : NULL;
+
+    return s && gen > 0 && (s->again || gen < s->gen || (s->obj && gen == s->gen));
+}
+
 void mdapl_idmap_remove(struct mdapl_idmap *m, uint32_t id)
 {
     struct mdapl_idmap_slot *s = slot_of(m, id);
@@ -95,6 +104,7 @@ void mdapl_idmap_remove(struct mdapl_idmap *m, uint32_t id)
     if (!s)
         return;
     s->obj = NULL;
+    s->again |= s->gen == GEN_MASK;
     s->gen = s->gen % GEN_MASK + 1;
     append_free(m, (uint32_t)(s - m->slots));
     m->used--;

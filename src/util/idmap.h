@@ -5,6 +5,7 @@
  * 32-bit ids that stand for objects in messages; the peer returns them. An id has a slot and the
  * slot's generation, so that the id of an object that was removed is recognised.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,8 @@ void mdapl_idmap_fini(struct mdapl_idmap *m);
 int mdapl_idmap_add(struct mdapl_idmap *m, void *obj, uint32_t *id_p);
 /* The object with this id; NULL: no object has it, or it was removed. */
 void *mdapl_idmap_find(const struct mdapl_idmap *m, uint32_t id);
+/* Has this id been given to an object, now or before? */
+bool mdapl_idmap_given(const struct mdapl_idmap *m, uint32_t id);
 void mdapl_idmap_remove(struct mdapl_idmap *m, uint32_t id);
 
 #endif

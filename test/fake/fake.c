@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OBJECTS = 4096, PAST = 64 };
+enum {
+    MAX_OBJECTS = 4096,
+    PAST = 64,
+    LATE_NS = 300000,            /* what is late is so late */
+};
 
 #define ERROR(type) ((DAT_RETURN)(DAT_CLASS_ERROR | (type)))
 
@@ -56,8 +60,10 @@ struct dto {
     DAT_RMR_TRIPLET remote;
     DAT_COMPLETION_FLAGS flags;
     bool half;                   /* a write: all but its last bytes have landed */
+    void *late;                  /* a read: its data, which is on its way; else NULL */
     bool executed;
     bool counted;                /* for fake_faults.fail_nth */
+    bool met;                    /* the plan has been asked for it */
 };
 
 struct dto_queue {
@@ -80,6 +86,8 @@ struct ep {
     bool connected;              /* it has been established */
     bool accepted;               /* its connection was requested by the other end */
     unsigned received;           /* sends of the other end that have arrived */
+    bool half_open;              /* the other end has ended its connection without notice */
+    uint64_t fails_at;           /* then: when the oldest request fails */
 };
 
 struct psp {
@@ -133,7 +141,7 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
-    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes;
+    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes, delay_reads;
     struct late *late;           /* the last one first */
     unsigned eps, completions;   /* made, ever */
     struct {
@@ -142,6 +150,11 @@ static struct {
         unsigned ep;             /* its serial */
     } past[PAST];                /* the last completions; evd NULL: none */
     uint64_t not_ready;
+    const struct fake_fault *plan;
+    int n_plan;
+    unsigned requests, broken, doubled;  /* of the plan */
+    bool lose_next_cr, lose_next_accept, late_next_cr, late_next_accept;
+    uint64_t flushes_at, ends_at, late_at;   /* when these holds end; 0: no hold */
     uint8_t forged[64];
     size_t forged_len;
     DAT_PROVIDER_INFO info;
@@ -614,16 +627,20 @@ static void pop(struct dto_queue *q)
 
     q->first = d->next;
     q->n--;
+    free(d->late);
     free(d);
 }
 
 static void flush(struct ep *ep)
 {
-    ep->unflushed = f.hold_flushes;
+    ep->unflushed = f.hold_flushes || f.flushes_at > 0;
     if (ep->unflushed)
         return;
-    for (; ep->req.first; pop(&ep->req))
-        complete(ep, ep->req_evd, ep->req.first, DAT_DTO_ERR_FLUSHED, 0);
+    for (struct dto *d; (d = ep->req.first); pop(&ep->req)) {
+        if (d->late)
+            memcpy(local(ep, &d->seg, d->seg.segment_length), d->late, d->seg.segment_length);
+        complete(ep, ep->req_evd, d, DAT_DTO_ERR_FLUSHED, 0);
+    }
     for (; ep->recv.first; pop(&ep->recv))
         complete(ep, ep->recv_evd, ep->recv.first, DAT_DTO_ERR_FLUSHED, 0);
 }
@@ -663,7 +680,7 @@ static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv
     p->kind = CM_EVENT;
     p->ep = ep;
     p->number = number;
-    p->parked = f.hold_ends && ends(number);
+    p->parked = (f.hold_ends || f.ends_at > 0) && ends(number);
     p->len = len;
     if (len > 0)
         memcpy(p->priv, priv, (size_t)len);
@@ -693,7 +710,23 @@ static void delay_writes(struct ep *ep, const struct ep *peer)
     }
 }
 
-int fake_land_writes(void)
+/* Takes the data of the reads that ep has made of peer's memory and that have not been executed. */
+static void delay_reads(struct ep *ep, const struct ep *peer)
+{
+    for (struct dto *d = ep->req.first; d && f.delay_reads; d = d->next) {
+        uint64_t len = d->seg.segment_length;
+        const void *from = d->op == DAT_DTO_RDMA_READ && !d->executed
+                               ? memory(peer->ia, d->remote.virtual_address, len,
+                                        d->remote.rmr_context, DAT_MEM_PRIV_REMOTE_READ_FLAG)
+                               : NULL;
+
+        d->late = from ? malloc(len) : NULL;
+        if (d->late)
+            memcpy(d->late, from, len);
+    }
+}
+
+static int land_writes(bool anywhere)
 {
     struct late *l;
     int n = 0;
@@ -702,6 +735,8 @@ int fake_land_writes(void)
         void *to = memory(l->ia, l->to.virtual_address, l->len, l->to.rmr_context,
                           DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
 
+        if (!to && anywhere)
+            to = (void *)(uintptr_t)l->to.virtual_address;
         if (to)
             memcpy(to, l->bytes, l->len);
         n += to != NULL;
@@ -709,6 +744,21 @@ int fake_land_writes(void)
         free(l);
     }
     return n;
+}
+
+int fake_land_writes(void)
+{
+    return land_writes(false);
+}
+
+int fake_land_writes_anywhere(void)
+{
+    return land_writes(true);
+}
+
+void fake_delay_reads(bool delay)
+{
+    f.delay_reads = delay;
 }
 
 /* The connection of an EP ends: the other end gets an event, both flush. */
@@ -721,6 +771,8 @@ static void end(struct ep *ep, DAT_EVENT_NUMBER number)
     if (peer) {
         delay_writes(ep, peer);
         delay_writes(peer, ep);
+        delay_reads(ep, peer);
+        delay_reads(peer, ep);
     }
     flush(ep);
     queue_event(ep, number, NULL, 0);
@@ -914,7 +966,10 @@ static void arrive_later(struct cr *cr, DAT_CONN_QUAL qual)
     p->kind = ARRIVE;
     p->cr = cr;
     p->qual = qual;
-    p->parked = f.hold;
+    p->parked = f.hold || f.late_next_cr;
+    if (f.late_next_cr)
+        f.late_at = f.now + LATE_NS;
+    f.late_next_cr = false;
     p->next = f.pending;
     f.pending = p;
 }
@@ -955,8 +1010,10 @@ static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CO
         queue_event(ep, f.faults.answer, NULL, 0);
         return DAT_SUCCESS;
     }
-    if (f.faults.lose_cr && f.calls % f.faults.lose_cr == 0)
+    if ((f.faults.lose_cr && f.calls % f.faults.lose_cr == 0) || f.lose_next_cr) {
+        f.lose_next_cr = false;
         return DAT_SUCCESS;
+    }
     if (f.faults.time_out_cr && f.calls % f.faults.time_out_cr == 0) {
         queue_event(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
         return DAT_SUCCESS;
@@ -986,6 +1043,14 @@ static DAT_RETURN cr_query(DAT_CR_HANDLE handle, DAT_CR_PARAM_MASK mask, DAT_CR_
     return DAT_SUCCESS;
 }
 
+/* The event that it has been established arrives late. */
+static void park_established(const struct ep *ep)
+{
+    f.late_at = f.now + LATE_NS;
+    for (struct pending *p = f.pending; p; p = p->next)
+        p->parked |= p->kind == CM_EVENT && p->ep == ep;
+}
+
 static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_COUNT len,
                             const DAT_PVOID priv)
 {
@@ -998,7 +1063,8 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
         queue_event(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
         return DAT_SUCCESS;
     }
-    if (every(f.faults.lose_accept, &f.accepts)) {
+    if (every(f.faults.lose_accept, &f.accepts) || f.lose_next_accept) {
+        f.lose_next_accept = false;
         ep->state = DAT_EP_STATE_COMPLETION_PENDING;
         return DAT_SUCCESS;
     }
@@ -1008,6 +1074,9 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
     ep->connected = caller->connected = true;
     ep->state = caller->state = DAT_EP_STATE_CONNECTED;
     queue_event(caller, DAT_CONNECTION_EVENT_ESTABLISHED, priv, len);
+    if (f.late_next_accept)
+        park_established(caller);
+    f.late_next_accept = false;
     queue_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
     return DAT_SUCCESS;
 }
@@ -1053,6 +1122,14 @@ void fake_forge(const void *bytes, size_t len)
 
 /* -- what happens ----------------------------------------------------------------------------- */
 
+/* Nobody listens where the request was to arrive. */
+static void refuse_unknown(struct cr *cr)
+{
+    if (cr->caller && cr->caller->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
+        queue_event(cr->caller, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, NULL, 0);
+    cr_unmake(cr);
+}
+
 static void happen_pending(struct pending *p)
 {
     DAT_EVENT event;
@@ -1062,7 +1139,7 @@ static void happen_pending(struct pending *p)
         struct psp *psp = find_psp(p->qual);
 
         if (!psp) {
-            cr_reject(p->cr, 0, NULL);
+            refuse_unknown(p->cr);
             return;
         }
         event.event_number = DAT_CONNECTION_REQUEST_EVENT;
@@ -1170,6 +1247,140 @@ static bool dto_fails(struct ep *ep, struct dto *d)
     return true;
 }
 
+/* -- the plan --------------------------------------------------------------------------------- */
+
+void fake_plan(const struct fake_fault *plan, int n)
+{
+    f.plan = plan;
+    f.n_plan = n;
+}
+
+unsigned fake_broken(void)
+{
+    return f.broken;
+}
+
+unsigned fake_doubled(void)
+{
+    return f.doubled;
+}
+
+unsigned fake_executed(void)
+{
+    return f.requests;
+}
+
+/* The fault of the request that is executed next; FAKE_FAULT_KINDS: none. */
+static enum fake_fault_kind next_fault(void)
+{
+    f.requests++;
+    for (int i = 0; i < f.n_plan; i++)
+        if (f.plan[i].nth == f.requests)
+            return f.plan[i].kind;
+    return FAKE_FAULT_KINDS;
+}
+
+/* The requests before d have succeeded. */
+static void complete_before(struct ep *ep, const struct dto *d)
+{
+    while (ep->req.first != d) {
+        complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS,
+                 ep->req.first->seg.segment_length);
+        pop(&ep->req);
+    }
+}
+
+/* The other end does not notice. */
+static void leave_half_open(struct ep *ep)
+{
+    struct ep *peer = ep->peer;
+
+    ep->peer = NULL;
+    peer->peer = NULL;
+    peer->half_open = true;
+    peer->fails_at = f.now + LATE_NS;
+}
+
+/* The connection of ep breaks at d, which completes with an error unless it has succeeded. */
+static void break_at(struct ep *ep, struct dto *d, enum fake_fault_kind kind)
+{
+    f.broken++;
+    complete_before(ep, d);
+    complete(ep, ep->req_evd, d,
+             kind == FAKE_THEN_BREAK ? DAT_DTO_SUCCESS : DAT_DTO_ERR_TRANSPORT,
+             kind == FAKE_THEN_BREAK ? d->seg.segment_length : 0);
+    pop(&ep->req);
+    if (kind == FAKE_ONE_SIDED)
+        leave_half_open(ep);
+    f.flushes_at = kind == FAKE_FLUSH_LATE ? f.now + LATE_NS : f.flushes_at;
+    f.ends_at = kind == FAKE_END_LATE ? f.now + LATE_NS : f.ends_at;
+    f.lose_next_cr |= kind == FAKE_REQUEST_LOST;
+    f.late_next_cr |= kind == FAKE_REQUEST_LATE;
+    f.lose_next_accept |= kind == FAKE_ACCEPT_LOST;
+    f.late_next_accept |= kind == FAKE_ACCEPT_LATE;
+    end(ep, DAT_CONNECTION_EVENT_BROKEN);
+}
+
+static void double_completion(struct ep *ep, struct dto *d)
+{
+    complete_before(ep, d);
+    complete(ep, ep->req_evd, d, DAT_DTO_SUCCESS, d->seg.segment_length);
+    if (!(d->flags & DAT_COMPLETION_SUPPRESS_FLAG)) {
+        complete(ep, ep->req_evd, d, DAT_DTO_SUCCESS, d->seg.segment_length);
+        f.doubled++;
+    }
+    pop(&ep->req);
+}
+
+/* The request has its turn: the fault that the plan has for it happens. False: it has none. */
+static bool planned(struct ep *ep, struct dto *d)
+{
+    enum fake_fault_kind kind;
+
+    if (d->met || (d->op == DAT_DTO_SEND && !ep->peer->recv.first))
+        return false;
+    d->met = true;
+    kind = next_fault();
+    if (kind == FAKE_FAULT_KINDS)
+        return false;
+    if (kind != FAKE_NOT_EXECUTED && kind != FAKE_ONE_SIDED)
+        while (!execute(ep, d))
+            ;
+    if (kind == FAKE_DOUBLED)
+        double_completion(ep, d);
+    else
+        break_at(ep, d, kind);
+    return true;
+}
+
+/* A request on a connection that the other end has ended without notice fails after a while. */
+static bool half_open_fails(struct ep *ep)
+{
+    if (!ep->half_open || ep->state != DAT_EP_STATE_CONNECTED || !ep->req.first
+        || f.now < ep->fails_at)
+        return false;
+    complete(ep, ep->req_evd, ep->req.first, DAT_DTO_ERR_TRANSPORT, 0);
+    pop(&ep->req);
+    end(ep, DAT_CONNECTION_EVENT_BROKEN);
+    return true;
+}
+
+/* What was held for some time is late enough. */
+static void end_holds(void)
+{
+    if (f.flushes_at > 0 && f.now >= f.flushes_at) {
+        f.flushes_at = 0;
+        fake_hold_flushes(f.hold_flushes);
+    }
+    if (f.ends_at > 0 && f.now >= f.ends_at) {
+        f.ends_at = 0;
+        fake_hold_ends(f.hold_ends);
+    }
+    for (struct pending *p = f.pending; f.late_at > 0 && f.now >= f.late_at && p; p = p->next)
+        p->parked = (f.hold && p->kind == ARRIVE) || (f.hold_ends && p->parked);
+    f.late_at = f.now >= f.late_at ? 0 : f.late_at;
+}
+
 /* The oldest request that has not been executed. */
 static struct dto *to_execute(struct ep *ep)
 {
@@ -1187,9 +1398,11 @@ static bool move_ep(struct ep *ep)
     bool can_complete = ep->req.first && ep->req.first->executed;
     bool half = d && d->half, first;
 
+    if (half_open_fails(ep))
+        return true;
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
         return false;
-    if (d && dto_fails(ep, d))
+    if (d && (dto_fails(ep, d) || planned(ep, d)))
         return true;
     first = d && is_first(ep, d);
     if (d && (!can_complete || fake_random(2)) && execute(ep, d)) {
@@ -1212,6 +1425,15 @@ static struct ep *eps[256];
 void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
 {
     post_async(((struct ia *)eps[nth]->ia)->async, eps[nth], number);
+}
+
+int fake_nth_ep(DAT_EP_HANDLE ep)
+{
+    int i = 0;
+
+    while (i < 256 && eps[i] != ep)
+        i++;
+    return i;
 }
 
 void fake_hold(int nth)
@@ -1346,6 +1568,7 @@ bool fake_step(void)
     uint64_t first = fake_random(256);
 
     f.now += 1000 + fake_random(1000);
+    end_holds();
     end_requests(f.now, DAT_CONNECTION_EVENT_TIMED_OUT);
     if (fake_random(3) == 0 && move_pending())
         return true;

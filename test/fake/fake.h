@@ -36,6 +36,29 @@ struct fake_faults {
     DAT_EVENT_NUMBER answer;     /* every request is answered by this event; 0: by its receiver */
 };
 
+/* What can become of one request and its connection, and of what follows it. */
+enum fake_fault_kind {
+    FAKE_NOT_EXECUTED,           /* it fails, and the connection breaks */
+    FAKE_EXECUTED,               /* it is executed, fails all the same, and the connection breaks */
+    FAKE_THEN_BREAK,             /* it succeeds, then the connection breaks */
+    FAKE_FLUSH_LATE,             /* as FAKE_EXECUTED; what is flushed completes much later */
+    FAKE_END_LATE,               /* as FAKE_EXECUTED; the events of the end are late */
+    FAKE_ONE_SIDED,              /* as FAKE_NOT_EXECUTED, but the other end notices when its own
+                                  * requests are not executed */
+    FAKE_DOUBLED,                /* it succeeds, and its completion arrives twice */
+    FAKE_REQUEST_LOST,           /* as FAKE_EXECUTED; the next connection request is lost, */
+    FAKE_REQUEST_LATE,           /* or late, */
+    FAKE_ACCEPT_LOST,            /* or the next acceptance is lost, */
+    FAKE_ACCEPT_LATE,            /* or late */
+    FAKE_FAULT_KINDS
+};
+
+/* The request that is the nth to be executed, from 1, in the order of execution. */
+struct fake_fault {
+    enum fake_fault_kind kind;
+    unsigned nth;
+};
+
 struct fake_limits {
     uint32_t dtos, reads, priv;
     uint32_t rdma;               /* bytes of one RDMA transfer */
@@ -50,6 +73,13 @@ struct fake_limits {
 /* Starts the fake under the IA name "fake". An EVD that overflows loses the event, reports that to
  * the asynchronous EVD, and lets a caller whose request was lost time out; resizing one aborts. */
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits);
+/* These n faults will happen; the array is the caller's until the end. */
+void fake_plan(const struct fake_fault *plan, int n);
+/* Of the plan: connections that have been broken, and completions that have been doubled. */
+unsigned fake_broken(void);
+unsigned fake_doubled(void);
+/* Requests that have been executed, or would have been. */
+unsigned fake_executed(void);
 /* Ends it. Returns how many DAT objects had not been freed. */
 int fake_stop(void);
 /* One thing happens; false: nothing can. */
@@ -79,6 +109,8 @@ void fake_end_ia(int nth_ia);
 void fake_refuse_ias(bool refuse);
 /* The same of the nth EP, in the order of their creation. */
 void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
+/* Which of them it is. */
+int fake_nth_ep(DAT_EP_HANDLE ep);
 /* Requests and receives of an EP that has ended complete when the hold is over and not at once, as
  * an adapter takes its time to flush them. */
 void fake_hold_flushes(bool hold);
@@ -88,6 +120,11 @@ void fake_hold_ends(bool hold);
 void fake_delay_writes(bool delay);
 /* these land now, as far as their memory is registered. Returns how many did. */
 int fake_land_writes(void);
+/* The same, registered or not, as where registrations are kept and keys stay good. */
+int fake_land_writes_anywhere(void);
+/* From now on the data of an EP's RDMA reads is on its way when the EP ends, and is placed as they
+ * are flushed, just before their completions (fake_hold_flushes() says when that is). */
+void fake_delay_reads(bool delay);
 /* The last completions arrive once more, at IAs that are still open: those of EPs that have been
  * freed, or of EPs that exist. Returns how many. */
 int fake_complete_again(bool freed);

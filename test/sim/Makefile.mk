@@ -10,7 +10,8 @@ sim_sources = test/sim/sim.c test/sim/sim.h $(fake_sources)
 
 check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test/sim/test_connect \
     test/sim/test_replay test/sim/test_rails \
-    test/sim/test_recover test/sim/test_conn test/sim/test_groups
+    test/sim/test_recover test/sim/test_conn test/sim/test_groups test/sim/test_break \
+    test/sim/test_bodies
 test_sim_test_sim_SOURCES = test/sim/test_sim.c $(fake_sources)
 test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_sim_LDADD = $(sim_test_ldadd)
@@ -23,6 +24,9 @@ test_sim_test_faults_LDADD = $(sim_test_ldadd)
 test_sim_test_replay_SOURCES = test/sim/test_replay.c $(sim_sources)
 test_sim_test_replay_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_replay_LDADD = $(sim_test_ldadd)
+test_sim_test_bodies_SOURCES = test/sim/test_bodies.c $(sim_sources)
+test_sim_test_bodies_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_bodies_LDADD = $(sim_test_ldadd)
 test_sim_test_rails_SOURCES = test/sim/test_rails.c $(sim_sources)
 test_sim_test_rails_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_rails_LDADD = $(sim_test_ldadd)
@@ -35,6 +39,9 @@ test_sim_test_recover_LDADD = $(sim_test_ldadd)
 test_sim_test_conn_SOURCES = test/sim/test_conn.c $(sim_sources)
 test_sim_test_conn_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_conn_LDADD = $(sim_test_ldadd)
+test_sim_test_break_SOURCES = test/sim/test_break.c $(sim_sources)
+test_sim_test_break_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_break_LDADD = $(sim_test_ldadd)
 test_sim_test_connect_SOURCES = test/sim/test_connect.c $(fake_sources)
 test_sim_test_connect_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_connect_LDADD = $(sim_test_ldadd)

@@ -12,6 +12,8 @@
 enum {
     STUCK = 20000,               /* rounds without an operation that ends */
     CONNECTING = 400000,         /* rounds until all are connected */
+    GUARD = 64,
+    FILL = 0xc5,
 };
 
 struct envelope {
@@ -29,7 +31,8 @@ struct reading {
     struct sim_rank *to;
     struct mdapl_rx *rx;
     struct envelope env;
-    uint8_t *body;
+    uint8_t *body;               /* between GUARD bytes at either end */
+    struct reading *next;        /* on sim->kept */
 };
 
 void sim_check(uint64_t seed, bool cond, const char *text, const char *file, int line)
@@ -47,6 +50,25 @@ static uint8_t byte_of(const struct envelope *e, uint32_t i)
 
 /* -- receiving -------------------------------------------------------------------------------- */
 
+void sim_kept(const struct sim *s)
+{
+    for (const struct reading *r = s->kept; r; r = r->next)
+        for (const uint8_t *p = r->body - GUARD; p < r->body + r->env.len + GUARD; p++)
+            SIM_CHECK(s, *p == FILL);
+}
+
+static void free_kept(struct sim *s)
+{
+    struct reading *r;
+
+    sim_kept(s);
+    while ((r = s->kept)) {
+        s->kept = r->next;
+        free(r->body - GUARD);
+        free(r);
+    }
+}
+
 static void read_over(struct mdapl_op *op, int status)
 {
     struct reading *r = (struct reading *)(void *)op;
@@ -60,8 +82,11 @@ static void read_over(struct mdapl_op *op, int status)
     for (uint32_t i = 0; status == 0 && i < r->env.len; i++)
         SIM_CHECK(s, r->body[i] == byte_of(&r->env, i));
     r->to->reads++;
-    free(r->body);
-    free(r);
+    memset(r->body, FILL, r->env.len);
+    r->next = s->kept;
+    s->kept = r;
+    if (!s->keep)
+        free_kept(s);
 }
 
 /* The process that a peer is. */
@@ -89,8 +114,10 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     r->to = me;
     r->rx = m->rx;
     r->op.done = read_over;
-    r->body = malloc(r->env.len + 1);
+    r->body = malloc(r->env.len + 2 * GUARD);
     SIM_CHECK(s, r->body && m->len == r->env.len);
+    memset(r->body, FILL, r->env.len + 2 * GUARD);
+    r->body += GUARD;
     SIM_CHECK(s, (m->rx != NULL) + (m->data != NULL) == (m->len > 0));
     if (m->data)
         memcpy(r->body, m->data, m->len);
@@ -293,7 +320,7 @@ void sim_round(struct sim *s)
     uint64_t i = fake_random((uint64_t)s->n);
 
     fake_step();
-    if (s->n - 1 != (int)i || fake_random(1 + (uint64_t)s->lazy) == 0)
+    if (s->rank[i].ctx && (s->n - 1 != (int)i || fake_random(1 + (uint64_t)s->lazy) == 0))
         mdapl_progress(s->rank[i].ctx);
 }
 
@@ -363,6 +390,12 @@ void sim_close(struct sim *s)
     SIM_CHECK(s, fake_not_ready() == 0);
     SIM_CHECK(s, fake_stop() == 0);
     SIM_CHECK(s, sim_settled(s));
+    free_kept(s);
+}
+
+void sim_leave(struct sim *s, int rank)
+{
+    s->rank[rank].ctx = NULL;
 }
 
 uint64_t sim_sum(const struct sim *s, size_t offset)
@@ -370,6 +403,7 @@ uint64_t sim_sum(const struct sim *s, size_t offset)
     uint64_t n = 0;
 
     for (int i = 0; i < s->n; i++)
-        n += *(uint64_t *)(void *)((char *)mdapl_ctx_stats(s->rank[i].ctx) + offset);
+        if (s->rank[i].ctx)
+            n += *(uint64_t *)(void *)((char *)mdapl_ctx_stats(s->rank[i].ctx) + offset);
     return n;
 }

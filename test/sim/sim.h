@@ -51,7 +51,10 @@ struct sim {
     int started;                 /* messages sent by all */
     int lazy;                    /* the last rank is so many times slower in making progress */
     bool may_fail;               /* operations may fail */
+    bool drained[SIM_RANKS];     /* for tests that drain by themselves */
     bool verbose;                /* the frames on stderr */
+    bool keep;                   /* bodies stay, filled, when they have been read: sim_kept() */
+    struct reading *kept;
     struct sim_rank rank[SIM_RANKS];
     char card[SIM_RANKS][MDAPL_CARD_MAX];
 };
@@ -84,10 +87,16 @@ void sim_rounds(struct sim *s, int n);
 bool sim_settled(const struct sim *s);
 /* Rounds until they have: aborts when nothing more happens. */
 void sim_run(struct sim *s);
+/* Aborts if a body that has been read was written after that, or if bytes beside it were written
+ * ever. Closing does the same. */
+void sim_kept(const struct sim *s);
 /* Drains and closes all; every DAT object must have been freed. */
 void sim_end(struct sim *s);
 /* Closes without draining: after faults. */
 void sim_close(struct sim *s);
+
+/* The rank has closed its context by itself: it does not take part any more. */
+void sim_leave(struct sim *s, int rank);
 
 /* A counter, over all ranks and of one. */
 uint64_t sim_sum(const struct sim *s, size_t offset);

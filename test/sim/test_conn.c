@@ -57,7 +57,7 @@ static void lose(struct sim *s, uint64_t i, unsigned held)
     };
 
     start(s, i, 2, &faults);
-    sim_open_all(s, "ring=off");
+    sim_open_all(s, "ft=off ring=off");
     s->may_fail = true;
     fake_hold_flushes(held & 1);
     fake_hold_ends(held & 2);
@@ -87,7 +87,7 @@ static void end_comes_before_the_last_flush(void **state)
     for (uint64_t i = 0; i < seeds(10); i++) {
         lose(&s, i, 1);
         pass(&s, 3 * MDAPL_DAPL_END_MS);
-        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_CLOSING));
         fake_hold_flushes(false);
         sim_rounds(&s, 2000);
         expect_drained(&s, 0);
@@ -104,7 +104,7 @@ static void end_comes_after_the_last_flush(void **state)
         pass(&s, 3 * MDAPL_DAPL_END_MS);
         fake_hold_flushes(false);
         pass(&s, MDAPL_DAPL_END_MS / 2);
-        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_CLOSING));
         fake_hold_ends(false);
         sim_rounds(&s, 2000);
         expect_drained(&s, 0);
@@ -119,7 +119,7 @@ static void end_never_comes(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(10); i++) {
         lose(&s, i, 2);
-        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+        SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_CLOSING));
         pass(&s, MDAPL_DAPL_END_MS);
         expect_drained(&s, 2);
     }
@@ -159,7 +159,7 @@ static void reads_in_flight(void **state)
         };
 
         start(&s, i, 2, &faults);
-        sim_open_all(&s, "ring=off rndv=rget rndv_segment=4096");
+        sim_open_all(&s, "ft=off ring=off rndv=rget rndv_segment=4096");
         s.may_fail = true;
         fake_hold_flushes(true);
         sim_send(&s, 0, 1, 40000, false);
@@ -167,7 +167,7 @@ static void reads_in_flight(void **state)
             sim_round(&s);
         pass(&s, 3 * MDAPL_DAPL_END_MS);
         if (s.rank[1].reads == 0) {
-            SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_DRAINING));
+            SIM_CHECK(&s, fake_eps() == 2 && is_in(&s, MDAPL_CM_CLOSING));
             tried++;
         }
         fake_hold_flushes(false);

@@ -45,7 +45,7 @@ static void one_stripe_fails(void **state)
         };
 
         start(&s, i, 2, &faults, NULL);
-        sim_open_all(&s, "streams=4 stripe_bytes=4000");
+        sim_open_all(&s, "ft=off streams=4 stripe_bytes=4000");
         s.may_fail = true;
         s.lazy = 1 << fake_random(8);
         sim_send(&s, 0, 1, 60000, false);
@@ -156,7 +156,7 @@ static void adapter_fails(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(12); i++) {
         start(&s, i, 3, NULL, NULL);
-        sim_open_all(&s, i % 2 ? "ia=fake,fake" : "wiring=ring");
+        sim_open_all(&s, i % 2 ? "ft=off ia=fake,fake" : "ft=off wiring=ring");
         s.may_fail = true;
         for (int k = 0; k < 10; k++)
             sim_send(&s, 0, 1 + k % 2, 20000, true);
@@ -222,7 +222,7 @@ static void receive_refused(void **state)
         struct fake_faults faults = { .refuse_recv = 1 + (unsigned)i };
 
         start(&s, i, 2, &faults, NULL);
-        sim_open_all(&s, "ring=off");
+        sim_open_all(&s, "ft=off ring=off");
         s.may_fail = true;
         for (int k = 0; k < 100; k++)
             sim_send(&s, 0, 1, 200, false);

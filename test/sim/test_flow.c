@@ -270,10 +270,10 @@ static void counters_of_known_traffic(void **state)
         SIM_CHECK(&s, SIM_STAT(&s, 1, rx_rget) == 1 && SIM_STAT(&s, 1, rx_rget_bytes) == 20000);
         SIM_CHECK(&s, SIM_STAT(&s, 1, rdma_bytes) == 20000 && SIM_STAT(&s, 0, rdma_bytes) == 0);
         SIM_CHECK(&s, SIM_SUM(&s, rx_rput_bytes) == 0 && SIM_SUM(&s, rx_copy_bytes) == 0);
-        /* MSG: 24 + 12 + 100 bytes; RTS: 24 + 12 + 16 and one piece of 20; FIN: 24 + 8; ACK: 24 */
+        /* MSG: 24 + 12 + 100 bytes; RTS: 24 + 12 + 16, 4 + one piece of 20; FIN: 24 + 8; ACK: 24 */
         SIM_CHECK(&s, SIM_STAT(&s, 0, tx_frames) == 11 + SIM_STAT(&s, 0, tx_acks));
         SIM_CHECK(&s, SIM_STAT(&s, 0, tx_sr_bytes)
-                          == 10 * 136 + 72 + 24 * SIM_STAT(&s, 0, tx_acks));
+                          == 10 * 136 + 76 + 24 * SIM_STAT(&s, 0, tx_acks));
         SIM_CHECK(&s, SIM_STAT(&s, 1, tx_frames) == 1 + SIM_STAT(&s, 1, tx_acks));
         SIM_CHECK(&s, SIM_STAT(&s, 1, tx_sr_bytes) == 32 + 24 * SIM_STAT(&s, 1, tx_acks));
         sim_rounds(&s, 500);

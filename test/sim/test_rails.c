@@ -156,7 +156,7 @@ static void a_rail_that_is_down_is_left_alone(void **state)
         uint64_t by_rdma;
 
         start(&s, i, 3);
-        open_unlike(&s, "vbuf_size=16384 ring=off");
+        open_unlike(&s, "ft=off vbuf_size=16384 ring=off");
         both_ways(&s, 20);
         s.may_fail = true;
         fake_end_ia(R0_B);

@@ -96,7 +96,8 @@ static void line_names_what_failed(void **state)
             char knobs[96];
 
             start(&s, i, &row[k].faults);
-            snprintf(knobs, sizeof(knobs), "streams=2 stripe_bytes=1000000 %s", row[k].knobs);
+            snprintf(knobs, sizeof(knobs), "ft=off streams=2 stripe_bytes=1000000 %s",
+                     row[k].knobs);
             sim_open_all(&s, knobs);
             s.may_fail = true;
             for (int n = 0; n < 3; n++) {
@@ -121,13 +122,13 @@ static void out_of_memory_is_no_lost_connection(void **state)
     SIM_CHECK(&s, mdapl_peer_get(s.rank[0].ctx, 1, &peer) == 0);
     mdapl_dapl_out_of_memory(mdapl_dapl_peer_of(peer), "a message that waits");
     SIM_CHECK(&s, s.rank[0].faults == 0);            /* no upcall from inside a verb */
-    sim_rounds(&s, 2000);
+    sim_rounds(&s, 20000);
     SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[0].status == -ENOMEM);
     SIM_CHECK(&s, strstr(s.rank[0].why, "out of memory for a message that waits"));
     SIM_CHECK(&s, strstr(s.rank[0].why, "rank 1 on "));
     SIM_CHECK(&s, strstr(s.rank[0].why, "Free memory"));
     SIM_CHECK(&s, !strstr(s.rank[0].why, "lost the connection"));
-    SIM_CHECK(&s, strstr(s.rank[1].why, "lost the connection to rank 0"));
+    SIM_CHECK(&s, s.rank[1].faults == 1 && strstr(s.rank[1].why, "it has given this rank up"));
     SIM_CHECK(&s, strstr(s.rank[1].why, "DAT_CONNECTION_EVENT_"));
     sim_close(&s);
 }
@@ -143,7 +144,7 @@ static void refused_post_has_its_status(void **state)
 
     (void)state;
     start(&s, 0, &faults);
-    sim_open_all(&s, "ring=off");
+    sim_open_all(&s, "ft=off ring=off");
     s.may_fail = true;
     for (int k = 0; k < 20; k++)
         sim_send(&s, 0, 1, 200, false);
@@ -173,7 +174,7 @@ static void endpoint_breaks(void **state)
     for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
         for (uint64_t i = 0; i < seeds(8); i++) {
             start(&s, i, NULL);
-            sim_open_all(&s, "streams=2");
+            sim_open_all(&s, "ft=off streams=2");
             s.may_fail = true;
             fake_async_ep((int)fake_random(4), row[k].number);
             expect_line(&s, row[k].text, 3);
@@ -185,34 +186,56 @@ static void endpoint_breaks(void **state)
 
 static void verdicts(void **state)
 {
-    enum { LIMIT_MS = 5000, TIMEOUT_MS = 1000 };
+    enum { LIMIT_MS = 5000, TIMEOUT_MS = 1000, OUTAGE_MS = 3000 };
+    enum { FAIL = MDAPL_DAPL_FAIL_PEER, RETRY = MDAPL_DAPL_RETRY, REPLACE = MDAPL_DAPL_REPLACE };
     static const struct {
         struct mdapl_dapl_fault f;
         enum mdapl_dapl_cm_cause_id cause;
-        enum mdapl_dapl_verdict verdict, without_limit;
+        int verdict, without_limit;
     } row[] = {
+        /* A connection that ends is replaced, if both ends do that. */
         { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_TRANSPORT },
-          MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER, MDAPL_DAPL_FAIL_PEER },
-        { { .kind = MDAPL_DAPL_FAULT_POST }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
-          MDAPL_DAPL_FAIL_PEER },
-        { { .kind = MDAPL_DAPL_FAULT_LOST }, MDAPL_CAUSE_BROKEN, MDAPL_DAPL_FAIL_PEER,
-          MDAPL_DAPL_FAIL_PEER },
-        { { .kind = MDAPL_DAPL_FAULT_FRAME }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
-          MDAPL_DAPL_FAIL_PEER },
-        { { .kind = MDAPL_DAPL_FAULT_MEMORY }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
-          MDAPL_DAPL_FAIL_PEER },
-        { { .kind = MDAPL_DAPL_FAULT_IA }, MDAPL_CAUSE_OWN, MDAPL_DAPL_FAIL_PEER,
-          MDAPL_DAPL_FAIL_PEER },
+          MDAPL_CAUSE_OWN, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_POST }, MDAPL_CAUSE_OWN, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_LOST }, MDAPL_CAUSE_BROKEN, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_TRANSPORT, .recovers = true },
+          MDAPL_CAUSE_OWN, REPLACE, REPLACE },
+        { { .kind = MDAPL_DAPL_FAULT_POST, .recovers = true }, MDAPL_CAUSE_OWN, REPLACE, REPLACE },
+        { { .kind = MDAPL_DAPL_FAULT_LOST, .recovers = true }, MDAPL_CAUSE_BROKEN, REPLACE,
+          REPLACE },
+        /* Connections that end at once, again and again, are an outage. */
+        { { .kind = MDAPL_DAPL_FAULT_LOST, .recovers = true, .outage_ns = MDAPL_MS(OUTAGE_MS) },
+          MDAPL_CAUSE_BROKEN, FAIL, REPLACE },
+        /* What no network causes may happen once, as a first fault may cause others. */
+        { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_REMOTE_ACCESS,
+            .recovers = true }, MDAPL_CAUSE_OWN, REPLACE, REPLACE },
+        { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_REMOTE_ACCESS,
+            .recovers = true, .bugs = 1 }, MDAPL_CAUSE_OWN, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_DTO, .dto_status = DAT_DTO_ERR_TRANSPORT, .recovers = true,
+            .bugs = 1 }, MDAPL_CAUSE_OWN, REPLACE, REPLACE },
+        { { .kind = MDAPL_DAPL_FAULT_FRAME, .recovers = true }, MDAPL_CAUSE_OWN, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_MEMORY, .recovers = true }, MDAPL_CAUSE_OWN, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_IA, .recovers = true }, MDAPL_CAUSE_OWN, FAIL, FAIL },
         /* Silence ends a peer only after the limit, if there is one. */
         { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .waited_ns = MDAPL_MS(LIMIT_MS) - 1 },
-          MDAPL_CAUSE_TIMED_OUT, MDAPL_DAPL_RETRY, MDAPL_DAPL_RETRY },
+          MDAPL_CAUSE_TIMED_OUT, RETRY, RETRY },
         { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .waited_ns = MDAPL_MS(LIMIT_MS) },
-          MDAPL_CAUSE_TIMED_OUT, MDAPL_DAPL_FAIL_PEER, MDAPL_DAPL_RETRY },
-        /* A definite refusal does once it has lasted for the time of a request. */
+          MDAPL_CAUSE_TIMED_OUT, FAIL, RETRY },
+        /* One that had a connection has another limit, unless it has another connection. */
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .waited_ns = MDAPL_MS(LIMIT_MS),
+            .outage_ns = MDAPL_MS(OUTAGE_MS) - 1 }, MDAPL_CAUSE_TIMED_OUT, RETRY, RETRY },
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .outage_ns = MDAPL_MS(OUTAGE_MS) },
+          MDAPL_CAUSE_TIMED_OUT, FAIL, RETRY },
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .waited_ns = MDAPL_MS(LIMIT_MS), .spare = true },
+          MDAPL_CAUSE_TIMED_OUT, RETRY, RETRY },
+        /* A definite refusal does once it has lasted for the time of a request, or at once. */
         { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .refused_ns = MDAPL_MS(TIMEOUT_MS) - 1 },
-          MDAPL_CAUSE_PEER_REJECTED, MDAPL_DAPL_RETRY, MDAPL_DAPL_RETRY },
+          MDAPL_CAUSE_PEER_REJECTED, RETRY, RETRY },
         { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .refused_ns = MDAPL_MS(TIMEOUT_MS) },
-          MDAPL_CAUSE_PEER_REJECTED, MDAPL_DAPL_FAIL_PEER, MDAPL_DAPL_FAIL_PEER },
+          MDAPL_CAUSE_PEER_REJECTED, FAIL, FAIL },
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .refused_ns = MDAPL_MS(TIMEOUT_MS), .spare = true },
+          MDAPL_CAUSE_PEER_REJECTED, RETRY, RETRY },
+        { { .kind = MDAPL_DAPL_FAULT_ATTEMPT, .spare = true }, MDAPL_CAUSE_GONE, FAIL, FAIL },
     };
     struct mdapl_cfg cfg;
 
@@ -224,8 +247,9 @@ static void verdicts(void **state)
 
         f.cause = mdapl_dapl_cm_cause(row[i].cause);
         cfg.connect_unanswered_ms = LIMIT_MS;
+        cfg.max_outage_ms = OUTAGE_MS;
         assert_int_equal(mdapl_dapl_judge(&f, &cfg), row[i].verdict);
-        cfg.connect_unanswered_ms = 0;
+        cfg.connect_unanswered_ms = cfg.max_outage_ms = 0;
         assert_int_equal(mdapl_dapl_judge(&f, &cfg), row[i].without_limit);
     }
 }
@@ -276,7 +300,7 @@ static void drains_until_all_has_come_back(void **state)
         struct log log[2];
 
         start(&s, i, &faults);
-        sim_open_all(&s, "streams=2 ring=off");
+        sim_open_all(&s, "ft=off streams=2 ring=off");
         s.may_fail = true;
         for (int r = 0; r < 2; r++)
             log_to(&log[r], &s.rank[r]);
@@ -287,14 +311,14 @@ static void drains_until_all_has_come_back(void **state)
         sim_rounds(&s, 20000);
         for (int r = 0; r < 2; r++) {
             SIM_CHECK(&s, s.rank[r].faults == 1);
-            SIM_CHECK(&s, count(&log[r], "up -> draining") == 2);
-            SIM_CHECK(&s, count(&log[r], "draining -> ") == 0);
+            SIM_CHECK(&s, count(&log[r], "-> closing") == 2);
+            SIM_CHECK(&s, count(&log[r], "closing -> ") == 0);
         }
         SIM_CHECK(&s, fake_eps() == 4);
         fake_hold_flushes(false);
         sim_rounds(&s, 20000);
         for (int r = 0; r < 2; r++)
-            SIM_CHECK(&s, count(&log[r], "drained, draining -> dead") == 2);
+            SIM_CHECK(&s, count(&log[r], "drained, closing -> dead") == 2);
         SIM_CHECK(&s, fake_eps() == 0);
         sim_close(&s);
         for (int r = 0; r < 2; r++)

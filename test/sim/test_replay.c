@@ -151,7 +151,19 @@ static void posted_twice(void **state)
 
 /* -- what a rendezvous receives twice --------------------------------------------------------- */
 
-/* Delivers the frame in b to a rank once more, as one in its turn: a replay under a new number. */
+/* The stream that carried a frame. */
+static uint32_t carried_on(const uint8_t *frame, size_t len)
+{
+    struct mdapl_dapl_written written;
+
+    return frame[0] == MDAPL_FRAME_WRITTEN
+                   && mdapl_dapl_written_get(&written, frame + MDAPL_FRAME_HDR_BYTES,
+                                             len - MDAPL_FRAME_HDR_BYTES)
+               ? written.stream : 0;
+}
+
+/* Delivers the frame in b to a rank once more, as one in its turn on the connection that carried
+ * it: a replay under a new number. */
 static void deliver_again(struct sim *s, int rank, const struct mdapl_dapl_vbuf *b)
 {
     struct mdapl_dapl_peer *peer = peer_of(s, rank);
@@ -163,7 +175,7 @@ static void deliver_again(struct sim *s, int rank, const struct mdapl_dapl_vbuf 
     SIM_CHECK(s, mdapl_dapl_frame_get(&f, frame, b->len));
     f.psn = (uint32_t)peer->rx_next;
     mdapl_dapl_frame_put(&f, frame);
-    mdapl_dapl_rx_frame(&peer->stream[0], &credit, frame, b->len);
+    mdapl_dapl_rx_frame(&peer->stream[carried_on(frame, b->len)], &credit, frame, b->len);
     peer->rx_next--;             /* the frame with this number has not arrived */
 }
 
@@ -238,9 +250,8 @@ static void asked_twice(void **state)
             SIM_CHECK(&s, SIM_STAT(&s, 0, rdma_bytes) == 2 * written);
             tried++;
         }
-        s.may_fail = true;               /* what is named after the FIN is a bad frame */
-        sim_run(&s);
-        sim_close(&s);
+        sim_run(&s);             /* what is named after the FIN is skipped */
+        sim_end(&s);
     }
     assert_true(only_seed || tried > 10);
 }

@@ -189,6 +189,8 @@ static void words_are_enums(void **state)
         { "summary", "off", MDAPL_SUMMARY_OFF, offsetof(struct mdapl_cfg, summary) },
         { "summary", "first", MDAPL_SUMMARY_FIRST, offsetof(struct mdapl_cfg, summary) },
         { "summary", "all", MDAPL_SUMMARY_ALL, offsetof(struct mdapl_cfg, summary) },
+        { "ft", "on", MDAPL_FT_ON, offsetof(struct mdapl_cfg, ft) },
+        { "ft", "off", MDAPL_FT_OFF, offsetof(struct mdapl_cfg, ft) },
         { "retain", "on", MDAPL_RETAIN_ON, offsetof(struct mdapl_cfg, retain) },
         { "retain", "off", MDAPL_RETAIN_OFF, offsetof(struct mdapl_cfg, retain) },
         { "rndv", "rget", MDAPL_RNDV_RGET, offsetof(struct mdapl_cfg, rndv) },

@@ -43,6 +43,19 @@ static void check(const struct mdapl_dapl_ledger *l, const bool *byte)
         assert_int_equal(hole.off, first);
 }
 
+/* Removes bytes that may be done or not. */
+static void remove_some(struct mdapl_dapl_ledger *l, uint64_t base, bool *byte, uint32_t longest)
+{
+    uint32_t off = draw(BYTES), len = draw(longest + 1);
+    uint64_t before = l->done;
+
+    if (len > BYTES - off)
+        len = BYTES - off;
+    assert_int_equal(mdapl_dapl_ledger_remove(l, base + off, len), 0);
+    assert_int_equal(before - l->done, marked(byte, off, len, true, NULL));
+    memset(byte + off, false, len);
+}
+
 /* Ranges of any size and place, many of them twice; all bytes far from zero as well. */
 static void random_ranges(void **state)
 {
@@ -67,6 +80,8 @@ static void random_ranges(void **state)
             memset(byte + off, true, len);
             assert_int_equal(mdapl_dapl_ledger_add(&l, base + off, len), 0);
             most = l.n > most ? l.n : most;
+            if (k % 3 == 0)
+                remove_some(&l, base, byte, longest);
             if (base == 0)
                 check(&l, byte);
         }
@@ -82,6 +97,29 @@ static void random_ranges(void **state)
         rng = seed + 1;
     }
     assert_true(most > 4 * MDAPL_DAPL_LEDGER_OWN);   /* it has grown */
+}
+
+/* The ends of ranges, all of one, the middle of one, and what lies between two. */
+static void removed(void **state)
+{
+    struct mdapl_dapl_ledger l;
+
+    (void)state;
+    mdapl_dapl_ledger_init(&l);
+    mdapl_dapl_ledger_add(&l, 100, 300);
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 0, 100), 0);
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 400, 100), 0);
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 200, 0), 0);
+    assert_true(l.n == 1 && l.done == 300);
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 350, 50), 0);
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 100, 50), 0);
+    assert_true(l.n == 1 && l.done == 200 && mdapl_dapl_ledger_has(&l, 150, 200));
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 200, 100), 0);
+    assert_true(l.n == 2 && l.done == 100);
+    assert_true(mdapl_dapl_ledger_has(&l, 150, 50) && mdapl_dapl_ledger_has(&l, 300, 50));
+    assert_int_equal(mdapl_dapl_ledger_remove(&l, 0, 1000), 0);
+    assert_true(l.n == 0 && l.done == 0);
+    mdapl_dapl_ledger_free(&l);
 }
 
 /* In order, and the other way round: one range, no memory. */
@@ -108,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_ranges),
+        cmocka_unit_test(removed),
         cmocka_unit_test(one_range),
     };
 

@@ -197,6 +197,35 @@ static void idmap_knows_generations(void **state)
     mdapl_idmap_fini(&m);
 }
 
+/* An id that was given is told from one that never was, after any number of rounds. */
+static void idmap_knows_what_it_gave(void **state)
+{
+    struct mdapl_idmap m;
+    uint32_t first, id, other;
+    int obj;
+
+    (void)state;
+    mdapl_idmap_init(&m);
+    assert_false(mdapl_idmap_given(&m, 1 << 20));
+    mdapl_idmap_add(&m, &obj, &first);
+    assert_true(mdapl_idmap_given(&m, first));
+    assert_false(mdapl_idmap_given(&m, first + (1 << 20)));      /* its next generation */
+    assert_false(mdapl_idmap_given(&m, first + 1));              /* its neighbour */
+    assert_false(mdapl_idmap_given(&m, first + 1000000));        /* no slot */
+    assert_false(mdapl_idmap_given(&m, 0));
+    mdapl_idmap_remove(&m, first);
+    assert_true(mdapl_idmap_given(&m, first));
+    assert_false(mdapl_idmap_given(&m, first + (1 << 20)));
+    for (int i = 0; i < 64 * 5000; i++) {    /* every slot, beyond its last generation */
+        mdapl_idmap_add(&m, &obj, &id);
+        mdapl_idmap_remove(&m, id);
+        assert_true(mdapl_idmap_given(&m, id));
+    }
+    mdapl_idmap_add(&m, &obj, &other);
+    assert_true(mdapl_idmap_given(&m, first) && mdapl_idmap_given(&m, other));
+    mdapl_idmap_fini(&m);
+}
+
 enum { NODES = 1000 };
 
 static int depth(const struct mdapl_tree_node *n)
@@ -388,6 +417,7 @@ int main(void)
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),
+        cmocka_unit_test(idmap_knows_what_it_gave),
         cmocka_unit_test(idmap_ids_come_back_late),
         cmocka_unit_test(groups_are_found_by_id),
         cmocka_unit_test(peers_are_listed_by_channel),

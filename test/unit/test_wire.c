@@ -173,8 +173,8 @@ static void frame_shapes(void **state)
         { { .type = MDAPL_FRAME_CTS, .len = 28 }, 0, true },
         { { .type = MDAPL_FRAME_CTS, .hdr_len = 1, .len = 28 }, 0, false },
         { { .type = MDAPL_FRAME_CTS, .len = 27 }, 0, false },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 28 }, 0, true },
-        { { .type = MDAPL_FRAME_WRITTEN, .len = 11 }, 0, false },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 36 }, 0, true },
+        { { .type = MDAPL_FRAME_WRITTEN, .len = 19 }, 0, false },
         { { .type = MDAPL_FRAME_DATA, .len = 15 }, 0, false },
         { { .type = MDAPL_FRAME_FIN, .len = 8 }, 0, true },
         { { .type = MDAPL_FRAME_ACK }, 0, true },
@@ -200,17 +200,18 @@ static void frame_shapes(void **state)
 static void rts_shapes(void **state)
 {
     struct mdapl_dapl_rts in = { .body_len = 30, .tx_id = 5,
-                            .at = { 2, 2, { { 0x1000, 10, { 1, 3 } },
-                                            { 0x9000, 20, { 2, 4 } } } } }, out;
+                            .at = { 2, 2, { 8, 9 }, { { 0x1000, 10, { 1, 3 } },
+                                                      { 0x9000, 20, { 2, 4 } } } } }, out;
     uint8_t raw[512];
     size_t len = mdapl_dapl_rts_put(&in, raw);
 
     (void)state;
-    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * (MDAPL_SEG_BYTES + 2 * 4));
+    assert_int_equal(len, MDAPL_RTS_BYTES + 2 * 4 + 2 * (MDAPL_SEG_BYTES + 2 * 4));
     assert_true(mdapl_dapl_rts_get(&out, raw, len));
     assert_int_equal(out.at.seg[1].addr, 0x9000);
     assert_int_equal(out.at.seg[1].key[0], 2);
     assert_int_equal(out.at.seg[0].key[1], 3);
+    assert_true(out.at.generation[0] == 8 && out.at.generation[1] == 9);
     assert_false(mdapl_dapl_rts_get(&out, raw, len - 1));
     assert_false(mdapl_dapl_rts_get(&out, raw, 15));
     in.body_len = 29;                        /* the pieces are more than the body */
@@ -218,7 +219,7 @@ static void rts_shapes(void **state)
     in.body_len = 31;                        /* or less */
     assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
     in = (struct mdapl_dapl_rts){ .body_len = UINT64_MAX,
-                             .at = { 2, 1, { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } } };
+                             .at = { 2, 1, { 1 }, { { 0, UINT64_MAX, { 1 } }, { 0, 1, { 2 } } } } };
     assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
     in = (struct mdapl_dapl_rts){ .body_len = 0 };
     assert_false(mdapl_dapl_rts_get(&out, raw, mdapl_dapl_rts_put(&in, raw)));
@@ -233,7 +234,7 @@ static void rts_shapes(void **state)
 static void small_shapes(void **state)
 {
     struct mdapl_dapl_cts cts = { 1, 2, 3, 4, { 0 } };
-    struct mdapl_dapl_written written = { 1, 2, { 2, { { 3, 4 }, { 9, 1 } } } };
+    struct mdapl_dapl_written written = { 1, 2, 0, 7, { 2, { { 3, 4 }, { 9, 1 } } } };
     struct mdapl_dapl_data data = { 5, 6, 7 };
     struct mdapl_dapl_fin fin = { 8, MDAPL_FIN_DROPPED };
     uint8_t raw[64];
@@ -244,9 +245,9 @@ static void small_shapes(void **state)
     assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES));
     assert_int_equal(cts.len, 4);
     assert_false(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 1));
-    cts.to = (struct mdapl_dapl_segs){ 1, 1, { { 0x1000, 4, { 7 } } } };
-    assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4);
-    assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + MDAPL_SEG_BYTES + 4));
+    cts.to = (struct mdapl_dapl_segs){ 1, 1, { 1 }, { { 0x1000, 4, { 7 } } } };
+    assert_int_equal(mdapl_dapl_cts_put(&cts, raw), MDAPL_CTS_BYTES + 4 + MDAPL_SEG_BYTES + 4);
+    assert_true(mdapl_dapl_cts_get(&cts, raw, MDAPL_CTS_BYTES + 4 + MDAPL_SEG_BYTES + 4));
     assert_int_equal(cts.to.seg[0].key[0], 7);
     cts.to.seg[0].len = 3;                   /* less room than requested */
     assert_false(mdapl_dapl_cts_get(&cts, raw, mdapl_dapl_cts_put(&cts, raw)));
@@ -265,13 +266,16 @@ static void small_shapes(void **state)
     assert_true(mdapl_dapl_written_get(&written, raw, len));
     assert_true(written.done.range[1].off == 9 && written.done.range[1].len == 1);
     assert_false(mdapl_dapl_written_get(&written, raw, len - 1));
+    written.stream = MDAPL_MAX_STREAMS;      /* there is no such one */
+    assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
+    written.stream = 0;
     written.done.range[0].len = 0;           /* nothing has been written */
     assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     written.done.range[0] = (struct mdapl_dapl_range){ UINT64_MAX, 2 };
     assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
     written.done.n = 0;
     assert_false(mdapl_dapl_written_get(&written, raw, mdapl_dapl_written_put(&written, raw)));
-    memset(raw + 8, 0xff, 4);                /* more ranges than there may be */
+    memset(raw + 16, 0xff, 4);               /* more ranges than there may be */
     assert_false(mdapl_dapl_written_get(&written, raw, MDAPL_WRITTEN_BYTES));
     mdapl_dapl_fin_put(&fin, raw);
     assert_true(mdapl_dapl_fin_get(&fin, raw, MDAPL_FIN_BYTES));

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm_hello.h"
+
+#include "cfg.h"
+#include "conn.h"
+#include "ia.h"
+#include "log.h"
+#include "stats.h"
+#include "window.h"
+
+/* -- hellos ------------------------------------------------------------------------------------ */
+
+static uint8_t offers(const struct mdapl_cfg *cfg)
+{
+    if (cfg->retain != MDAPL_RETAIN_ON)
+        return 0;
+    return cfg->ft == MDAPL_FT_ON ? MDAPL_HELLO_RETAINS | MDAPL_HELLO_RECOVERS
+                                  : MDAPL_HELLO_RETAINS;
+}
+
+void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
+                             uint8_t out[MDAPL_HELLO_BYTES])
+{
+    const struct mdapl_dapl_chan *d = st->peer->d;
+    const struct mdapl_group *job = mdapl_ctx_job(d->ctx);
+    const struct mdapl_group *group = mdapl_peer_group(&st->peer->base);
+    struct mdapl_dapl_hello h = {
+        .flags = flags, .stream = (uint8_t)st->index, .group = job->id, .dst_group = group->id,
+        .src = (uint32_t)job->rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
+        .incarnation = d->incarnation, .rx_next = st->peer->rx_next,
+        .frame_bytes = (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES,
+        .sr_window = (uint16_t)d->sr_window, .offers = offers(mdapl_ctx_cfg(d->ctx)),
+        .generation = (uint16_t)(st->ia->generation % MDAPL_HELLO_GENERATIONS),
+    };
+
+    mdapl_dapl_hello_put(&h, group->key, out);
+}
+
+enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_chan *d,
+                                                      const void *priv, size_t len,
+                                                      struct mdapl_dapl_hello *h)
+{
+    const struct mdapl_group *from = mdapl_group_find(d->ctx, mdapl_dapl_hello_group(priv, len));
+
+    return mdapl_dapl_hello_get(h, priv, len, from, mdapl_ctx_job(d->ctx));
+}
+
+bool mdapl_dapl_cm_hello_fits(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_hello *h)
+{
+    if (!peer->met)
+        peer->incarnation = h->incarnation;
+    peer->met = true;
+    return h->incarnation == peer->incarnation && h->rx_next <= peer->tx_next;
+}
+
+bool mdapl_dapl_cm_hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len,
+                                 uint8_t flag, struct mdapl_dapl_hello *h)
+{
+    return mdapl_dapl_cm_hello_get(st->peer->d, priv, len, h) == MDAPL_HELLO_OK
+           && h->flags == flag && h->group == mdapl_peer_group(&st->peer->base)->id
+           && (int)h->src == st->peer->base.rank && h->stream == st->index
+           && (flag == MDAPL_HELLO_REPLY ? !mdapl_seq_before(h->epoch, st->conn->epoch)
+                                         : h->epoch == st->conn->epoch)
+           && mdapl_dapl_cm_hello_fits(st->peer, h);
+}
+
+bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer)
+{
+    const struct mdapl_group *job = mdapl_ctx_job(peer->d->ctx);
+    const struct mdapl_group *group = mdapl_peer_group(&peer->base);
+
+    return group->id == job->id ? peer->base.rank < job->rank : group->id < job->id;
+}
+
+/* -- rejections -------------------------------------------------------------------------------- */
+
+void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
+                                   DAT_CR_HANDLE cr, const char *why)
+{
+    mdapl_ctx_stats(d->ctx)->cr_refused++;
+    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_INFO,
+              "IA %s: refused a connection request that %s; nothing needs to be done unless it "
+              "comes again and again", ia->name, why);
+    d->dat.dat_cr_reject(cr, 0, NULL);
+}
+
+void mdapl_dapl_cm_reject(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint8_t flag,
+                          uint32_t epoch)
+{
+    uint8_t hello[MDAPL_HELLO_BYTES];
+
+    mdapl_dapl_cm_hello_put(st, flag, epoch, hello);
+    st->peer->d->dat.dat_cr_reject(cr, sizeof(hello), hello);
+}
+
+void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
+{
+    struct mdapl_dapl_chan *d = st->peer->d;
+
+    mdapl_ctx_stats(d->ctx)->cr_stale++;
+    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %d: refused its request %u, which is stale",
+              st->peer->base.rank, epoch);
+    mdapl_dapl_cm_reject(st, cr, MDAPL_HELLO_BUSY, epoch);
+}

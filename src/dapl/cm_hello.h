@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CM_HELLO_H
+#define MDAPL_CM_HELLO_H
+/*
+ * The hellos of connection requests and of their answers, and rejections (PROTOCOL, section 1).
+ *
+ * Connections of a stream are numbered, and both ends know the number. A request has the number
+ * above the highest one that its sender knows. An acceptance has the number of the connection: that
+ * of the request, or one above the highest number that its sender knows. So each end knows, when a
+ * connection is established, which requests of the other end are older than it.
+ */
+#include "peer.h"
+
+/* Writes a hello on behalf of the stream. flags: MDAPL_HELLO_REPLY and so on; epoch: its number. */
+void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
+                             uint8_t out[MDAPL_HELLO_BYTES]);
+/* Reads and verifies a hello of len bytes (wire.h), of any rank to this one. */
+enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_chan *d,
+                                                      const void *priv, size_t len,
+                                                      struct mdapl_dapl_hello *h);
+/* Is it, after that, a hello of the peer's process as it was met first, that acknowledges nothing
+ * which was never sent? The first one is the measure of the others. */
+bool mdapl_dapl_cm_hello_fits(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_hello *h);
+/* Is this a hello of the peer with this flag, in answer to the stream's request in flight? */
+bool mdapl_dapl_cm_hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len,
+                                 uint8_t flag, struct mdapl_dapl_hello *h);
+
+/* Of two requests that cross, that of the lower group id wins, and within a group that of the lower
+ * rank: does the one of this peer? */
+bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer);
+
+/* Rejects a request without a verified hello. why: as in "a request that ..." */
+void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
+                                   DAT_CR_HANDLE cr, const char *why);
+/* Rejects the request `epoch` of the stream's peer, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
+void mdapl_dapl_cm_reject(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint8_t flag,
+                          uint32_t epoch);
+/* Rejects it as busy, because the peer has made a newer one or does not wait for it any more. */
+void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch);
+
+#endif

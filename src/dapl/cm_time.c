@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm_time.h"
+
+#include "cfg.h"
+#include "cm_hello.h"
+#include "min.h"
+
+enum {
+    BACKOFF_DOUBLINGS = 5,       /* the pause between tries grows 32 times at most */
+    TIME_DOUBLINGS = 3,          /* the time of an unanswered request, 8 times */
+    MOST_DOUBLINGS = 12,         /* that of a request to a rank that has been connected before */
+    RECONNECT_MS = 250,          /* the time of the first such request, at most */
+    TURN_MS = 5,                 /* the rank whose request would lose sends one so much later */
+};
+
+static const struct mdapl_cfg *cfg_of(const struct mdapl_dapl_stream *st)
+{
+    return mdapl_ctx_cfg(st->peer->d->ctx);
+}
+
+uint64_t mdapl_dapl_cm_time(const struct mdapl_dapl_stream *st)
+{
+    return MDAPL_MS(cfg_of(st)->connect_timeout_ms);
+}
+
+uint64_t mdapl_dapl_cm_first_time(const struct mdapl_dapl_stream *st)
+{
+    uint64_t time = mdapl_dapl_cm_time(st);
+
+    return st->peer->was_up ? mdapl_min(time, MDAPL_MS(RECONNECT_MS)) : time;
+}
+
+uint64_t mdapl_dapl_cm_outage_end(const struct mdapl_dapl_peer *peer)
+{
+    uint64_t limit = MDAPL_MS(mdapl_ctx_cfg(peer->d->ctx)->max_outage_ms);
+
+    return limit > 0 && peer->was_up && peer->n_up == 0 ? peer->down_since + limit : UINT64_MAX;
+}
+
+uint64_t mdapl_dapl_cm_request_time(const struct mdapl_dapl_stream *st, uint64_t now)
+{
+    uint64_t limit = MDAPL_MS(cfg_of(st)->connect_unanswered_ms), waited = now - st->cm.since;
+    uint64_t time = mdapl_dapl_cm_first_time(st) << mdapl_min(st->cm.unanswered, MOST_DOUBLINGS);
+
+    time = mdapl_min(time, mdapl_dapl_cm_time(st) << TIME_DOUBLINGS);
+    if (st->peer->was_up)
+        limit = mdapl_dapl_cm_outage_end(st->peer) - now + waited;
+    return limit > waited ? mdapl_min(time, limit - waited) : time;
+}
+
+/* Without jitter, all requests to a busy rank would be repeated at the same time. The jitter is a
+ * multiplicative hash of the job, both ranks and epoch, so that a run of the simulation is
+ * reproducible. */
+static uint64_t jitter(const struct mdapl_dapl_stream *st)
+{
+    const struct mdapl_group *job = mdapl_ctx_job(st->peer->d->ctx);
+    uint64_t x = (uint64_t)job->id << 32 ^ st->cm.epoch;
+
+    x ^= (uint64_t)job->rank << 40 ^ (uint64_t)st->peer->base.rank << 16;
+    return x * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
+uint64_t mdapl_dapl_cm_pause(const struct mdapl_dapl_stream *st)
+{
+    uint64_t doublings = mdapl_min(st->cm.requests, BACKOFF_DOUBLINGS);
+    uint64_t pause = MDAPL_MS(cfg_of(st)->connect_retry_ms) << doublings >> 1;
+
+    return pause + jitter(st) % (pause / 2 + 1);
+}
+
+uint64_t mdapl_dapl_cm_turn(const struct mdapl_dapl_stream *st)
+{
+    return mdapl_dapl_cm_wins(st->peer) ? MDAPL_MS(TURN_MS) + jitter(st) % MDAPL_MS(TURN_MS) : 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_CM_TIME_H
+#define MDAPL_CM_TIME_H
+/*
+ * How long connecting waits, in ns: from the knobs, from what has been tried, and from whether the
+ * peer has been connected before. Then it is there, or was a moment ago, and its answer is soon.
+ */
+#include "peer.h"
+
+/* The time of a request whose receiver may compute outside MPI. */
+uint64_t mdapl_dapl_cm_time(const struct mdapl_dapl_stream *st);
+/* The time of a first request. */
+uint64_t mdapl_dapl_cm_first_time(const struct mdapl_dapl_stream *st);
+/* The time of the next request. It doubles with each unanswered one, so that few requests of this
+ * rank are queued at a peer that computes outside MPI for long. */
+uint64_t mdapl_dapl_cm_request_time(const struct mdapl_dapl_stream *st, uint64_t now);
+/* When the peer will have been without a connection for too long; UINT64_MAX: never, or it has one,
+ * or never had one. */
+uint64_t mdapl_dapl_cm_outage_end(const struct mdapl_dapl_peer *peer);
+/* The pause before the next request, after one that has failed. */
+uint64_t mdapl_dapl_cm_pause(const struct mdapl_dapl_stream *st);
+/* The pause before a connection that ended is replaced: none for the rank whose request wins. */
+uint64_t mdapl_dapl_cm_turn(const struct mdapl_dapl_stream *st);
+
+#endif

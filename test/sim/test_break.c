@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections that break are replaced, and the frames that they carried are sent again: every
+ * message is delivered once and in order (sim.c compares numbers and bytes). Each kind of fault
+ * happens at each request of some scenarios, and pairs of them by seeds.
+ * test_break [SEED [TEST]] runs that one seed with the frames shown; SEED 0: all, TEST alone.
+ */
+#include "unit.h"
+
+#include "conn.h"
+#include "err.h"
+#include "peer.h"
+#include "sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGES = 24, IDLE_ROUNDS = 300, MOST_ROUNDS = 400000 };
+
+static uint64_t only_seed;
+
+static uint64_t seeds(uint64_t n)
+{
+    return only_seed ? 1 : n;
+}
+
+static void start(struct sim *s, uint64_t i, const struct fake_faults *faults)
+{
+    sim_start(s, only_seed ? only_seed : i + 1, 2, faults, NULL);
+    s->verbose = only_seed != 0;
+}
+
+/* Rounds until it is true; when nothing moves, time passes. */
+static void until(struct sim *s, bool (*is_true)(struct sim *s))
+{
+    uint64_t moved = 0;
+
+    for (int rounds = 0, idle = 0; !is_true(s); rounds++) {
+        uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
+
+        idle = now == moved ? idle + 1 : 0;
+        moved = now;
+        if (idle > IDLE_ROUNDS)
+            *fake_time() += 1000000;
+        SIM_CHECK(s, rounds < MOST_ROUNDS);
+        sim_round(s);
+    }
+}
+
+static bool is_settled(struct sim *s)
+{
+    return sim_settled(s);
+}
+
+/* Is the one connection up at both ends, and has the last one before it drained? */
+static bool is_quiet(struct sim *s)
+{
+    for (int r = 0; r < 2; r++) {
+        struct mdapl_peer *base;
+
+        SIM_CHECK(s, mdapl_peer_get(s->rank[r].ctx, 1 - r, &base) == 0);
+        if (!mdapl_dapl_stream_up(mdapl_dapl_peer_main(mdapl_dapl_peer_of(base))))
+            return false;
+    }
+    return fake_eps() == 2;
+}
+
+/* Short messages both ways. */
+static void exchange(struct sim *s, int messages)
+{
+    for (int k = 0; k < messages; k++) {
+        sim_send(s, k % 2, 1 - k % 2, (uint32_t)fake_random(fake_random(3) ? 300 : 3000), false);
+        sim_rounds(s, (int)fake_random(12));
+    }
+    until(s, is_settled);
+}
+
+/* -- one break --------------------------------------------------------------------------------- */
+
+/* The nth send fails without having been executed. */
+static void a_failed_send_is_sent_again(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(100); i++) {
+        const struct fake_faults faults = {
+            .fail_op = DAT_DTO_SEND, .fail_nth = 1 + (unsigned)i % 20,
+            .fail_status = DAT_DTO_ERR_TRANSPORT,
+        };
+
+        start(&s, i, &faults);
+        sim_open_all(&s, i % 2 ? "wiring=ondemand ring=off" : "ring=off");
+        exchange(&s, 60);
+        sim_rounds(&s, 1000);
+        SIM_CHECK(&s, SIM_SUM(&s, breaks) == 2 && SIM_SUM(&s, reconnects) == 2);
+        SIM_CHECK(&s, SIM_SUM(&s, replayed_frames) > 0);
+        SIM_CHECK(&s, SIM_SUM(&s, outage_max) > 0);
+        sim_end(&s);
+    }
+}
+
+/* -- every request, every kind of fault -------------------------------------------------------- */
+
+static const char *const scenarios[] = {
+    "wiring=ondemand ring=off",
+    "wiring=ring ring=off sr_window=2",
+    "wiring=ring ring=on ring_after=2 ring_slots=4 suppress=off",
+    "wiring=ondemand ring=on ring_after=1",
+    "wiring=ring ring=off ack_frames=1 suppress=off ep_requests=4",
+};
+
+enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
+
+static const char *const kind_name[FAKE_FAULT_KINDS] = {
+    "not executed", "executed", "then break", "flush late", "end late", "one-sided", "doubled",
+    "request lost", "request late", "accept lost", "accept late",
+};
+
+/* Has this rank drained? It goes on with progress then, as in the launcher's barrier. */
+static bool is_drained(struct sim *s)
+{
+    for (int r = 0; r < s->n; r++)
+        s->drained[r] |= s->rank[r].ctx && mdapl_drain(s->rank[r].ctx) == 0;
+    for (int r = 0; r < s->n; r++)
+        if (s->rank[r].ctx && !s->drained[r])
+            return false;
+    return true;
+}
+
+/*
+ * MPI_Finalize: each rank drains and waits for the others, then all close, one after the other. The
+ * end of a connection is no reason for another one then, and nothing is printed.
+ */
+static void finish(struct sim *s)
+{
+    unsigned calls;
+
+    until(s, is_drained);
+    sim_rounds(s, 200);
+    calls = fake_requests();
+    mdapl_ctx_close(s->rank[0].ctx);
+    sim_leave(s, 0);
+    sim_rounds(s, 3000);
+    SIM_CHECK(s, fake_requests() == calls && s->rank[1].faults == 0);
+    sim_close(s);
+}
+
+/* One run with the faults of a plan. Returns how many requests there were. */
+static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, int n)
+{
+    unsigned requests;
+    struct sim s;
+
+    start(&s, seed, NULL);
+    fake_plan(plan, n);
+    sim_open_all(&s, scenarios[scenario]);
+    exchange(&s, MESSAGES);
+    for (int k = 0; k <= n; k++) {               /* acknowledgements may meet a fault, too */
+        sim_rounds(&s, 1500);
+        until(&s, is_quiet);
+    }
+    SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[1].faults == 0);
+    SIM_CHECK(&s, s.rank[0].announced[1] == MESSAGES / 2 && s.rank[1].announced[0] == MESSAGES / 2);
+    /* Each end counts a break, unless it had not been established there. */
+    SIM_CHECK(&s, SIM_SUM(&s, breaks) >= fake_broken() && SIM_SUM(&s, breaks) <= 2 * fake_broken());
+    SIM_CHECK(&s, SIM_SUM(&s, stale_completions) == fake_doubled());
+    SIM_CHECK(&s, SIM_SUM(&s, dup) <= SIM_SUM(&s, replayed_frames));
+    until(&s, is_drained);
+    requests = fake_executed();
+    finish(&s);
+    return requests;
+}
+
+static void print_plan(uint64_t seed, int scenario, const struct fake_fault *plan, int n)
+{
+    if (!only_seed)
+        return;
+    fprintf(stderr, "seed %llu: %s;", (unsigned long long)seed, scenarios[scenario]);
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, " request %u %s", plan[i].nth, kind_name[plan[i].kind]);
+    fprintf(stderr, "\n");
+}
+
+/* The seed of a run names all of it: scenario, request and kind. */
+static void at_every_request(void **state)
+{
+    int hit = 0;
+
+    (void)state;
+    for (int scenario = 0; scenario < SCENARIOS; scenario++) {
+        unsigned requests = run((uint64_t)scenario, scenario, NULL, 0);
+
+        for (unsigned nth = 1; nth <= requests; nth++)
+            for (int kind = 0; kind < FAKE_FAULT_KINDS; kind++) {
+                uint64_t seed = ((uint64_t)scenario << 24 | nth << 8 | (unsigned)kind) + 1;
+                struct fake_fault plan = { (enum fake_fault_kind)kind, nth };
+
+                if (only_seed && seed != only_seed)
+                    continue;
+                print_plan(seed, scenario, &plan, 1);
+                hit += run(seed - 1, scenario, &plan, 1) >= nth;
+            }
+    }
+    assert_true(only_seed || hit > 1000);
+}
+
+/* The job ends while messages and acknowledgements are in flight, and a connection breaks. */
+static void the_end_of_the_job(void **state)
+{
+    (void)state;
+    for (uint64_t k = 0; k < seeds(600); k++) {
+        uint64_t i = only_seed ? only_seed - 1 : k;
+        struct fake_fault plan[2];
+        struct sim s;
+
+        start(&s, i, NULL);
+        for (int f = 0; f < 2; f++)
+            plan[f] = (struct fake_fault){ (enum fake_fault_kind)fake_random(FAKE_FAULT_KINDS),
+                                           1 + (unsigned)fake_random(24) };
+        print_plan(i + 1, (int)(i % SCENARIOS), plan, 1 + (int)(i % 2));
+        fake_plan(plan, 1 + (int)(i % 2));
+        sim_open_all(&s, scenarios[i % SCENARIOS]);
+        for (int m = 0; m < 12; m++)
+            sim_send(&s, m % 2, 1 - m % 2, 100, false);
+        until(&s, is_drained);
+        SIM_CHECK(&s, s.rank[0].announced[1] == 6 && s.rank[1].announced[0] == 6);
+        finish(&s);
+    }
+}
+
+/* Several faults, of which one may happen during the recovery from another. */
+static void pairs(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < seeds(600); i++) {
+        uint64_t seed = only_seed ? only_seed : i + 1;
+        struct fake_fault plan[4];
+        int scenario, n;
+
+        fake_start(seed * 77, NULL, NULL);       /* for its numbers */
+        scenario = (int)fake_random(SCENARIOS);
+        n = 2 + (int)fake_random(3);
+        for (int k = 0; k < n; k++)
+            plan[k] = (struct fake_fault){ (enum fake_fault_kind)fake_random(FAKE_FAULT_KINDS),
+                                           1 + (unsigned)fake_random(40) };
+        fake_stop();
+        print_plan(seed, scenario, plan, n);
+        run(seed - 1, scenario, plan, n);
+    }
+}
+
+/* -- giving up --------------------------------------------------------------------------------- */
+
+static void expect_texts(struct sim *s, const char *line, const char *const text[], size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        if (!strstr(line, text[k]))
+            fprintf(stderr, "no \"%s\" in: %s\n", text[k], line);
+        SIM_CHECK(s, strstr(line, text[k]) != NULL);
+    }
+}
+
+static bool is_given_up(struct sim *s)
+{
+    return s->rank[0].faults > 0 && s->rank[1].faults > 0;
+}
+
+static bool rank_0_is_lost(struct sim *s)
+{
+    return s->rank[1].faults > 0 && s->rank[2].faults > 0;
+}
+
+/* The place in fake_async_ep() of a rank's connection to another one. */
+static int connection_of(struct sim *s, int rank, int other)
+{
+    struct mdapl_peer *base;
+
+    SIM_CHECK(s, mdapl_peer_get(s->rank[rank].ctx, other, &base) == 0);
+    return fake_nth_ep(mdapl_dapl_peer_main(mdapl_dapl_peer_of(base))->conn->ep.handle);
+}
+
+/* Three ranks; the connection of the first two breaks in the middle of messages. */
+static void break_of_three(struct sim *s, uint64_t i, const char *knobs)
+{
+    sim_start(s, only_seed ? only_seed : i + 1, 3, NULL, NULL);
+    s->verbose = only_seed != 0;
+    sim_open_all(s, knobs);
+    for (int k = 0; k < 12; k++)
+        sim_send(s, k % 2, 1 - k % 2, 200, false);
+    until(s, is_settled);
+    s->may_fail = true;
+    sim_send(s, 0, 1, 200, false);
+    sim_send(s, 1, 0, 200, false);
+}
+
+/* Messages of the ranks that have not lost each other. */
+static void expect_the_others(struct sim *s, int from, int to)
+{
+    uint32_t before = s->rank[to].announced[from];
+
+    for (int k = 0; k < 10; k++)
+        sim_send(s, from, to, 300, false);
+    sim_rounds(s, 4000);
+    SIM_CHECK(s, s->rank[to].announced[from] == before + 10);
+}
+
+/* No request arrives any more. Both ranks give the other one up when the time of the knob is over
+ * and not before, with one line; the third rank is not concerned. */
+static void gives_up_after_max_outage(void **state)
+{
+    static const char *const text[] = {
+        "no path to rank", "IA fake", "for 2.0 s", "BROKEN", "requests",
+        "DAT_CONNECTION_EVENT_TIMED_OUT", "frames (", "bytes) are not acknowledged",
+    };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        uint64_t began;
+
+        break_of_three(&s, i, "ring=off max_outage_ms=2000");
+        fake_hold_requests(true);
+        fake_async_ep(connection_of(&s, 0, 1), DAT_ASYNC_ERROR_EP_BROKEN);
+        began = *fake_time();
+        until(&s, is_given_up);
+        SIM_CHECK(&s, *fake_time() - began >= MDAPL_MS(2000) - MDAPL_MS(1));
+        SIM_CHECK(&s, *fake_time() - began <= MDAPL_MS(3000));
+        SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[1].faults == 1 && s.rank[2].faults == 0);
+        SIM_CHECK(&s, s.rank[0].status == -EHOSTUNREACH);
+        expect_texts(&s, s.rank[0].why, text, 3);
+        expect_texts(&s, s.rank[1].why, text, 3);
+        SIM_CHECK(&s, strstr(s.rank[0].why, text[5]) || strstr(s.rank[1].why, text[5]));
+        expect_texts(&s, s.rank[0].why, text + 6, 2);
+        fake_hold_requests(false);
+        expect_the_others(&s, 2, 0);
+        expect_the_others(&s, 1, 2);
+        sim_close(&s);
+    }
+}
+
+/* A provider that does not flush what an ended connection has posted is not waited for longer. */
+static void gives_up_a_drain(void **state)
+{
+    static const char *const text[] = { "no path to rank", "for 2.0 s", "not completed all" };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        break_of_three(&s, i, "ring=off max_outage_ms=2000");
+        fake_hold_flushes(true);
+        fake_async_ep(connection_of(&s, 0, 1), DAT_ASYNC_ERROR_EP_BROKEN);
+        until(&s, is_given_up);
+        for (int r = 0; r < 2; r++)
+            expect_texts(&s, s.rank[r].why, text, 3);
+        fake_hold_flushes(false);
+        expect_the_others(&s, 2, 0);
+        sim_close(&s);
+    }
+}
+
+/* A rank ends without a word. What was its address refuses requests, for the time of one. */
+static void a_rank_that_has_gone_is_given_up(void **state)
+{
+    static const char *const text[] = {
+        "no path to rank 0", "for 1.", "NON_PEER_REJECTED", "Its process has ended",
+    };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(20); i++) {
+        break_of_three(&s, i, "ring=off connect_timeout_ms=1000");
+        sim_rounds(&s, 2000);
+        mdapl_ctx_close(s.rank[0].ctx);
+        sim_leave(&s, 0);
+        sim_send(&s, 1, 0, 100, false);
+        until(&s, rank_0_is_lost);
+        SIM_CHECK(&s, s.rank[1].faults == 1 && s.rank[2].faults == 1);
+        expect_texts(&s, s.rank[1].why, text, 4);
+        expect_the_others(&s, 1, 2);
+        sim_close(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_send_is_sent_again),
+        cmocka_unit_test(at_every_request),
+        cmocka_unit_test(pairs),
+        cmocka_unit_test(the_end_of_the_job),
+        cmocka_unit_test(gives_up_after_max_outage),
+        cmocka_unit_test(gives_up_a_drain),
+        cmocka_unit_test(a_rank_that_has_gone_is_given_up),
+    };
+
+    if (argc > 1)
+        only_seed = strtoull(argv[1], NULL, 0);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return RUN(tests);
+}
