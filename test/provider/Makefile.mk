@@ -2,7 +2,8 @@
 ## The software provider through libdat2.
 if HAVE_CMOCKA
 if HAVE_DAT
-provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h
+provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h \
+    test/provider/threads.c test/provider/threads.h
 provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat \
     $(DAT_CPPFLAGS)
 provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
