@@ -10,6 +10,8 @@
  *                                       byte is polled; a whole RDMA read (us)
  *           send_bw write_bw read_bw    bandwidth with WINDOW (16) transfers under way on each of
  *                                       EPS (1) endpoints (MB/s)
+ *           connect                     the time until EPS endpoints, which are connected at the
+ *                                       same time, are established at both ends (us); COUNT is 1
  *           vm_write_bw vm_read_bw      bare: process_vm_writev and process_vm_readv loops (MB/s)
  *           tcp tcp_bw                  bare: ping-pong and stream, both sides polling (us, MB/s)
  *
@@ -42,7 +44,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_EPS = 16, EVD = 4096, LIMIT_S = 120 };
+enum { MAX_EPS = 1024, EVD = 4096, LIMIT_S = 120 };
 
 static struct options {
     const char *ia, *netns, *addr;
@@ -143,8 +145,8 @@ static void open_ia(void)
     TRY(dat_ia_open((char *)(uintptr_t)opt.ia, 8, &d.async, &d.ia));
     TRY(dat_pz_create(d.ia, &d.pz));
     TRY(dat_evd_create(d.ia, EVD, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &d.dto));
-    TRY(dat_evd_create(d.ia, 64, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &d.conn));
-    TRY(dat_evd_create(d.ia, 64, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &d.cr));
+    TRY(dat_evd_create(d.ia, MAX_EPS, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &d.conn));
+    TRY(dat_evd_create(d.ia, MAX_EPS, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &d.cr));
     d.half = opt.bytes * (size_t)opt.buffers;
     d.buf = mmap(NULL, 2 * d.half, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -194,10 +196,9 @@ static void post_recv(int ep, uint64_t cookie)
     TRY(dat_ep_post_recv(d.ep[ep], 1, &seg, c, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
-static void connect_dat(void)
+static void open_dat(void)
 {
     DAT_PSP_HANDLE psp;
-    DAT_EVENT e;
 
     open_ia();
     for (int i = 0; i < opt.eps; i++)
@@ -206,15 +207,27 @@ static void connect_dat(void)
     if (me == 0)
         TRY(dat_psp_create_any(d.ia, &sh->qual, d.cr, DAT_PSP_CONSUMER_FLAG, &psp));
     meet(1);
+}
+
+/* Starts the connection of an endpoint, or accepts one on it. */
+static void connect_ep(DAT_EP_HANDLE ep)
+{
+    DAT_EVENT e;
+
+    if (me == 0) {
+        next_conn(d.cr, &e);
+        TRY(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, ep, 0, NULL));
+    } else {
+        TRY(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&sh->addr, sh->qual, DAT_TIMEOUT_INFINITE, 0,
+                           NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    }
+}
+
+static void connect_dat(void)
+{
+    open_dat();
     for (int i = 0; i < opt.eps; i++) {
-        if (me == 0) {
-            next_conn(d.cr, &e);
-            TRY(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, d.ep[i], 0, NULL));
-        } else {
-            TRY(dat_ep_connect(d.ep[i], (DAT_IA_ADDRESS_PTR)&sh->addr, sh->qual,
-                               DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT,
-                               DAT_CONNECT_DEFAULT_FLAG));
-        }
+        connect_ep(d.ep[i]);
         established();
     }
     meet(2);
@@ -256,6 +269,20 @@ static uint64_t next_dto(int *ep_p)
 }
 
 /* -- the tests: each returns the number ------------------------------------------------------- */
+
+static double connect_time(void)
+{
+    double start;
+
+    open_dat();
+    start = now_us();
+    for (int i = 0; i < opt.eps; i++)
+        connect_ep(d.ep[i]);
+    for (int i = 0; i < opt.eps; i++)
+        established();
+    meet(2);
+    return now_us() - start;
+}
 
 static double send_lat(void)
 {
@@ -484,7 +511,7 @@ static const struct { const char *name; double (*run)(void); } tests[] = {
     { "send", send_lat }, { "write", write_lat }, { "read", read_lat },
     { "send_bw", send_bw }, { "write_bw", write_bw }, { "read_bw", read_bw },
     { "vm_write_bw", vm_write_bw }, { "vm_read_bw", vm_read_bw }, { "tcp", tcp_lat },
-    { "tcp_bw", tcp_stream },
+    { "tcp_bw", tcp_stream }, { "connect", connect_time },
 };
 
 /* -- starting --------------------------------------------------------------------------------- */

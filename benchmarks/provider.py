@@ -12,6 +12,7 @@ from measure import (DAT_PERF, cell, dat_conf, die, far_from, line, middle, near
 LATENCY = [8, 64, 256, 1024, 4096, 16384, 65536]
 BANDWIDTH = [1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20]
 OPS = ("send", "write", "read")
+CONNECTIONS = [1, 10, 100, 1000]
 
 
 def count(test, size):
@@ -38,6 +39,7 @@ def local(cores, env, reps, near):
         for op in OPS:
             p.update({(op + "_bw", size, eps): measure(op + "_bw", size, eps) for eps in (1, 2)})
         p.update({(op, size, 1): measure(op, size) for op in ("vm_write_bw", "vm_read_bw")})
+    p.update({("connect", 8, n): measure("connect", 8, n) for n in CONNECTIONS})
     say(f"between two processes of one host: {len(p)} measurements a turn")
     return repeat(p, reps, lambda: line(cores), far_from(near))
 
@@ -51,6 +53,7 @@ def remote(cores, env, reps, near, hosts):
         p[("tcp_bw", size, 1)] = measure("tcp_bw", size)
         for op in OPS:
             p.update({(op + "_bw", size, eps): measure(op + "_bw", size, eps) for eps in (1, 2)})
+    p.update({("connect", 8, n): measure("connect", 8, n) for n in CONNECTIONS})
     say(f"between two hosts, over a veth pair: {len(p)} measurements a turn")
     return repeat(p, reps, lambda: line(cores), far_from(near))
 
@@ -71,6 +74,14 @@ def bandwidth_table(v, bare):
     return table(head, [row(s) for s in BANDWIDTH])
 
 
+def connect_table(v, w):
+    def ms(values, n):
+        us = middle(values, ("connect", 8, n)) if values else None
+        return cell(us and us / 1000, 2)
+    return table(["connections at the same time", "one host, ms", "two hosts, ms"],
+                 [[str(n), ms(v, n), ms(w, n)] for n in CONNECTIONS])
+
+
 def verdict(v, w):
     """What was asked for, and what was measured."""
     large = [s for s in BANDWIDTH if s >= 65536]
@@ -78,6 +89,8 @@ def verdict(v, w):
              ratio(middle(v, ("send", 8, 1)), middle(v, ("line", 8, 1))))]
     rows += [(f"one host: write of {size_name(s)}, to a process_vm_writev loop", 0.9, False,
               ratio(middle(v, ("write_bw", s, 1)), middle(v, ("vm_write_bw", s, 1)))) for s in large]
+    rows += [(f"{where}: 1000 connections at the same time, seconds", 1, True, middle(x, ("connect", 8, 1000)) / 1e6)
+             for where, x in (("one host", v), ("two hosts", w)) if x and middle(x, ("connect", 8, 1000))]
     if w:
         rows.append(("two hosts: 8 B send, to bare TCP", 1.15, True,
                      ratio(middle(w, ("send", 8, 1)), middle(w, ("tcp", 8, 1)))))
@@ -102,7 +115,12 @@ Bare: a cache line that goes back and forth takes {cell(middle(v, ("line", 8, 1)
 
 {table(["bytes"] + [f"{op}, us" for op in OPS],
        [[size_name(s)] + [cell(middle(v, (op, s, 1))) for op in OPS] for s in LATENCY])}
-{bandwidth_table(v, "vm_write_bw")}"""
+{bandwidth_table(v, "vm_write_bw")}
+## Connecting
+
+From the first dat_ep_connect until all are established at both ends.
+
+{connect_table(v, w)}"""
     if w:
         text += f"""
 ## Between two hosts (network namespaces, a veth pair)

@@ -30,7 +30,7 @@ static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t e
     if (c->sock.fd >= 0 && c->uses_rings && ia->doorbells_armed)
         softdat_shared_doorbell(c);
     if (c->sock.fd >= 0 && events & EPOLLOUT)
-        softdat_tx_progress(c);
+        softdat_tx_unblock(c);
     if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
         softdat_conn_lost(c);
 }
@@ -136,6 +136,7 @@ void softdat_conn_open(struct softdat_conn *c)
         softdat_list_append(&c->ia->streams, &c->polled);
         c->ia->n_streams++;
         c->ia->n_sockets--;
+        softdat_streams_watch(c->ia);
     }
     c->ia->count[SOFTDAT_N_CONNECTS]++;
     if (!c->local)

@@ -112,7 +112,8 @@ struct softdat_conn {
     uint64_t resume_at;          /* ns, when a delayed connection continues */
     uint64_t judged_at;          /* ns, when the last request that was judged completed */
     bool bye_sent;
-    bool blocked;                /* the ring is full: continue when it has room */
+    bool blocked;                /* the ring or the socket's buffer is full: continue when it has
+                                    room */
 
     /* receive */
     struct softdat_frame hdr;
@@ -136,6 +137,9 @@ struct softdat_conn {
     uint32_t executed;           /* SENDs and WRITEs of the peer executed, in total */
     uint32_t acked;              /* of those, acknowledged */
     uint64_t unacked_bytes;      /* bytes of those not acknowledged */
+    uint32_t peer_executed;      /* SENDs and WRITEs of this side that the peer has acknowledged */
+    uint32_t ack_requested;      /* number of the last one with SOFTDAT_ACK_NOW */
+    uint64_t ack_bytes;          /* bytes of those after it */
     bool long_expected;          /* the last frame was long: read less behind the next */
 };
 
@@ -328,6 +332,8 @@ void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS statu
 
 /* Transmits queued frames, then requests of the EP, until the link takes no more. */
 void softdat_tx_progress(struct softdat_conn *c);
+/* The same after the socket has been found to have room. */
+void softdat_tx_unblock(struct softdat_conn *c);
 /* Queues a control frame with a copy of len bytes of payload. False: out of memory. */
 bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
                       size_t len);

@@ -240,6 +240,7 @@ bool softdat_frame_acked(struct softdat_conn *c, uint32_t ack)
         return true;
     if ((int32_t)(ep->last_seq - ack) < 0)
         return false;
+    c->peer_executed = ack;
     for (uint32_t i = 0; i < ep->req.sent; i++) {
         struct softdat_dto *d = softdat_ring_at(&ep->req, i);
 

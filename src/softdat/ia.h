@@ -163,6 +163,13 @@ void softdat_sock_set_events(struct softdat_ia *ia, struct softdat_sock *s, uint
 void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s);
 /* Takes s out of the epoll set, or puts it back. */
 void softdat_sock_suspend(struct softdat_ia *ia, struct softdat_sock *s, bool suspend);
+/* True if c's socket is read and written by the rounds of a thread that polls, not by epoll. */
+bool softdat_stream_polled(const struct softdat_conn *c);
+/* Requests an event of epoll for c, whose socket's buffer is full, when it has room. */
+void softdat_stream_watch(struct softdat_conn *c);
+/* Does that for the blocked streams of an adapter that have been polled until now: before a sleep,
+ * and when there are too many. */
+void softdat_streams_watch(struct softdat_ia *ia);
 /* Makes the round of progress of a call that polls: of the rings, or, if that is due, a complete
  * one of rings, streams and epoll. */
 void softdat_progress(struct softdat_ia *ia);

@@ -135,6 +135,46 @@ static int poll_rings(struct softdat_ia *ia)
     return n;
 }
 
+bool softdat_stream_polled(const struct softdat_conn *c)
+{
+    return c->stream && !c->ia->doorbells_armed && c->ia->n_streams <= MAX_POLLED_STREAMS;
+}
+
+void softdat_stream_watch(struct softdat_conn *c)
+{
+    softdat_sock_set_events(c->ia, &c->sock, c->sock.events | EPOLLOUT);
+}
+
+/* With more streams each is watched since it has been blocked; the cost of a sleep must not grow
+ * with their number. */
+void softdat_streams_watch(struct softdat_ia *ia)
+{
+    if (ia->n_streams > MAX_POLLED_STREAMS + 1)
+        return;
+    for (struct softdat_list *l = ia->streams.next; l != &ia->streams; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
+
+        if (c->blocked && !softdat_stream_polled(c))
+            softdat_stream_watch(c);
+    }
+}
+
+/* Polls a stream whose socket's buffer is full: one poll(), which does not take the socket's lock,
+ * in place of a send and a read that would both be refused. */
+static int poll_blocked(struct softdat_conn *c)
+{
+    struct pollfd fd = { .fd = c->sock.fd, .events = c->stalled ? POLLOUT : POLLIN | POLLOUT };
+    int n = 0;
+
+    if (poll(&fd, 1, 0) <= 0)
+        return 0;
+    if (fd.revents & ~POLLOUT && !c->stalled)
+        n = softdat_rx_ready(c);
+    if (c->sock.fd >= 0 && fd.revents & POLLOUT)
+        softdat_tx_unblock(c);
+    return n;
+}
+
 /* Reads the streams without epoll: for few streams an empty read is cheaper than epoll_wait(). */
 static int poll_streams(struct softdat_ia *ia)
 {
@@ -145,7 +185,11 @@ static int poll_streams(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
-        if (!c->sock.suspended && !c->stalled)
+        if (c->sock.suspended)
+            continue;
+        if (c->blocked)
+            n += poll_blocked(c);
+        else if (!c->stalled)
             n += softdat_rx_ready(c);
         if (c->cur_n > 0)
             softdat_tx_progress(c);
@@ -297,8 +341,12 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
 {
     struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
 
+    bool may_sleep;
+
     softdat_tx_flush_acks(ia);
-    if (softdat_shared_arm(ia))
+    may_sleep = softdat_shared_arm(ia);
+    softdat_streams_watch(ia);
+    if (may_sleep)
         block_on(ia, fd, efd >= 0 ? 2 : 1, ns);
 }
 

@@ -80,6 +80,11 @@ void softdat_warn_once(struct softdat_ia *ia, const char *what, int error)
         fprintf(stderr, "daplsoft: IA %s cannot %s: %s\n", ia->name, what, strerror(error));
 }
 
+/* Seconds for which the kernel keeps a connection from accept() until CONNECT has arrived. So the
+ * callers that are slow to send it, as many at the same time are on a busy host, do not fill the
+ * places of unidentified connections (listen.c), where they would be dropped. */
+static const int defer_s = 5;
+
 int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
 {
     int one = 1, fd = new_socket(AF_INET), error;
@@ -88,6 +93,7 @@ int softdat_listen_tcp(struct sockaddr_in sin, uint32_t qual)
         return -1;    /* errno names the cause */
     sin.sin_port = htons((uint16_t)qual);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer_s, sizeof(defer_s));
     if (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
     error = errno;

@@ -7,12 +7,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* An acknowledgement is transmitted at once after so many executed requests or bytes; else with the
- * next frame. On a socket a frame of its own costs two system calls; beside a ring it is a
- * store. */
+/* An acknowledgement is transmitted at once when the sender requests it, and after so many executed
+ * requests or bytes at the latest; else with the next frame. On a socket a frame of its own costs
+ * two system calls; beside a ring it is a store. */
 enum {
-    ACK_REQUESTS = 8, ACK_REQUESTS_RING = 32,
-    ACK_BYTES = 1 << 18,
+    ACK_REQUESTS = 64, ACK_REQUESTS_RING = 32,
+    ACK_BYTES = 1 << 22, ACK_BYTES_RING = 1 << 18,
+    /* The sender requests one with the last of so many requests or bytes, if they are at least half
+     * of what is outstanding: so the other half keeps the link busy meanwhile. */
+    SHARE_REQUESTS = 8, SHARE_BYTES = 1 << 18,
     COALESCE_MAX = 512,          /* bytes of a frame that is copied to one buffer */
 };
 static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
@@ -263,10 +266,29 @@ static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool dire
     }
 }
 
+/* Returns the hint for the status field of request number seq of len bytes, which begins now. */
+static uint16_t ack_hint(struct softdat_conn *c, uint32_t seq, uint64_t len)
+{
+    uint32_t outstanding = seq - c->peer_executed, n = seq - c->ack_requested;
+
+    if (c->uses_rings)
+        return 0;
+    if (outstanding == 1)
+        c->ack_bytes = 0;
+    c->ack_bytes += len;
+    n = outstanding < n ? outstanding : n;
+    if ((n < SHARE_REQUESTS && c->ack_bytes < SHARE_BYTES) || 2 * n < outstanding)
+        return 0;
+    c->ack_requested = seq;
+    c->ack_bytes = 0;
+    return SOFTDAT_ACK_NOW;
+}
+
 static bool begin_request(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
     struct softdat_dto *d = next_to_start(c);
+    uint16_t hint = 0;
     bool direct;
 
     if (!d)
@@ -285,10 +307,10 @@ static bool begin_request(struct softdat_conn *c)
     if (softdat_is_read(d))
         ep->reads++;
     else
-        d->seq = ++ep->last_seq;
+        hint = ack_hint(c, d->seq = ++ep->last_seq, d->len);
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
-        .type = direct ? frame_of[d->op].direct : frame_of[d->op].plain,
+        .status = hint, .type = direct ? frame_of[d->op].direct : frame_of[d->op].plain,
     }, d->due);
     c->cur_out = NULL;
     add_payload(c, d, direct);
@@ -377,7 +399,9 @@ static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
     if (errno == EINTR)
         return true;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        softdat_sock_set_events(c->ia, &c->sock, c->sock.events | EPOLLOUT);
+        c->blocked = true;
+        if (!softdat_stream_polled(c))
+            softdat_stream_watch(c);
         return false;
     }
     /* The receive path ends the connection, after it has handled what has arrived. */
@@ -454,10 +478,17 @@ bool softdat_tx_idle(const struct softdat_conn *c)
     return c->cur_n == 0 && softdat_list_empty(&c->out_queue);
 }
 
+void softdat_tx_unblock(struct softdat_conn *c)
+{
+    if (!c->uses_rings)
+        c->blocked = false;
+    softdat_tx_progress(c);
+}
+
 void softdat_tx_progress(struct softdat_conn *c)
 {
     if (c->sock.fd < 0 || c->phase == SOFTDAT_CONNECTING || softdat_path_cut(c)
-        || softdat_break_pending(c))
+        || softdat_break_pending(c) || (c->blocked && !c->uses_rings))
         return;
     for (;;) {
         if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
@@ -478,8 +509,9 @@ void softdat_tx_executed(struct softdat_conn *c)
     c->executed++;
     c->unacked_bytes += (uint64_t)c->hdr.len + c->hdr.size;  /* size: of a PULL */
     softdat_tx_ack_later(c);
-    if (c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
-        && c->unacked_bytes < ACK_BYTES)
+    if (c->hdr.status != SOFTDAT_ACK_NOW
+        && c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
+        && c->unacked_bytes < (c->uses_rings ? ACK_BYTES_RING : ACK_BYTES))
         return;
     if (c->uses_rings)
         softdat_shared_ack(c);

@@ -31,6 +31,8 @@ enum softdat_frame_type {
 
 enum softdat_atomic { SOFTDAT_FETCH_ADD, SOFTDAT_CMP_SWAP };
 
+enum { SOFTDAT_ACK_NOW = 1 };    /* the sender requests an acknowledgement of this frame */
+
 enum { SOFTDAT_WIRE_MAGIC = 0x5d, SOFTDAT_PRIV_MAX = 256 };
 
 /* PULL, PUSH: requester's memory; the payload is a list of at most 16 pieces. */
@@ -41,7 +43,8 @@ struct softdat_piece {
 struct softdat_frame {
     uint8_t magic;
     uint8_t type;
-    uint16_t status;         /* NAK: a DAT_DTO_COMPLETION_STATUS */
+    uint16_t status;         /* NAK: a DAT_DTO_COMPLETION_STATUS; SEND, WRITE: SOFTDAT_ACK_NOW
+                                or 0 */
     uint32_t len;            /* bytes of payload */
     uint32_t ack;            /* number of the peer's SENDs and WRITEs executed, in total */
     uint32_t key;            /* WRITE, READ: the rmr_context */

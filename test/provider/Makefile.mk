@@ -2,7 +2,8 @@
 ## The software provider through libdat2.
 if HAVE_CMOCKA
 if HAVE_DAT
-provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h
+provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h \
+    test/provider/threads.c test/provider/threads.h
 provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat \
     $(DAT_CPPFLAGS)
 provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
@@ -11,7 +12,7 @@ check_PROGRAMS += test/provider/conform test/provider/extended test/provider/emu
     test/provider/robust test/provider/ownership test/provider/ring \
     test/provider/events test/provider/helper test/provider/remote \
     test/provider/exhaustion test/provider/allocator test/provider/lock \
-    test/provider/judge
+    test/provider/judge test/provider/scale test/provider/stream
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -47,6 +48,16 @@ test_provider_exhaustion_LDADD = $(provider_test_libs)
 test_provider_allocator_SOURCES = test/provider/allocator.c $(provider_test)
 test_provider_allocator_CPPFLAGS = $(provider_test_cppflags)
 test_provider_allocator_LDADD = $(provider_test_libs)
+test_provider_scale_SOURCES = test/provider/scale.c test/provider/peer.c \
+    test/provider/peer.h test/provider/syscalls.c test/provider/syscalls.h $(provider_test)
+test_provider_scale_CPPFLAGS = $(provider_test_cppflags)
+test_provider_scale_LDFLAGS = -export-dynamic
+test_provider_scale_LDADD = $(provider_test_libs)
+test_provider_stream_SOURCES = test/provider/stream.c test/provider/peer.c \
+    test/provider/peer.h test/provider/syscalls.c test/provider/syscalls.h $(provider_test)
+test_provider_stream_CPPFLAGS = $(provider_test_cppflags)
+test_provider_stream_LDFLAGS = -export-dynamic
+test_provider_stream_LDADD = $(provider_test_libs)
 test_provider_judge_SOURCES = test/provider/judge.c src/softdat/judge.c
 test_provider_judge_CPPFLAGS = $(provider_test_cppflags)
 test_provider_judge_LDADD = $(provider_test_libs)

@@ -4,84 +4,15 @@
  * that have a limit on file size.
  */
 #include "peer.h"
+#include "threads.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifdef __SANITIZE_THREAD__
-enum { OTHER_THREADS = 1 };      /* the thread of TSan, which wakes up periodically */
-#else
-enum { OTHER_THREADS = 0 };
-#endif
-
-#define NEEDS_NO_OTHER_THREAD() \
-    if (OTHER_THREADS) SKIP_TEST("a sanitizer's own thread wakes up")
-
-/* -- threads in /proc ------------------------------------------------------------------------- */
-
-/* Returns the number of this field in a thread's status; tid: as in /proc/self/task. */
-static unsigned long long status_of(const char *tid, const char *word, int base)
-{
-    unsigned long long n = 0;
-    char path[64], line[256];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/self/task/%.16s/status", tid);
-    f = fopen(path, "r");
-    while (f && fgets(line, sizeof(line), f))
-        if (strncmp(line, word, strlen(word)) == 0)
-            n = strtoull(line + strlen(word) + 1, NULL, base);
-    if (f)
-        fclose(f);
-    return n;
-}
-
-/* Calls f for each thread of this process but the calling one. */
-static void each_other(void (*f)(const char *tid, void *arg), void *arg)
-{
-    DIR *d = opendir("/proc/self/task");
-    struct dirent *e;
-
-    while ((e = readdir(d)))
-        if (e->d_name[0] != '.' && atoi(e->d_name) != syscall(SYS_gettid))
-            f(e->d_name, arg);
-    closedir(d);
-}
-
-static void add_switches(const char *tid, void *arg)
-{
-    *(unsigned long long *)arg += status_of(tid, "voluntary_ctxt_switches", 10)
-                                  + status_of(tid, "nonvoluntary_ctxt_switches", 10);
-}
-
-/* Returns the number of context switches of the other threads, in total. */
-static unsigned long long switches(void)
-{
-    unsigned long long n = 0;
-
-    each_other(add_switches, &n);
-    return n;
-}
-
-/* Expects two seconds without a context switch of the other threads, within 20 s. */
-static void expect_no_switches(void)
-{
-    unsigned long long before = 0, now = switches();
-
-    for (int i = 0; i < 10 && before != now; i++) {
-        before = now;
-        usleep(2000000);
-        now = switches();
-    }
-    assert_int_equal(before, now);
-}
 
 /* -- no wake-ups ------------------------------------------------------------------------------ */
 
@@ -166,7 +97,7 @@ static void polling_then_computing(void **state)
 
 static void expect_blocked(const char *tid, void *arg)
 {
-    unsigned long long blocked = status_of(tid, "SigBlk", 16);
+    unsigned long long blocked = thread_status(tid, "SigBlk", 16);
 
     (void)arg;
     for (int sig = 1; sig < 32; sig++)
@@ -177,7 +108,7 @@ static void expect_blocked(const char *tid, void *arg)
 static void helper_blocks_signals(void **state)
 {
     (void)state;
-    each_other(expect_blocked, NULL);
+    each_other_thread(expect_blocked, NULL);
 }
 
 /* -- limits and forks ------------------------------------------------------------------------- */

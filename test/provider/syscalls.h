@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTDAT_TEST_SYSCALLS_H
+#define SOFTDAT_TEST_SYSCALLS_H
+/*
+ * Counts the system calls by which the provider receives, transmits and waits: the program has
+ * functions of these names, which libdaplsoft.so calls in place of the C library's.
+ */
+#include <stdatomic.h>
+
+struct syscalls {
+    _Atomic unsigned long recv, recv_empty;      /* recv() and recvmsg(); those that got nothing */
+    _Atomic unsigned long send;          /* send() and sendmsg() */
+    _Atomic unsigned long epoll_ctl;
+    _Atomic unsigned long poll;          /* epoll_wait() and ppoll() */
+};
+
+/* Of all threads of this process. */
+extern struct syscalls syscalls;
+
+/* Sets all counters to 0. */
+void syscalls_reset(void);
+/* Returns the sum of all calls. */
+unsigned long syscalls_total(void);
+
+#endif
