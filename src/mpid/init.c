@@ -26,6 +26,7 @@ static const struct mdapl_up up = { .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
+    WIRE_YIELDS = 5,             /* before a sleep in wire(), at least */
     PIPE_READ_MS = 5000,         /* how long a line waits for a launcher that does not read it */
     LOST_DRAIN_MS = 2000         /* how long MPI_Finalize waits for a peer that may be dead */
 };
@@ -202,13 +203,14 @@ static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
     return n;
 }
 
-/* How long a waiting rank polls. Where ranks share cores it polls next to nothing, because the rank
- * that it waits for may need the same core. set: the knobs as the user set them. */
+/* How long a waiting rank polls. Where ranks share cores it sleeps at once, because the rank that
+ * it waits for may need the same core. It does not yield before: the scheduler may return from a
+ * yield without having run the rank that was woken last. user: the knobs as the user set them. */
 static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, bool oversubscribed)
 {
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
-    g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls : oversubscribed ? 5 : 200;
+    g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls : oversubscribed ? 0 : 200;
 }
 
 /* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound
@@ -236,13 +238,13 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
 /* Yielding before sleeping lets several events arrive for one pass. */
 static int wire(struct mdapl_ch3_glue *g, int rank)
 {
-    int64_t idle = 0;
+    int64_t yields = g->cfg.yield_polls > WIRE_YIELDS ? g->cfg.yield_polls : WIRE_YIELDS, idle = 0;
     int rc;
 
     while ((rc = mdapl_wire(g->ctx)) == 0)
         if (mdapl_progress(g->ctx) > 0)
             idle = 0;
-        else if (idle++ < g->cfg.yield_polls)
+        else if (idle++ < yields)
             sched_yield();
         else
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
@@ -261,7 +263,7 @@ static void log_start(struct mdapl_ch3_glue *g, int rank)
     }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
     mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_INFO, "%d ranks, %s%s", g->pg->size, line,
-              g->oversubscribed ? "; ranks share cores: one that waits yields its core" : "");
+              g->oversubscribed ? "; ranks share cores: one that waits sleeps at once" : "");
 }
 
 static int init_handlers(struct mdapl_ch3_glue *g)
