@@ -75,17 +75,14 @@ static void report_fault(struct verbsdat_ep *ep)
     verbsdat_thread_wake(ep->h.ia);
 }
 
-bool verbsdat_done(struct verbsdat_evd *evd, const struct ibv_wc *wc, DAT_EVENT *event)
+static void fill_event(DAT_EVENT *event, struct verbsdat_evd *evd, struct verbsdat_ep *ep,
+                       const struct verbsdat_slot *slot, const struct ibv_wc *wc)
 {
-    struct verbsdat_slot *slot = (void *)(uintptr_t)wc->wr_id;
-    struct verbsdat_ep *ep = slot->ep ? slot->ep : verbsdat_by_qp(evd->h.ia, wc->qp_num);
     bool received = wc->status == IBV_WC_SUCCESS && slot->kind == VERBSDAT_RECV;
     bool written = received && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
     int ext = written ? 1 + DAT_IB_RDMA_WRITE_IMMED_DATA : rows[slot->kind].ext;
     DAT_DTO_COMPLETION_EVENT_DATA *d = &event->event_data.dto_completion_event_data;
 
-    if (wc->status != IBV_WC_SUCCESS && wc->status != IBV_WC_WR_FLUSH_ERR && ep)
-        report_fault(ep);
     event->event_number = DAT_DTO_COMPLETION_EVENT;
     event->evd_handle = evd;
     d->ep_handle = ep;
@@ -95,12 +92,23 @@ bool verbsdat_done(struct verbsdat_evd *evd, const struct ibv_wc *wc, DAT_EVENT 
     d->operation = (DAT_DTOS)(written ? DAT_IB_DTO_RECV_IMMED : rows[slot->kind].operation);
     if (ext)
         fill_extension(event, ext, wc);
-    if (slot->srq) {
+}
+
+bool verbsdat_done(struct verbsdat_evd *evd, const struct ibv_wc *wc, DAT_EVENT *event)
+{
+    struct verbsdat_slot *slot = (void *)(uintptr_t)wc->wr_id;
+    struct verbsdat_ep *ep = slot->ep ? slot->ep : verbsdat_by_qp(evd->h.ia, wc->qp_num);
+    bool reported = slot->kind != VERBSDAT_MARK
+                    && !(slot->silent && wc->status == IBV_WC_SUCCESS);
+
+    if (wc->status != IBV_WC_SUCCESS && wc->status != IBV_WC_WR_FLUSH_ERR && ep)
+        report_fault(ep);
+    if (reported)
+        fill_event(event, evd, ep, slot, wc);
+    /* with this the slot is free, and its EP if it is being freed */
+    if (slot->srq)
         verbsdat_srq_give(slot);
-        return true;
-    }
-    /* with the last step the slot is free, and its EP if it is being freed */
-    ext = slot->kind != VERBSDAT_MARK && !(slot->silent && wc->status == IBV_WC_SUCCESS);
-    advance(ep, slot);
-    return ext;
+    else
+        advance(ep, slot);
+    return reported;
 }

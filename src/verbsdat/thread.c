@@ -243,6 +243,8 @@ int verbsdat_thread_start(struct verbsdat_ia *ia)
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         rc = pthread_create(&ia->thread, NULL, thread, ia);
+        if (!rc)
+            pthread_setname_np(ia->thread, "daplverbs");
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     if (rc && ia->epfd >= 0)
