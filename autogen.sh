@@ -56,14 +56,15 @@ mkdir -p build m4
 {
     echo '# written by autogen.sh: the build fragments of the folders that have one'
     list softdat_sources src/softdat/ src/softdat/*.c
+    list verbsdat_sources src/verbsdat/ src/verbsdat/*.c
     for f in benchmarks/Makefile.mk test/*/Makefile.mk; do
         if [ -f "$f" ]; then echo "include $f"; fi
     done
 } | put build/parts.mk
 
 if [ ! -f configure ] || [ ! -f Makefile.in ] ||
-    [ -n "$(find configure.ac Makefile.am build/*.mk src/softdat test -newer Makefile.in \
-        \( -name configure.ac -o -name Makefile.am -o -name '*.mk' \))" ]; then
+    [ -n "$(find configure.ac Makefile.am build/*.mk src/softdat src/verbsdat test \
+        -newer Makefile.in \( -name configure.ac -o -name Makefile.am -o -name '*.mk' \))" ]; then
     say "autoreconf"
     autoreconf -i
     touch Makefile.in

@@ -141,8 +141,8 @@ install_programs() {
 build_ours() {
     local dir=$top/build/$1
     shift
-    step "$(basename "$dir")-configure" configured "$dir" "$(headers cmocka.h hwloc.h)" \
-        "$top/configure" "$@"
+    step "$(basename "$dir")-configure" configured "$dir" \
+        "$(headers cmocka.h hwloc.h rdma/rdma_cma.h)" "$top/configure" "$@"
     step "$(basename "$dir")-build" make -C "$dir" -j"$jobs"
 }
 

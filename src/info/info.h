@@ -10,8 +10,8 @@
 /* Prints the IAs of dat.conf, with what they are, or why they do not open. default_conf: the
  * dat.conf of this installation. Returns how many open. */
 int info_ias(const char *default_conf);
-/* Prints the verbs devices below a folder like /sys, and lines for those that can be used. Returns
- * how many ports can be used. */
-int info_verbs(const char *sysfs);
+/* Prints the verbs devices below a folder like /sys, and lines for those that can be used; also for
+ * libdaplverbs if libdir has it. Returns how many ports can be used. */
+int info_verbs(const char *sysfs, const char *libdir);
 
 #endif

@@ -4,7 +4,7 @@
  * their attributes and limits, and of the others the reason; the limit on locked memory; the verbs
  * devices of the kernel, with lines of dat.conf for them.
  *
- *   mpich-dapl-info [--sysfs=DIR]        DIR: in place of /sys
+ *   mpich-dapl-info [--sysfs=DIR] [--libdir=DIR]        in place of /sys and the installation's lib
  */
 #include "info.h"
 
@@ -15,8 +15,8 @@
 enum { LITTLE_MIB = 64 };        /* so little locked memory is a common default */
 
 static const char usage[] =
-    "mpich-dapl-info [--sysfs=DIR]: the IAs of dat.conf that MPI jobs of this host can use, and\n"
-    "lines of dat.conf for its verbs devices. Status 0: at least one IA opens.\n";
+    "mpich-dapl-info [--sysfs=DIR] [--libdir=DIR]: the IAs of dat.conf that MPI jobs of this host\n"
+    "can use, and lines of dat.conf for its verbs devices. Status 0: at least one IA opens.\n";
 
 static void memory_lock(void)
 {
@@ -37,7 +37,7 @@ static void memory_lock(void)
 
 int main(int argc, char **argv)
 {
-    const char *sysfs = "/sys";
+    const char *sysfs = "/sys", *libdir = INFO_LIBDIR;
     int opened;
 
     for (int i = 1; i < argc; i++) {
@@ -45,14 +45,17 @@ int main(int argc, char **argv)
             fputs(usage, stdout);
             return 0;
         }
-        if (strncmp(argv[i], "--sysfs=", 8) != 0) {
+        if (strncmp(argv[i], "--sysfs=", 8) == 0) {
+            sysfs = argv[i] + 8;
+        } else if (strncmp(argv[i], "--libdir=", 9) == 0) {
+            libdir = argv[i] + 9;
+        } else {
             fputs(usage, stderr);
             return 2;
         }
-        sysfs = argv[i] + 8;
     }
     opened = info_ias(INFO_DAT_CONF);
     memory_lock();
-    info_verbs(sysfs);
+    info_verbs(sysfs, libdir);
     return opened > 0 ? 0 : 1;
 }

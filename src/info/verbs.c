@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The kernel's verbs devices by sysfs (class/infiniband): no library of verbs is needed. A line of
- * dat.conf for libdaplofa names a network interface, since its connections are made by address; one
- * for libdaploscm names a device and a port.
+ * dat.conf for libdaplverbs or libdaplofa names a network interface, since their connections are
+ * made by address; one for libdaploscm names a device and a port.
  */
 #include "info.h"
 
@@ -15,10 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { TEXT = 64 };
 
 struct port {
+    const char *library;         /* libdaplverbs.so with its path; NULL: it is not installed */
     const char *device;
     int number;
     char state[TEXT], layer[TEXT], gid[TEXT], netdev[TEXT];
@@ -70,6 +72,9 @@ static bool gid_is_short(const char *gid)
 /* Prints what can be done with the port; the lines go to dat.conf as they are. */
 static void propose(const struct port *p)
 {
+    if (*p->netdev && has_ipv4(p->netdev) && p->library)
+        printf("    own-%s u2.0 nonthreadsafe default %s daplverbs.1.0 \"%s\" \"\"\n", p->netdev,
+               p->library, p->netdev);
     if (!*p->netdev)
         printf("    libdaplofa needs the network interface of the port, and it has none: on "
                "InfiniBand load ib_ipoib\n");
@@ -88,9 +93,9 @@ static void propose(const struct port *p)
 }
 
 /* Prints one port. Returns whether it can be used. */
-static bool one_port(const char *sysfs, const char *device, int number)
+static bool one_port(const char *sysfs, const char *library, const char *device, int number)
 {
-    struct port p = { .device = device, .number = number };
+    struct port p = { .library = library, .device = device, .number = number };
     bool active;
 
     get(p.state, sysfs, device, number, "state");
@@ -108,7 +113,7 @@ static bool one_port(const char *sysfs, const char *device, int number)
     return active;
 }
 
-static int one_device(const char *sysfs, const char *device)
+static int one_device(const char *sysfs, const char *library, const char *device)
 {
     char state[TEXT];
     int usable = 0;
@@ -117,7 +122,7 @@ static int one_device(const char *sysfs, const char *device)
         get(state, sysfs, device, port, "state");
         if (!*state)
             break;
-        usable += one_port(sysfs, device, port);
+        usable += one_port(sysfs, library, device, port);
     }
     return usable;
 }
@@ -127,11 +132,15 @@ static int visible(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-int info_verbs(const char *sysfs)
+int info_verbs(const char *sysfs, const char *libdir)
 {
     struct dirent **names = NULL;
-    char path[1024];
+    char path[1024], library[1024];
     int n, usable = 0;
+    bool have;
+
+    snprintf(library, sizeof(library), "%s/libdaplverbs.so", libdir);
+    have = access(library, R_OK) == 0;
 
     snprintf(path, sizeof(path), "%s/class/infiniband", sysfs);
     n = scandir(path, &names, visible, alphasort);
@@ -139,7 +148,7 @@ int info_verbs(const char *sysfs)
         printf("verbs devices: none (%s)\n", n < 0 ? "the kernel has no InfiniBand support, or its "
                "modules are not loaded" : "no adapter, or its driver is not loaded");
     for (int i = 0; i < n; i++) {
-        usable += one_device(sysfs, names[i]->d_name);
+        usable += one_device(sysfs, have ? library : NULL, names[i]->d_name);
         free(names[i]);
     }
     free(names);

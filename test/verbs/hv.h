@@ -16,9 +16,11 @@
  *  - in the error state what is posted and what is queued is flushed, in RESET it vanishes;
  *  - an entry of the send queue is free only when the completion of it or of a later one has been
  *    polled (10.8.5), so who never asks for a completion fills the queue;
- *  - completions of a QP stay in the CQ when the QP is destroyed or reset, as with Soft-RoCE.
- * Not there: UD, SRQ, memory windows, asynchronous events, timers. A request to a QP that has
- * ended fails at the next attempt instead of after the retries.
+ *  - completions of a QP stay in the CQ when the QP is destroyed or reset, as with Soft-RoCE;
+ *  - a shared receive queue keeps its receives when a QP on it ends, which has an event then
+ *    (11.6.3.6); the event of its limit arrives once (11.2.3.3).
+ * Not there: UD, memory windows, timers. A request to a QP that has ended fails at the next attempt
+ * instead of after the retries.
  */
 #ifndef HV_H
 #define HV_H
@@ -37,6 +39,7 @@ enum {
     HV_QPS = 1024,
     HV_CQS = 1024,
     HV_MRS = 16384,
+    HV_SRQS = 64,
     HV_IDS = 4096,
     HV_WRS = 512,         /* requests, and receives, of a QP */
     HV_CQES = 16384,      /* entries of a CQ */
@@ -63,6 +66,12 @@ struct hv_recv {
     struct ibv_sge sge[HV_SGES];
 };
 
+/* Posted receives, of a QP or shared: [tail, head). */
+struct hv_rq {
+    uint32_t max, head, tail;
+    struct hv_recv recv[HV_WRS];
+};
+
 /*
  * num of any object: its place in the table plus a multiple of the table's length that grows with
  * each use of the place, so that a number of the past is never found; 0 while the place is free.
@@ -70,16 +79,24 @@ struct hv_recv {
  */
 struct hv_qp {
     uint32_t num, uses, pd, send_cq, recv_cq;
+    uint32_t srq;         /* 0: it has receives of its own */
+    uint32_t async;       /* FIFO of its context's asynchronous events */
     uint32_t dest;        /* number of the peer's QP; 0: not connected */
     pid_t pid;
     int state, access;
-    uint32_t send_max, recv_max;
+    uint32_t send_max;
     uint32_t send_polled; /* requests below it have been reported, or lie before one that has */
-    uint32_t send_head, send_tail, recv_head, recv_tail;
+    uint32_t send_head, send_tail;
     bool hold;            /* iWARP: the passive side transmits after the active side's first byte */
     bool early;           /* ... and had something to transmit before that */
     struct hv_send send[HV_WRS];
-    struct hv_recv recv[HV_WRS];
+    struct hv_rq rq;
+};
+
+struct hv_srq {
+    uint32_t num, uses, pd, async;
+    uint32_t limit;       /* below so many receives there is an event; 0: none */
+    struct hv_rq rq;
 };
 
 struct hv_cqe {
@@ -119,8 +136,22 @@ struct hv_shared {
     uint32_t next_fifo, next_pd, next_port;
     struct hv_qp qp[HV_QPS];
     struct hv_cq cq[HV_CQS];
+    struct hv_srq srq[HV_SRQS];
     struct hv_mr mr[HV_MRS];
     struct hv_id id[HV_IDS];
+};
+
+/* What is counted of a process. Exported as ibv_hv_count(), and written to VERBS_DIR/count.PID. */
+enum hv_count {
+    HV_SEND_CALLS,        /* of ibv_post_send: doorbells of a send queue */
+    HV_SENDS,             /* requests in them */
+    HV_RECV_CALLS,
+    HV_RECVS,
+    HV_POLLS,             /* of CQs */
+    HV_COMPLETIONS,       /* polled */
+    HV_ARMS,              /* of CQs */
+    HV_NOTIFICATIONS,     /* by completion channels */
+    HV_COUNTS
 };
 
 /* What one process knows: the shared file, and its handles by place in the shared tables. */
@@ -131,6 +162,21 @@ struct hv_cq_handle {
 struct hv_qp_handle {
     struct ibv_qp qp;
     struct hv_qp *of;
+    int unacked;          /* asynchronous events that have been returned and not acknowledged */
+};
+struct hv_srq_handle {
+    struct ibv_srq srq;
+    struct hv_srq *of;
+    int unacked;
+};
+struct hv_context {
+    struct ibv_context context;
+    uint32_t async;       /* FIFO */
+};
+/* An asynchronous event as it travels: of which object, by its number. */
+struct hv_async {
+    int type;
+    uint32_t num;
 };
 struct hv_id_handle {
     struct rdma_cm_id id;
@@ -146,7 +192,10 @@ struct hv_process {
     struct ibv_device device;
     struct ibv_context *cm_context;
     struct hv_cq_handle *cq[HV_CQS];
+    struct hv_qp_handle *qp[HV_QPS];
+    struct hv_srq_handle *srq[HV_SRQS];
     struct hv_id_handle *id[HV_IDS];
+    unsigned long count[HV_COUNTS];
 };
 
 /* -- shared.c: the process, opened at the first call; the lock; FIFOs -- */
@@ -165,7 +214,13 @@ void *hv_new(void *table, uint32_t length, size_t bytes);
 /* The object with this number, or NULL. The lock is held. */
 struct hv_qp *hv_qp(uint32_t num);
 struct hv_cq *hv_cq(uint32_t num);
+struct hv_srq *hv_srq(uint32_t num);
 struct hv_id *hv_id(uint32_t num);
+
+void hv_count(enum hv_count what, unsigned long n);
+/* For tests: the process's count of this name, -1: none; an event of the port of all contexts. */
+long ibv_hv_count(const char *name);
+void ibv_hv_port_event(int type);
 
 /* A new FIFO to read from: its descriptor, and its number through *num. */
 int hv_fifo_make(uint32_t *num);
@@ -184,10 +239,20 @@ void hv_fail(struct hv_qp *qp);
 /* To RESET: everything that is queued vanishes. */
 void hv_reset(struct hv_qp *qp);
 
+/* The receives of a QP, its own or shared ones. */
+struct hv_rq *hv_rq(struct hv_qp *qp);
+/* Queues a receive. 0, or an errno value. */
+int hv_queue_recv(struct hv_rq *rq, const struct ibv_recv_wr *wr);
+/* The event of a shared queue with fewer receives than its limit. */
+void hv_check_limit(struct hv_srq *srq);
+/* ibv.c: waits until a count of events is 0. */
+void hv_wait_for_acks(const int *unacked);
+
 /* The fast calls of an ibv_context. */
 int hv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int hv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int hv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int hv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int hv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 #endif

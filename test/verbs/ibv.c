@@ -42,31 +42,44 @@ __be64 ibv_get_device_guid(struct ibv_device *device)
     return 0x0102030405060708ull;
 }
 
-/* The descriptor for asynchronous events is a pipe that nothing writes to. */
+/* The contexts of the process, for events of the port. */
+static struct hv_context *contexts[16];
+
+static bool set_context(struct hv_context *from, struct hv_context *to)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]) && !found; i++)
+        found = __atomic_compare_exchange_n(&contexts[i], &(struct hv_context *){ from }, to, false,
+                                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return found;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-    struct ibv_context *context = calloc(1, sizeof(*context));
-    int ends[2];
+    struct hv_context *made = calloc(1, sizeof(*made));
+    struct ibv_context *context = &made->context;
 
-    if (!context || pipe2(ends, O_CLOEXEC)) {
-        free(context);
+    if (!made || !set_context(NULL, made)) {
+        free(made);
         return NULL;
     }
     context->device = device;
-    context->async_fd = ends[0];
-    context->cmd_fd = ends[1];
+    context->async_fd = hv_fifo_make(&made->async);
+    context->cmd_fd = -1;
     context->num_comp_vectors = 1;
     context->ops.poll_cq = hv_poll_cq;
     context->ops.req_notify_cq = hv_req_notify_cq;
     context->ops.post_send = hv_post_send;
     context->ops.post_recv = hv_post_recv;
+    context->ops.post_srq_recv = hv_post_srq_recv;
     return context;
 }
 
 int ibv_close_device(struct ibv_context *context)
 {
-    close(context->async_fd);
-    close(context->cmd_fd);
+    set_context((struct hv_context *)context, NULL);
+    hv_fifo_remove(((struct hv_context *)context)->async, context->async_fd);
     free(context);
     return 0;
 }
@@ -80,6 +93,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
         .max_cqe = HV_CQES, .max_mr = HV_MRS - 1, .max_pd = 1 << 16, .max_pkeys = 1,
         .max_qp_rd_atom = HV_READS, .max_qp_init_rd_atom = HV_READS,
         .max_res_rd_atom = HV_READS * HV_QPS, .phys_port_cnt = 1,
+        .max_srq = HV_SRQS - 1, .max_srq_wr = HV_WRS, .max_srq_sge = HV_SGES,
         .atomic_cap = hv_process()->iwarp ? IBV_ATOMIC_NONE : IBV_ATOMIC_HCA,
     };
     return 0;
@@ -121,19 +135,76 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
     return 0;
 }
 
+static bool element_of(const struct hv_async *a, struct ibv_async_event *event)
+{
+    struct hv_process *p = hv_process();
+
+    if (a->type == IBV_EVENT_QP_LAST_WQE_REACHED && hv_qp(a->num))
+        event->element.qp = &p->qp[a->num % HV_QPS]->qp;
+    else if (a->type == IBV_EVENT_SRQ_LIMIT_REACHED && hv_srq(a->num))
+        event->element.srq = &p->srq[a->num % HV_SRQS]->srq;
+    else if (a->type == IBV_EVENT_PORT_ERR || a->type == IBV_EVENT_PORT_ACTIVE)
+        event->element.port_num = (int)a->num;
+    else
+        return false;            /* its object has gone */
+    return true;
+}
+
+/* Events that have been returned and not acknowledged: their objects are not destroyed. */
+static pthread_mutex_t acks = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
+
+static void count_unacked(const struct ibv_async_event *event, int more)
+{
+    pthread_mutex_lock(&acks);
+    if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
+        ((struct hv_qp_handle *)event->element.qp)->unacked += more;
+    else if (event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED)
+        ((struct hv_srq_handle *)event->element.srq)->unacked += more;
+    pthread_cond_broadcast(&acknowledged);
+    pthread_mutex_unlock(&acks);
+}
+
+void hv_wait_for_acks(const int *unacked)
+{
+    pthread_mutex_lock(&acks);
+    while (*unacked)
+        pthread_cond_wait(&acknowledged, &acks);
+    pthread_mutex_unlock(&acks);
+}
+
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
-    char byte;
+    struct hv_async a;
+    bool known = false;
 
-    (void)event;
-    if (read(context->async_fd, &byte, 1) == 1)
-        errno = EAGAIN;
-    return -1;
+    while (!known) {
+        if (read(context->async_fd, &a, sizeof(a)) != sizeof(a))
+            return -1;
+        hv_lock();
+        event->event_type = (enum ibv_event_type)a.type;
+        known = element_of(&a, event);
+        if (known)
+            count_unacked(event, 1);
+        hv_unlock();
+    }
+    return 0;
 }
 
 void ibv_ack_async_event(struct ibv_async_event *event)
 {
-    (void)event;
+    count_unacked(event, -1);
+}
+
+void ibv_hv_port_event(int type)
+{
+    struct hv_async a = { type, 1 };
+
+    hv_lock();
+    for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]); i++)
+        if (contexts[i])
+            hv_fifo_write(contexts[i]->async, &a, sizeof(a));
+    hv_unlock();
 }
 
 /* -- protection domains and registrations ----------------------------------------------------- */
@@ -282,6 +353,31 @@ int ibv_destroy_cq(struct ibv_cq *cq)
     return 0;
 }
 
+/* The CQ keeps its completions. */
+int ibv_resize_cq(struct ibv_cq *handle, int entries)
+{
+    static struct hv_cqe kept[HV_CQES];
+    struct hv_cq *cq;
+    uint32_t n = 0;
+    int rc = 0;
+
+    hv_lock();
+    cq = hv_cq(((struct hv_cq_handle *)handle)->num);
+    if (entries <= 0 || entries > HV_CQES || cq->head - cq->tail > (uint32_t)entries)
+        rc = EINVAL;
+    while (!rc && cq->tail != cq->head)
+        kept[n++] = cq->cqe[cq->tail++ % cq->max];
+    if (!rc) {
+        memcpy(cq->cqe, kept, n * sizeof(kept[0]));
+        cq->max = (uint32_t)entries;
+        cq->tail = 0;
+        __atomic_store_n(&cq->head, n, __ATOMIC_RELEASE);
+        handle->cqe = entries;
+    }
+    hv_unlock();
+    return fails(rc);
+}
+
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
     struct hv_cq_handle *handle;
@@ -310,7 +406,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 
 static bool possible(const struct ibv_qp_init_attr *attr)
 {
-    return attr->qp_type == IBV_QPT_RC && !attr->srq && attr->cap.max_send_wr <= HV_WRS &&
+    return attr->qp_type == IBV_QPT_RC && attr->cap.max_send_wr <= HV_WRS &&
            attr->cap.max_recv_wr <= HV_WRS && attr->cap.max_send_sge <= HV_SGES &&
            attr->cap.max_recv_sge <= HV_SGES && attr->cap.max_inline_data <= HV_INLINE;
 }
@@ -332,14 +428,18 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     qp->send_cq = ((struct hv_cq_handle *)attr->send_cq)->num;
     qp->recv_cq = ((struct hv_cq_handle *)attr->recv_cq)->num;
     qp->send_max = attr->cap.max_send_wr;
-    qp->recv_max = attr->cap.max_recv_wr;
+    qp->rq.max = attr->cap.max_recv_wr;
+    qp->srq = attr->srq ? ((struct hv_srq_handle *)attr->srq)->of->num : 0;
+    qp->async = ((struct hv_context *)pd->context)->async;
     qp->state = IBV_QPS_RESET;
     handle = calloc(1, sizeof(*handle));
     handle->of = qp;
     handle->qp = (struct ibv_qp){ .context = pd->context, .pd = pd, .send_cq = attr->send_cq,
                                   .recv_cq = attr->recv_cq, .qp_num = qp->num,
                                   .handle = qp->num, .qp_type = IBV_QPT_RC,
-                                  .state = IBV_QPS_RESET, .qp_context = attr->qp_context };
+                                  .srq = attr->srq, .state = IBV_QPS_RESET,
+                                  .qp_context = attr->qp_context };
+    hv_process()->qp[qp->num % HV_QPS] = handle;
     hv_unlock();
     return &handle->qp;
 }
@@ -349,6 +449,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
     hv_lock();
     ((struct hv_qp_handle *)qp)->of->num = 0;
     hv_unlock();
+    hv_wait_for_acks(&((struct hv_qp_handle *)qp)->unacked);
     free(qp);
     return 0;
 }
@@ -411,24 +512,5 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
     (void)ah;
-    return fails(ENOSYS);
-}
-
-struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
-{
-    (void)pd, (void)attr;
-    errno = ENOSYS;
-    return NULL;
-}
-
-int ibv_destroy_srq(struct ibv_srq *srq)
-{
-    (void)srq;
-    return fails(ENOSYS);
-}
-
-int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
-{
-    (void)srq, (void)attr, (void)mask;
     return fails(ENOSYS);
 }

@@ -22,6 +22,7 @@ static void complete(uint32_t cq_num, struct hv_cqe cqe)
     __atomic_store_n(&cq->head, cq->head + 1, __ATOMIC_RELEASE);
     if (cq->armed) {
         cq->armed = false;
+        hv_count(HV_NOTIFICATIONS, 1);
         hv_fifo_write(cq->fifo, &cq->num, sizeof(cq->num));
     }
 }
@@ -33,14 +34,32 @@ static void complete_send(struct hv_qp *qp, const struct hv_send *s, int op, int
                                            .polled = qp->send_tail });
 }
 
+struct hv_rq *hv_rq(struct hv_qp *qp)
+{
+    struct hv_srq *srq = hv_srq(qp->srq);
+
+    return srq ? &srq->rq : &qp->rq;
+}
+
+void hv_check_limit(struct hv_srq *srq)
+{
+    if (!srq || srq->rq.head - srq->rq.tail >= srq->limit)
+        return;
+    srq->limit = 0;
+    hv_fifo_write(srq->async, &(struct hv_async){ IBV_EVENT_SRQ_LIMIT_REACHED, srq->num },
+                  sizeof(struct hv_async));
+}
+
 static void complete_recv(struct hv_qp *qp, const struct hv_send *from, int op, int status)
 {
-    const struct hv_recv *r = &qp->recv[qp->recv_tail++ % qp->recv_max];
+    struct hv_rq *rq = hv_rq(qp);
+    const struct hv_recv *r = &rq->recv[rq->tail++ % rq->max];
 
     complete(qp->recv_cq, (struct hv_cqe){ .id = r->id, .status = status, .op = op,
                                            .bytes = from ? from->bytes : 0, .qpn = qp->num,
                                            .imm = from ? from->imm : 0,
                                            .with_imm = from && from->op != IBV_WR_SEND });
+    hv_check_limit(hv_srq(qp->srq));
 }
 
 static void flush(struct hv_qp *qp)
@@ -50,21 +69,26 @@ static void flush(struct hv_qp *qp)
 
         complete_send(qp, s, IBV_WC_SEND, IBV_WC_WR_FLUSH_ERR);
     }
-    while (qp->recv_tail != qp->recv_head)
+    while (!qp->srq && qp->rq.tail != qp->rq.head)
         complete_recv(qp, NULL, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
 }
 
 void hv_fail(struct hv_qp *qp)
 {
+    bool first = qp->state != IBV_QPS_ERR;
+
     qp->state = IBV_QPS_ERR;
     flush(qp);
+    if (first && qp->srq)
+        hv_fifo_write(qp->async, &(struct hv_async){ IBV_EVENT_QP_LAST_WQE_REACHED, qp->num },
+                      sizeof(struct hv_async));
 }
 
 void hv_reset(struct hv_qp *qp)
 {
     qp->state = IBV_QPS_RESET;
     qp->send_tail = qp->send_polled = qp->send_head;
-    qp->recv_tail = qp->recv_head;
+    qp->rq.tail = qp->rq.head;
     qp->dest = 0;
     qp->hold = qp->early = false;
 }
@@ -169,7 +193,8 @@ static struct side source(const struct hv_qp *qp, const struct hv_send *s, struc
 /* A send into the peer's next receive. */
 static int deliver(struct hv_qp *qp, struct hv_qp *peer, const struct hv_send *s)
 {
-    const struct hv_recv *r = &peer->recv[peer->recv_tail % peer->recv_max];
+    const struct hv_rq *rq = hv_rq(peer);
+    const struct hv_recv *r = &rq->recv[rq->tail % rq->max];
     struct ibv_sge inlined;
 
     if (s->bytes > r->bytes) {
@@ -266,7 +291,8 @@ void hv_transmit(struct hv_qp *qp)
 
         if (peer && peer->state == IBV_QPS_INIT)
             return;    /* it answers as soon as it is connected */
-        if (peer && can_receive(peer) && ops[s->op].receives && peer->recv_tail == peer->recv_head)
+        if (peer && can_receive(peer) && ops[s->op].receives &&
+            hv_rq(peer)->tail == hv_rq(peer)->head)
             return;    /* RNR */
         status = carry_out(qp, peer && can_receive(peer) ? peer : NULL, s);
         qp->send_tail++;
@@ -313,6 +339,7 @@ int hv_poll_cq(struct ibv_cq *handle, int n, struct ibv_wc *wc)
     struct hv_cq *cq = &hv_process()->shared->cq[num % HV_CQS];
     int k = 0;
 
+    hv_count(HV_POLLS, 1);
     if (__atomic_load_n(&cq->head, __ATOMIC_ACQUIRE) ==
         __atomic_load_n(&cq->tail, __ATOMIC_RELAXED))
         return 0;
@@ -320,12 +347,14 @@ int hv_poll_cq(struct ibv_cq *handle, int n, struct ibv_wc *wc)
     while (k < n && cq->tail != cq->head)
         wc[k++] = take(&cq->cqe[cq->tail++ % cq->max]);
     hv_unlock();
+    hv_count(HV_COMPLETIONS, (unsigned long)k);
     return k;
 }
 
 int hv_req_notify_cq(struct ibv_cq *handle, int solicited_only)
 {
     (void)solicited_only;
+    hv_count(HV_ARMS, 1);
     hv_lock();
     hv_cq(((struct hv_cq_handle *)handle)->num)->armed = true;
     hv_unlock();
@@ -384,6 +413,7 @@ static int queue_send(struct hv_qp *qp, const struct ibv_send_wr *wr)
     if (qp->send_head - qp->send_polled >= qp->send_max)
         return ENOMEM;
     fill_send(&qp->send[qp->send_head++ % qp->send_max], wr);
+    hv_count(HV_SENDS, 1);
     return 0;
 }
 
@@ -391,6 +421,7 @@ int hv_post_send(struct ibv_qp *handle, struct ibv_send_wr *wr, struct ibv_send_
 {
     int rc = 0;
 
+    hv_count(HV_SEND_CALLS, 1);
     hv_lock();
     for (; wr && !rc; wr = rc ? wr : wr->next)
         rc = queue_send(of(handle), wr);
@@ -400,33 +431,67 @@ int hv_post_send(struct ibv_qp *handle, struct ibv_send_wr *wr, struct ibv_send_
     return errno = rc;
 }
 
-static int queue_recv(struct hv_qp *qp, const struct ibv_recv_wr *wr)
+int hv_queue_recv(struct hv_rq *rq, const struct ibv_recv_wr *wr)
 {
     struct hv_recv *r;
 
-    if (qp->state == IBV_QPS_RESET || wr->num_sge > HV_SGES)
+    if (wr->num_sge > HV_SGES)
         return EINVAL;
-    if (qp->recv_head - qp->recv_tail >= qp->recv_max)
+    if (rq->head - rq->tail >= rq->max)
         return ENOMEM;
-    r = &qp->recv[qp->recv_head++ % qp->recv_max];
+    r = &rq->recv[rq->head++ % rq->max];
     r->id = wr->wr_id;
     r->n_sge = (uint8_t)wr->num_sge;
     r->bytes = sum(wr->sg_list, wr->num_sge);
     memcpy(r->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(r->sge[0]));
-    if (qp->state == IBV_QPS_ERR)
-        flush(qp);
+    hv_count(HV_RECVS, 1);
     return 0;
+}
+
+static int queue_recv(struct hv_qp *qp, const struct ibv_recv_wr *wr)
+{
+    int rc = qp->state == IBV_QPS_RESET || qp->srq ? EINVAL : hv_queue_recv(&qp->rq, wr);
+
+    if (!rc && qp->state == IBV_QPS_ERR)
+        flush(qp);
+    return rc;
 }
 
 int hv_post_recv(struct ibv_qp *handle, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     int rc = 0;
 
+    hv_count(HV_RECV_CALLS, 1);
     hv_lock();
     for (; wr && !rc; wr = rc ? wr : wr->next)
         rc = queue_recv(of(handle), wr);
     *bad = wr;
     hv_transmit_to(of(handle));
+    hv_unlock();
+    return errno = rc;
+}
+
+/* Any QP on the shared queue may have a peer that waits for a receive. */
+static void transmit_to_all(const struct hv_srq *srq)
+{
+    struct hv_shared *s = hv_process()->shared;
+
+    for (int i = 0; i < HV_QPS; i++)
+        if (s->qp[i].num && s->qp[i].srq == srq->num)
+            hv_transmit_to(&s->qp[i]);
+}
+
+int hv_post_srq_recv(struct ibv_srq *handle, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    struct hv_srq *srq = ((struct hv_srq_handle *)handle)->of;
+    int rc = 0;
+
+    hv_count(HV_RECV_CALLS, 1);
+    hv_lock();
+    for (; wr && !rc; wr = rc ? wr : wr->next)
+        rc = hv_queue_recv(&srq->rq, wr);
+    *bad = wr;
+    transmit_to_all(srq);
     hv_unlock();
     return errno = rc;
 }

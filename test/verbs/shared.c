@@ -136,11 +136,54 @@ struct hv_cq *hv_cq(uint32_t num)
     return num && cq->num == num ? cq : NULL;
 }
 
+struct hv_srq *hv_srq(uint32_t num)
+{
+    struct hv_srq *srq = &process.shared->srq[num % HV_SRQS];
+
+    return num && srq->num == num ? srq : NULL;
+}
+
 struct hv_id *hv_id(uint32_t num)
 {
     struct hv_id *id = &process.shared->id[num % HV_IDS];
 
     return num && id->num == num ? id : NULL;
+}
+
+/* -- counts ----------------------------------------------------------------------------------- */
+
+static const char *const count_names[HV_COUNTS] = {
+    [HV_SEND_CALLS] = "send_calls", [HV_SENDS] = "sends", [HV_RECV_CALLS] = "recv_calls",
+    [HV_RECVS] = "recvs", [HV_POLLS] = "polls", [HV_COMPLETIONS] = "completions",
+    [HV_ARMS] = "arms", [HV_NOTIFICATIONS] = "notifications",
+};
+
+void hv_count(enum hv_count what, unsigned long n)
+{
+    __atomic_fetch_add(&process.count[what], n, __ATOMIC_RELAXED);
+}
+
+long ibv_hv_count(const char *name)
+{
+    for (int i = 0; i < HV_COUNTS; i++)
+        if (strcmp(name, count_names[i]) == 0)
+            return (long)__atomic_load_n(&process.count[i], __ATOMIC_RELAXED);
+    return -1;
+}
+
+__attribute__((destructor)) static void write_counts(void)
+{
+    char path[PATH_MAX];
+    FILE *f;
+
+    if (!process.shared || process.pid != getpid())
+        return;
+    snprintf(path, sizeof(path), "%s/count.%d", process.folder, (int)process.pid);
+    f = fopen(path, "w");
+    for (int i = 0; f && i < HV_COUNTS; i++)
+        fprintf(f, "%s %lu\n", count_names[i], process.count[i]);
+    if (f)
+        fclose(f);
 }
 
 /* -- FIFOs ------------------------------------------------------------------------------------ */
@@ -155,9 +198,7 @@ int hv_fifo_make(uint32_t *num)
     char path[PATH_MAX];
     int fd;
 
-    hv_lock();
-    *num = ++process.shared->next_fifo;
-    hv_unlock();
+    *num = __atomic_add_fetch(&process.shared->next_fifo, 1, __ATOMIC_RELAXED);
     fifo_path(*num, path);
     fd = mkfifo(path, 0600) ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef VERBSDAT_EP_H
+#define VERBSDAT_EP_H
+/* Endpoints and what they use: receive queues, memory, connection requests. */
+#include "event.h"
+#include "handle.h"
+#include "ia.h"
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct verbsdat_pz {
+    struct verbsdat_handle h;
+    struct ibv_pd *pd;
+    atomic_uint users;
+};
+
+struct verbsdat_lmr {
+    struct verbsdat_handle h;
+    struct verbsdat_pz *pz;
+    struct ibv_mr *mr;
+    DAT_LMR_PARAM param;
+};
+
+enum verbsdat_kind {
+    VERBSDAT_SEND, VERBSDAT_WRITE, VERBSDAT_READ, VERBSDAT_WRITE_IMM, VERBSDAT_FETCH_ADD,
+    VERBSDAT_CMP_SWAP, VERBSDAT_RECV,
+    VERBSDAT_MARK,               /* behind the last request of a connection that ends */
+};
+
+/* A posted work request; its address is the wr_id. */
+struct verbsdat_slot {
+    struct verbsdat_ep *ep;      /* NULL: of a shared queue */
+    DAT_DTO_COOKIE cookie;
+    uint32_t number;             /* its place in the order of posting */
+    uint8_t kind;                /* enum verbsdat_kind */
+    bool silent;                 /* the consumer wants no event of its success */
+    struct verbsdat_srq *srq;
+    struct verbsdat_slot *next;  /* free slots of a shared queue */
+};
+
+/* Slots [tail, head) by number modulo size. */
+struct verbsdat_queue {
+    struct verbsdat_slot *slot;
+    uint32_t mask, max;
+    uint32_t head;
+    _Atomic uint32_t tail;       /* moved when a completion is polled */
+};
+
+struct verbsdat_srq {
+    struct verbsdat_handle h;
+    struct verbsdat_pz *pz;
+    struct ibv_srq *srq;
+    pthread_mutex_t lock;
+    struct verbsdat_slot *slot, *free;
+    uint32_t max, max_iov, posted, low;
+    atomic_uint users;
+};
+
+enum verbsdat_stage { VERBSDAT_AT_ADDRESS, VERBSDAT_AT_ROUTE, VERBSDAT_AT_REQUEST };
+
+struct verbsdat_ep {
+    struct verbsdat_handle h;
+    _Atomic(DAT_EP_STATE) state;     /* written with ia->lock */
+    DAT_EP_ATTR attr;
+    struct verbsdat_pz *pz;
+    struct verbsdat_evd *recv_evd, *req_evd, *conn_evd;
+    struct verbsdat_srq *srq;
+    struct rdma_cm_id *id;
+    struct ibv_qp *qp;
+    struct verbsdat_ep *next_by_qp;
+    /* requests and receives */
+    pthread_mutex_t lock;
+    struct verbsdat_queue req, recv;
+    uint32_t silent_run;         /* requests since the last one that is signaled */
+    uint32_t max_silent;         /* of them in a row */
+    uint32_t max_inline;
+    uint32_t max_iov;            /* segments of a request, of any kind */
+    struct verbsdat_slot mark;
+    uint32_t mark_number;        /* the requests below it have ended when the mark has */
+    bool marked;
+    atomic_bool fault;           /* a completion had an error */
+    /* connection */
+    enum verbsdat_stage stage;
+    struct sockaddr_in remote;
+    DAT_CONN_QUAL remote_qual;
+    uint64_t deadline;           /* of connecting, ns; UINT64_MAX: none */
+    bool abandoned;              /* its attempt has ended: the thread ends the identifier */
+    struct rdma_conn_param param;
+    uint8_t priv_out[VERBSDAT_PRIV];
+    uint8_t priv[UINT8_MAX];     /* of the peer, of the last event */
+};
+
+struct verbsdat_psp {
+    struct verbsdat_handle h;
+    DAT_CONN_QUAL qual;
+    struct verbsdat_evd *evd;
+    struct rdma_cm_id *id;
+};
+
+struct verbsdat_cr {
+    struct verbsdat_handle h;
+    struct rdma_cm_id *id;       /* NULL: the request has been withdrawn */
+    struct sockaddr_in from;
+    uint8_t priv[UINT8_MAX];
+    uint8_t priv_len, responder_resources, initiator_depth;
+};
+
+/* ep.c */
+struct verbsdat_ep *verbsdat_ep_of(DAT_EP_HANDLE handle);
+/* Makes all DTOs of the EP complete: its QP enters the error state, and behind requests whose
+ * success makes no completion a mark is posted. */
+void verbsdat_ep_flush(struct verbsdat_ep *ep);
+/* Posts the mark if requests without a completion are the last; with ep->lock. */
+void verbsdat_ep_mark(struct verbsdat_ep *ep);
+/* Have all requests ended, as far as has been polled? */
+static inline bool verbsdat_queue_idle(const struct verbsdat_queue *q)
+{
+    return atomic_load_explicit(&q->tail, memory_order_acquire) == q->head;
+}
+
+/* cm.c; all with ia->lock */
+/* The EP has failed, or its connection has ended: state DISCONNECTED, flush, event. */
+void verbsdat_ep_down(struct verbsdat_ep *ep, DAT_EVENT_NUMBER number, const void *priv,
+                      size_t priv_len);
+/* Ends a connection or an attempt at once, without an event. */
+void verbsdat_ep_abort(struct verbsdat_ep *ep);
+/* Takes the identifier from the EP; the caller destroys it without the lock. */
+struct rdma_cm_id *verbsdat_ep_take_id(struct verbsdat_ep *ep);
+/* EPs whose last request has ended, whose time is over, or that had an error. */
+void verbsdat_cm_closing(struct verbsdat_ia *ia);
+void verbsdat_cm_deadlines(struct verbsdat_ia *ia);
+void verbsdat_cm_faults(struct verbsdat_ia *ia);
+void verbsdat_cm_abandoned(struct verbsdat_ia *ia);
+/* Connection parameters of an EP: what its attributes allow, and private data. */
+void verbsdat_cm_param(struct verbsdat_ep *ep, const void *priv, DAT_COUNT size);
+/* The TCP port of a qualifier. Larger ones are folded, as other providers do; of 0 it is 0. */
+uint16_t verbsdat_cm_port(DAT_CONN_QUAL qual);
+/* An identifier bound to the adapter's address and this port; NULL: errno says why. */
+struct rdma_cm_id *verbsdat_cm_id(struct verbsdat_ia *ia, uint16_t port, void *context);
+
+/* accept.c; with ia->lock. A request at a listening identifier. False: it is refused. */
+bool verbsdat_cr_arrived(struct verbsdat_ia *ia, const struct rdma_cm_event *event);
+/* The caller has gone. The identifier is destroyed by the caller of this function. */
+void verbsdat_cr_withdrawn(struct verbsdat_cr *cr);
+
+/* srq.c */
+void verbsdat_srq_give(struct verbsdat_slot *slot);
+void verbsdat_by_qp_add(struct verbsdat_ep *ep);
+void verbsdat_by_qp_remove(struct verbsdat_ep *ep);
+struct verbsdat_ep *verbsdat_by_qp(struct verbsdat_ia *ia, uint32_t qp_num);
+
+#endif
