@@ -53,11 +53,11 @@ static struct mdapl_log *log_of(const struct mdapl_dapl_stream *st)
 static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
                       uint8_t out[MDAPL_HELLO_BYTES])
 {
-    const struct mdapl_group *job = mdapl_ctx_job(st->peer->d->ctx);
     const struct mdapl_group *group = mdapl_peer_group(&st->peer->base);
+    struct mdapl_name self = mdapl_group_self(group);
     struct mdapl_dapl_hello h = {
-        .flags = flags, .stream = (uint8_t)st->index, .group = job->id, .dst_group = group->id,
-        .src = (uint32_t)job->rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
+        .flags = flags, .stream = (uint8_t)st->index, .group = self.group, .dst_group = group->id,
+        .src = (uint32_t)self.rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
         .incarnation = st->peer->d->incarnation, .rx_next = st->peer->rx_next,
         .frame_bytes = (uint32_t)st->peer->d->frame_room + MDAPL_FRAME_HDR_BYTES,
         .sr_window = (uint16_t)st->peer->d->sr_window,
@@ -65,14 +65,6 @@ static void put_hello(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_
     };
 
     mdapl_dapl_hello_put(&h, group->key, out);
-}
-
-static enum mdapl_dapl_hello_verdict get_hello(const struct mdapl_dapl_chan *d, const void *priv,
-                                               size_t len, struct mdapl_dapl_hello *h)
-{
-    const struct mdapl_group *from = mdapl_group_find(d->ctx, mdapl_dapl_hello_group(priv, len));
-
-    return mdapl_dapl_hello_get(h, priv, len, from, mdapl_ctx_job(d->ctx));
 }
 
 /* -- actions ---------------------------------------------------------------------------------- */
@@ -411,10 +403,10 @@ static void refuse_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_
  * rank: does the one of this peer? */
 static bool wins(const struct mdapl_dapl_peer *peer)
 {
-    const struct mdapl_group *job = mdapl_ctx_job(peer->d->ctx);
     const struct mdapl_group *group = mdapl_peer_group(&peer->base);
+    struct mdapl_name self = mdapl_group_self(group);
 
-    return group->id == job->id ? peer->base.rank < job->rank : group->id < job->id;
+    return group->id == self.group ? peer->base.rank < self.rank : group->id < self.group;
 }
 
 static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
@@ -425,10 +417,15 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
     struct mdapl_dapl_hello h;
     DAT_CR_PARAM param;
     enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
+    size_t len = 0;
 
     memset(&param, 0, sizeof(param));
     if (d->dat.dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
-        verdict = get_hello(d, param.private_data, (size_t)param.private_data_size, &h);
+        len = (size_t)param.private_data_size;
+    if (len > 0)
+        verdict = mdapl_dapl_hello_verify(d, param.private_data, len, &h);
+    if (verdict == MDAPL_HELLO_UNKNOWN_GROUP && !d->closing)
+        verdict = mdapl_dapl_hello_visitor(d, param.private_data, len, &h);
     if (verdict == MDAPL_HELLO_OK && h.flags & (MDAPL_HELLO_REPLY | MDAPL_HELLO_BUSY))
         verdict = MDAPL_HELLO_NOT_OURS;
     if (verdict != MDAPL_HELLO_OK || d->closing) {
@@ -462,7 +459,7 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
 static bool hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len, uint8_t flag,
                           struct mdapl_dapl_hello *h)
 {
-    return get_hello(st->peer->d, priv, len, h) == MDAPL_HELLO_OK && h->flags == flag
+    return mdapl_dapl_hello_verify(st->peer->d, priv, len, h) == MDAPL_HELLO_OK && h->flags == flag
            && h->group == mdapl_peer_group(&st->peer->base)->id
            && (int)h->src == st->peer->base.rank && h->stream == st->index
            && h->epoch == st->cm.epoch;

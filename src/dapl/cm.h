@@ -9,6 +9,7 @@
  */
 #include "channel.h"
 #include "ia.h"
+#include "wire.h"
 
 struct mdapl_dapl_chan;
 struct mdapl_dapl_conn;
@@ -36,6 +37,16 @@ bool mdapl_dapl_cm_ended(const struct mdapl_dapl_peer *peer);
 /* Frees the closed connections that have drained, and steps the streams that waited for that.
  * Returns whether all have. */
 bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
+
+/* hello.c */
+/* Reads and verifies the private data of a request or of an answer. priv: len bytes of it. */
+enum mdapl_dapl_hello_verdict mdapl_dapl_hello_verify(const struct mdapl_dapl_chan *d,
+                                                      const void *priv, size_t len,
+                                                      struct mdapl_dapl_hello *h);
+/* The same for a request of a group that this process does not have: it may be that of a visitor,
+ * which knows the key of an open port. The visitor is then added as a group. */
+enum mdapl_dapl_hello_verdict mdapl_dapl_hello_visitor(struct mdapl_dapl_chan *d, const void *priv,
+                                                       size_t len, struct mdapl_dapl_hello *h);
 
 /*
  * An asynchronous error of an adapter: the hook of struct mdapl_dapl_ia_hooks, in async.c. An error

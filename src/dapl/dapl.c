@@ -403,6 +403,11 @@ static bool idle(struct mdapl_peer *base)
             && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx));
 }
 
+static bool settled(struct mdapl_peer *base)
+{
+    return mdapl_dapl_peer_unfinished(mdapl_dapl_peer_of(base)) == 0;
+}
+
 /* -- closing ---------------------------------------------------------------------------------- */
 
 /* Waits until all connections have drained, at most CLOSE_MS; then frees those that have not. */
@@ -488,6 +493,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .wait = wait,
     .drain = drain,
     .idle = idle,
+    .settled = settled,
     .close = close_channel,
     .describe = describe,
 };
