@@ -140,11 +140,15 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
     const char *why;
     DAT_CR_PARAM param;
     enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
+    size_t len = 0;
 
     memset(&param, 0, sizeof(param));
     if (d->dat.dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
-        verdict = mdapl_dapl_cm_hello_get(d, param.private_data, (size_t)param.private_data_size,
-                                          &h);
+        len = (size_t)param.private_data_size;
+    if (len > 0)
+        verdict = mdapl_dapl_cm_hello_get(d, param.private_data, len, &h);
+    if (verdict == MDAPL_HELLO_UNKNOWN_GROUP && !d->closing)
+        verdict = mdapl_dapl_cm_hello_visitor(d, param.private_data, len, &h);
     if (verdict == MDAPL_HELLO_OK && h.flags != 0)
         verdict = MDAPL_HELLO_NOT_OURS;
     why = d->closing ? "came while the job ends" : mdapl_dapl_hello_verdict_text(verdict);

@@ -22,11 +22,11 @@ void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, 
                              uint8_t out[MDAPL_HELLO_BYTES])
 {
     const struct mdapl_dapl_chan *d = st->peer->d;
-    const struct mdapl_group *job = mdapl_ctx_job(d->ctx);
     const struct mdapl_group *group = mdapl_peer_group(&st->peer->base);
+    struct mdapl_name self = mdapl_group_self(group);
     struct mdapl_dapl_hello h = {
-        .flags = flags, .stream = (uint8_t)st->index, .group = job->id, .dst_group = group->id,
-        .src = (uint32_t)job->rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
+        .flags = flags, .stream = (uint8_t)st->index, .group = self.group, .dst_group = group->id,
+        .src = (uint32_t)self.rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
         .incarnation = d->incarnation, .rx_next = st->peer->rx_next,
         .frame_bytes = (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES,
         .sr_window = (uint16_t)d->sr_window, .offers = offers(mdapl_ctx_cfg(d->ctx)),
@@ -42,7 +42,25 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_ch
 {
     const struct mdapl_group *from = mdapl_group_find(d->ctx, mdapl_dapl_hello_group(priv, len));
 
-    return mdapl_dapl_hello_get(h, priv, len, from, mdapl_ctx_job(d->ctx));
+    return mdapl_dapl_hello_get(h, priv, len, from,
+                                mdapl_group_self(from ? from : mdapl_ctx_job(d->ctx)));
+}
+
+enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan *d,
+                                                          const void *priv, size_t len,
+                                                          struct mdapl_dapl_hello *h)
+{
+    enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_UNKNOWN_GROUP;
+    const struct mdapl_port *port = NULL;
+    struct mdapl_group visitor, *added;
+
+    while (verdict != MDAPL_HELLO_OK && (port = mdapl_port_next(d->ctx, port))) {
+        visitor = mdapl_port_visitor(port, mdapl_dapl_hello_group(priv, len));
+        verdict = mdapl_dapl_hello_get(h, priv, len, &visitor, visitor.self);
+    }
+    if (verdict == MDAPL_HELLO_OK && mdapl_group_add(d->ctx, &visitor, &added))
+        verdict = MDAPL_HELLO_UNKNOWN_GROUP;
+    return verdict;
 }
 
 bool mdapl_dapl_cm_hello_fits(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_hello *h)
@@ -66,10 +84,10 @@ bool mdapl_dapl_cm_hello_is_back(struct mdapl_dapl_stream *st, const void *priv,
 
 bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer)
 {
-    const struct mdapl_group *job = mdapl_ctx_job(peer->d->ctx);
     const struct mdapl_group *group = mdapl_peer_group(&peer->base);
+    struct mdapl_name self = mdapl_group_self(group);
 
-    return group->id == job->id ? peer->base.rank < job->rank : group->id < job->id;
+    return group->id == self.group ? peer->base.rank < self.rank : group->id < self.group;
 }
 
 /* -- rejections -------------------------------------------------------------------------------- */

@@ -18,6 +18,11 @@ void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, 
 enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_chan *d,
                                                       const void *priv, size_t len,
                                                       struct mdapl_dapl_hello *h);
+/* The same for a request of a group that this process does not have: it may be that of a visitor,
+ * which knows the key of an open port. The visitor is then added as a group. */
+enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan *d,
+                                                          const void *priv, size_t len,
+                                                          struct mdapl_dapl_hello *h);
 /* Is it, after that, a hello of the peer's process as it was met first, that acknowledges nothing
  * which was never sent? The first one is the measure of the others. */
 bool mdapl_dapl_cm_hello_fits(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_hello *h);

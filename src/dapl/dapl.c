@@ -404,6 +404,11 @@ static bool idle(struct mdapl_peer *base)
     return peer->dead || mdapl_dapl_peer_idle(peer);
 }
 
+static bool settled(struct mdapl_peer *base)
+{
+    return mdapl_dapl_peer_unfinished(mdapl_dapl_peer_of(base)) == 0;
+}
+
 /* -- closing ---------------------------------------------------------------------------------- */
 
 /* Waits until all connections have drained, at most CLOSE_MS; then frees those that have not. */
@@ -487,6 +492,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .wait = wait,
     .drain = drain,
     .idle = idle,
+    .settled = settled,
     .close = close_channel,
     .describe = describe,
 };

@@ -83,7 +83,7 @@ uint32_t mdapl_dapl_hello_group(const void *in, size_t len)
 
 enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
                                                    size_t len, const struct mdapl_group *from,
-                                                   const struct mdapl_group *job)
+                                                   struct mdapl_name self)
 {
     const uint8_t *p = in;
     uint8_t mac[16];
@@ -97,19 +97,19 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, c
         return MDAPL_HELLO_OTHER_VERSION;
     if (!from || get32(p + 4) != from->id)
         return MDAPL_HELLO_UNKNOWN_GROUP;
-    hello_mac(p, job->id, from->key, mac);
+    hello_mac(p, self.group, from->key, mac);
     if (!mdapl_mac_equal(mac, p + HELLO_MAC_AT))
         return MDAPL_HELLO_BAD_MAC;
     *h = (struct mdapl_dapl_hello){
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
-        .group = from->id, .dst_group = job->id, .src = get32(p + 8), .dst = get32(p + 12),
+        .group = from->id, .dst_group = self.group, .src = get32(p + 8), .dst = get32(p + 12),
         .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
         .frame_bytes = get32(p + 32), .sr_window = get16(p + 36),
         .offers = get16(p + 38) & ((1 << HELLO_GENERATION_SHIFT) - 1),
         .generation = get16(p + 38) >> HELLO_GENERATION_SHIFT,
     };
-    if (h->src >= (uint32_t)from->size || h->dst != (uint32_t)job->rank
-        || (from->id == job->id && h->src == h->dst))
+    if (h->src >= (uint32_t)from->size || h->dst != (uint32_t)self.rank
+        || (from->id == self.group && h->src == h->dst))
         return MDAPL_HELLO_BAD_RANK;
     return h->frame_bytes >= MDAPL_FRAME_MIN && h->sr_window >= MDAPL_WINDOW_MIN
                ? MDAPL_HELLO_OK : MDAPL_HELLO_BAD_SIZE;

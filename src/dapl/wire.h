@@ -7,6 +7,8 @@
  * examples are in PROTOCOL beside this file; a test parses those examples with the functions
  * below. All numbers are little-endian. Nothing here knows DAT.
  */
+#include "contract.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,12 +66,12 @@ void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16
                           uint8_t out[MDAPL_HELLO_BYTES]);
 /* The id of the group that a hello of len bytes, not verified yet, is of; 0 if it is too short. */
 uint32_t mdapl_dapl_hello_group(const void *in, size_t len);
-/* Reads and verifies a hello of len bytes for this process, whose group is `job`. from: the group
- * that it is of, which has the key of its MAC; NULL if none has this id. dst has to be this
- * process, src another one, and the sizes that it offers possible. */
+/* Reads and verifies a hello of len bytes. from: the group that it is of, which has the key of its
+ * MAC; NULL if none has this id. self: this process, as that group knows it; dst has to be it, src
+ * another one, and the sizes that it offers possible. */
 enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
                                                    size_t len, const struct mdapl_group *from,
-                                                   const struct mdapl_group *job);
+                                                   struct mdapl_name self);
 const char *mdapl_dapl_hello_verdict_text(enum mdapl_dapl_hello_verdict v);
 
 /* -- frames ----------------------------------------------------------------------------------- */

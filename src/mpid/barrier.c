@@ -63,7 +63,7 @@ static bool wait_for_all(struct mdapl_ch3_glue *g, sem_t *complete)
     while (!is_complete(complete)) {
         if (g->signalled)
             return false;
-        if (g->n_lost > 0 && mdapl_ctx_now(g->ctx) > limit)
+        if (g->n_lost_ranks > 0 && mdapl_ctx_now(g->ctx) > limit)
             mdapl_ch3_end_job(
                 "the job ends: a rank that was lost has not called MPI_Finalize within "
                 "MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS=%lld after this one",
@@ -78,7 +78,7 @@ int mdapl_ch3_barrier(struct mdapl_ch3_glue *g)
     bool complete = true;
     pthread_t thread;
 
-    if ((g->n_lost > 0 || g->signalled) && mdapl_ch3_lost_any_dead(g))
+    if ((g->n_lost_ranks > 0 || g->signalled) && mdapl_ch3_lost_any_dead(g))
         return -ECONNRESET;
     sem_init(&b.complete, 0, 0);
     if (start(&thread, &b) == 0) {

@@ -154,6 +154,14 @@ int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank)
     return rc;
 }
 
+int mdapl_ch3_cards_alone(struct mdapl_ch3_glue *g, const char *card)
+{
+    g->pg->ch.cards = MPL_calloc(1, sizeof(char *), MPL_MEM_ADDRESS);
+    if (g->pg->ch.cards)
+        g->pg->ch.cards[0] = MPL_strdup(card);
+    return g->pg->ch.cards && g->pg->ch.cards[0] ? 0 : -ENOMEM;
+}
+
 void mdapl_ch3_cards_free(struct mdapl_ch3_glue *g)
 {
     for (int i = 0; g->pg->ch.cards && i < g->pg->size; i++)
@@ -164,11 +172,22 @@ void mdapl_ch3_cards_free(struct mdapl_ch3_glue *g)
 
 /* -- afterwards ------------------------------------------------------------------------------- */
 
+/* CH3 has those of another job in memory: the launcher is not asked. */
+int mdapl_ch3_cards_of_other(MPIDI_PG_t *pg, int rank, char *buf, size_t len)
+{
+    return pg->getConnInfo(rank, buf, (int)len, pg) == MPI_SUCCESS ? 0 : -EHOSTUNREACH;
+}
+
 int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len)
 {
-    const MPIDI_PG_t *pg = owner;
-    const char *card = pg->ch.cards[rank];
-    size_t n = strcspn(card, (const char[]){ cores_follow, '\0' });
+    MPIDI_PG_t *pg = owner;
+    char text[4 * MDAPL_CARD_MAX];
+    const char *card = pg->ch.cards ? pg->ch.cards[rank] : text;
+    size_t n;
+
+    if (!pg->ch.cards && mdapl_ch3_cards_of_other(pg, rank, text, sizeof(text)))
+        return -EHOSTUNREACH;
+    n = strcspn(card, (const char[]){ cores_follow, mdapl_ch3_keys_follow, '\0' });
 
     if (n >= len)
         return -ENOSPC;

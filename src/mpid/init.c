@@ -37,14 +37,22 @@ static const char job_key_name[] = "dapl-job";
 
 /* Rank 0 generates the job's id and key. Only the launcher distributes them, never arguments or the
  * environment: a process that has the key can connect as a rank. */
+static int make_job(unsigned char raw[JOB_BYTES], struct mdapl_err *err)
+{
+    if (getrandom(raw, JOB_BYTES, 0) != JOB_BYTES)
+        return mdapl_err_set(err, -errno, "the system gives no random numbers for the job's key: "
+                             "getrandom: %s. Allow the system call", strerror(errno));
+    raw[0] |= 1;                 /* an id of 0 is none */
+    return 0;
+}
+
 static int put_job(const char *kvs, struct mdapl_err *err)
 {
     unsigned char raw[JOB_BYTES];
     char hex[2 * JOB_BYTES + 1];
 
-    if (getrandom(raw, sizeof(raw), 0) != sizeof(raw))
-        return mdapl_err_set(err, -errno, "the system gives no random numbers for the job's key: "
-                             "getrandom: %s. Allow the system call", strerror(errno));
+    if (make_job(raw, err))
+        return -EIO;
     for (int i = 0; i < JOB_BYTES; i++)
         snprintf(hex + 2 * i, 3, "%02x", raw[i]);
     if (PMI_KVS_Put(kvs, job_key_name, hex) != PMI_SUCCESS)
@@ -53,19 +61,25 @@ static int put_job(const char *kvs, struct mdapl_err *err)
     return 0;
 }
 
-static int get_job(struct mdapl_ctx *ctx, const char *kvs)
+static void set_job(struct mdapl_ch3_glue *g, const unsigned char raw[JOB_BYTES])
+{
+    uint32_t id;
+
+    memcpy(&id, raw, sizeof(id));
+    mdapl_ch3_group_set_job(g, id, raw + sizeof(id));
+}
+
+static int get_job(struct mdapl_ch3_glue *g, const char *kvs)
 {
     unsigned char raw[JOB_BYTES];
     char hex[2 * JOB_BYTES + 1];
-    uint32_t id;
 
     if (PMI_KVS_Get(kvs, job_key_name, hex, sizeof(hex)) != PMI_SUCCESS)
         return -EIO;
     for (int i = 0; i < JOB_BYTES; i++)
         if (sscanf(hex + 2 * i, "%2hhx", &raw[i]) != 1)
             return -EIO;
-    memcpy(&id, raw, sizeof(id));
-    mdapl_ctx_set_job(ctx, id, raw + sizeof(id));
+    set_job(g, raw);
     return 0;
 }
 
@@ -167,7 +181,7 @@ static int publish(struct mdapl_ch3_glue *g, int rank)
     if (rank == 0 && put_job(kvs, &err))
         return init_error(rank, err.text);
     mpi_errno = mdapl_ch3_cards_put(g, rank, card);
-    if (mpi_errno == MPI_SUCCESS && get_job(g->ctx, kvs))
+    if (mpi_errno == MPI_SUCCESS && get_job(g, kvs))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
     rc = mpi_errno == MPI_SUCCESS ? mdapl_ch3_cards_share(g, rank) : 0;
@@ -272,6 +286,7 @@ static int init_handlers(struct mdapl_ch3_glue *g)
 
     /* CH3's own handler would not release the body of a cancelled rendezvous. */
     g->handler[MPIDI_CH3_PKT_CANCEL_SEND_REQ] = mdapl_ch3_rndv_cancel;
+    g->handler[MPIDI_CH3I_PKT_DAPL_VISIT] = mdapl_ch3_port_visited;
     return mpi_errno;
 }
 
@@ -293,6 +308,31 @@ static int start(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ran
     return mpi_errno;
 }
 
+int mdapl_ch3_open_alone(struct mdapl_ch3_glue *g)
+{
+    unsigned char raw[JOB_BYTES];
+    char card[MDAPL_CARD_MAX];
+    struct mdapl_cfg user;
+    struct mdapl_err err;
+    int mpi_errno;
+
+    if (g->ctx)
+        return MPI_SUCCESS;
+    if (make_job(raw, &err))
+        return init_error(0, err.text);
+    user = g->cfg;
+    estimate_polls(g, &user, 0);
+    mpi_errno = open_ctx(g, 0);
+    if (mpi_errno != MPI_SUCCESS)
+        return mpi_errno;
+    set_job(g, raw);
+    if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0 || mdapl_ch3_cards_alone(g, card))
+        return init_error(0, "the business card does not fit; name fewer adapters in "
+                             "MPIR_CVAR_DAPL_IA");
+    mdapl_probe(g->ctx);
+    return wire(g, 0);
+}
+
 int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 {
     struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
@@ -303,6 +343,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     (void)has_parent;
     memset(g, 0, sizeof(*g));
     g->pg = pg;
+    pg->connInfoToString = mdapl_ch3_group_text;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
     mdapl_ch3_request_pool_make();
     mdapl_ch3_rma_pool_defer(&g->rma_pool);
@@ -329,7 +370,7 @@ int MPIDI_CH3_InitCompleted(void)
     mdapl_ch3_rma_pool_restore(&g->rma_pool);
     /* The VCs were initialised before the context was open; their eager limit is known now. */
     for (int i = 0; g->ctx && i < g->pg->size; i++)
-        MPIDI_CH3_VC_Init(&g->pg->vct[i]);
+        mdapl_ch3_vc_opened(&g->pg->vct[i]);
     return MPI_SUCCESS;
 }
 
@@ -382,13 +423,14 @@ static void drain(struct mdapl_ch3_glue *g)
 static void close_ctx(struct mdapl_ch3_glue *g)
 {
     mdapl_ch3_rndv_forget_unmatched();
+    mdapl_ch3_group_finish_removals(g);
+    mdapl_ch3_port_fini(g);
     drain(g);
     g->counters = *mdapl_ctx_stats(g->ctx);
     mdapl_ch3_barrier(g);
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
-    g->pg->ch.group = NULL;
-    mdapl_ch3_vc_forget_peers();
+    mdapl_ch3_group_forget();
     mdapl_ch3_cards_free(g);
 }
 
@@ -399,26 +441,5 @@ int MPIDI_CH3_Finalize(void)
     if (g->ctx)
         close_ctx(g);
     summarise(g, MPIR_Process.rank);
-    mdapl_ch3_lost_fini(g);
-    return MPI_SUCCESS;
-}
-
-/* -- other calls of CH3 ----------------------------------------------------------------------- */
-
-int MPIDI_CH3_PG_Init(MPIDI_PG_t *pg)
-{
-    pg->ch = (struct mdapl_ch3_pg){ 0 };
-    return MPI_SUCCESS;
-}
-
-int MPIDI_CH3_PG_Destroy(MPIDI_PG_t *pg)
-{
-    (void)pg;
-    return MPI_SUCCESS;
-}
-
-int MPIDI_CH3_PortFnsInit(MPIDI_PortFns *fns)
-{
-    (void)fns;
     return MPI_SUCCESS;
 }

@@ -56,6 +56,9 @@ static int comm_created(MPIR_Comm *comm, void *param)
     struct mdapl_ch3_comm *c = MPL_malloc(sizeof(*c), MPL_MEM_COMM);
     int mpi_errno = MPI_SUCCESS;
 
+    mdapl_ch3_port_matched(comm);
+    /* Every process of the communicator does so before one of them can send a message in it. */
+    mdapl_ch3_group_add_new(g);
     if (!c) {
         MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
         return mpi_errno;
@@ -100,6 +103,14 @@ static bool is_member(MPIR_Comm *comm, const MPIDI_VC_t *vc)
     return false;
 }
 
+static bool in_communicator(const MPIDI_VC_t *vc)
+{
+    for (const struct mdapl_ch3_comm *c = mdapl_ch3_glue.comms; c; c = c->next)
+        if (is_member(c->comm, vc))
+            return true;
+    return false;
+}
+
 static bool any_returns(const MPIDI_VC_t *vc)
 {
     for (const struct mdapl_ch3_comm *c = mdapl_ch3_glue.comms; c; c = c->next)
@@ -121,6 +132,10 @@ static bool in_window(const MPIR_Win *list, const MPIDI_VC_t *vc)
 /* The reason why the job must end without this peer; NULL: it can continue. */
 static const char *reason_to_end(const MPIDI_VC_t *vc)
 {
+    /* MPI_Comm_connect and _accept return an error; and one that has been disconnected from is of
+     * no concern. */
+    if (!vc->pg || (vc->pg != mdapl_ch3_glue.pg && !in_communicator(vc)))
+        return NULL;
     if (in_window(MPIDI_RMA_Win_active_list_head, vc)
         || in_window(MPIDI_RMA_Win_inactive_list_head, vc))
         return "it is a member of a window of MPI RMA, whose operations cannot complete without it";
@@ -257,17 +272,24 @@ void mdapl_ch3_lost(MPIDI_VC_t *vc)
 
     if (mdapl_ch3_is_lost(vc))
         return;
-    mdapl_ch3_glue.lost[vc->pg_rank] = true;
+    vc->ch.lost = true;
     mdapl_ch3_glue.n_lost++;
+    mdapl_ch3_glue.n_lost_ranks += vc->pg == mdapl_ch3_glue.pg;
+    if (vc->ch.peer && vc->pg != mdapl_ch3_glue.pg)
+        mdapl_ch3_group_remove_peer(vc->ch.peer);
     /* Packets to it take the slow path of mdapl_ch3_vc_peer(). */
     vc->ch.peer = NULL;
     why = reason_to_end(vc);
     if (why)
-        mdapl_ch3_end_job("the job ends: rank %d is lost, and %s", vc->pg_rank, why);
+        mdapl_ch3_end_job("the job ends: rank %d%s is lost, and %s", vc->pg_rank,
+                          vc->pg == mdapl_ch3_glue.pg ? "" : " of another job", why);
     forbid_any_source(vc);
     each_request(fail_waiting, vc);
-    if (mdapl_ch3_glue.finalizing)
+    if (mdapl_ch3_glue.finalizing && vc->pg)
         terminate(vc);
+    else if (!vc->pg || vc->state == MPIDI_VC_STATE_LOCAL_CLOSE
+             || vc->state == MPIDI_VC_STATE_CLOSE_ACKED)
+        mdapl_ch3_vc_terminate(vc);
     MPIDI_CH3_Progress_signal_completion();
 }
 
@@ -275,11 +297,15 @@ void mdapl_ch3_lost(MPIDI_VC_t *vc)
 static int begin_finalize(void *param)
 {
     struct mdapl_ch3_glue *g = param;
+    MPIDI_PG_iterator each;
+    MPIDI_PG_t *pg;
 
     g->finalizing = true;
-    for (int i = 0; i < g->pg->size; i++)
-        if (g->lost[i])
-            terminate(&g->pg->vct[i]);
+    MPIDI_PG_Get_iterator(&each);
+    for (MPIDI_PG_Get_next(&each, &pg); pg; MPIDI_PG_Get_next(&each, &pg))
+        for (int i = 0; i < pg->size; i++)
+            if (pg->vct[i].ch.lost)
+                terminate(&pg->vct[i]);
     return MPI_SUCCESS;
 }
 
@@ -305,7 +331,7 @@ static void catch_signal(void)
 
 void mdapl_ch3_lost_report(MPIDI_VC_t *vc)
 {
-    mdapl_ch3_glue.reported[vc->pg_rank] = true;
+    vc->ch.reported = true;
     mdapl_ch3_glue.n_reported++;
 }
 
@@ -341,7 +367,7 @@ static void lose_reported(struct mdapl_ch3_glue *g)
 {
     g->n_reported = 0;
     for (int i = 0; i < g->pg->size; i++) {
-        if (!g->reported[i] || g->lost[i])
+        if (!g->pg->vct[i].ch.reported || g->pg->vct[i].ch.lost)
             continue;
         mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_WARN,
                   "lost rank %d: the launcher reports that its process has ended", i);
@@ -366,25 +392,11 @@ void mdapl_ch3_lost_poll(bool moved)
 
 int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g)
 {
-    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno = MPIDI_CH3U_Comm_register_create_hook(comm_created, g);
 
-    g->lost = MPL_calloc((size_t)g->pg->size, sizeof(*g->lost), MPL_MEM_OTHER);
-    g->reported = MPL_calloc((size_t)g->pg->size, sizeof(*g->reported), MPL_MEM_OTHER);
-    if (!g->lost || !g->reported)
-        MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
-    if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = MPIDI_CH3U_Comm_register_create_hook(comm_created, g);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = MPIDI_CH3U_Comm_register_destroy_hook(comm_destroyed, g);
     MPIR_Add_finalize(begin_finalize, g, MPIR_FINALIZE_CALLBACK_PRIO + 1);
     catch_signal();
     return mpi_errno;
-}
-
-void mdapl_ch3_lost_fini(struct mdapl_ch3_glue *g)
-{
-    MPL_free(g->lost);
-    MPL_free(g->reported);
-    g->lost = g->reported = NULL;
-    g->n_lost = g->n_reported = 0;
 }

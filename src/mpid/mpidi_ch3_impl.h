@@ -8,6 +8,8 @@
  *      cards.c      business cards, through the launcher
  *      cores.c      the cores of this process
  *      vc.c         VCs and their peers
+ *      group.c      the process groups of other jobs, and their keys
+ *      port.c       MPI ports: how two jobs meet
  *      lost.c       a lost peer: which operations fail, whether the job ends
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
@@ -26,6 +28,7 @@
 #include "err.h"
 #include "stats.h"
 #include "transport.h"
+#include "x25519.h"
 
 #include <signal.h>
 
@@ -48,23 +51,28 @@ struct mdapl_ch3_rma_pool {
 
 /* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
 struct mdapl_ch3_glue {
-    struct mdapl_ctx *ctx;               /* NULL in a job of one rank */
+    struct mdapl_ctx *ctx;               /* NULL in a job of one rank until it meets another */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
     struct mdapl_cfg cfg;
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_ch3_unmatched unmatched; /* list head */
     unsigned rounds;                     /* of waiting; the rarer work is done every few */
     struct mdapl_ch3_comm *comms;        /* all communicators (lost.c) */
-    bool *lost;                          /* by rank: no operation with it succeeds any more */
-    bool *reported;                      /* by rank: the launcher says that its process has ended */
     bool oversubscribed;                        /* ranks share my cores */
-    int n_lost, n_reported;              /* how many of them */
+    int n_lost;                          /* peers that are lost */
+    int n_lost_ranks, n_reported;        /* ranks of the job that are, or are said to be */
     bool collective_failed;              /* a message of a collective operation, by a lost peer */
     bool world_returns;                  /* MPI_COMM_WORLD's error handler, at its end, returns */
     bool finalizing;                     /* MPI_Finalize has begun */
     volatile sig_atomic_t signalled;     /* the launcher has signalled the end of a process */
     struct mdapl_stats counters;         /* as they were at the end of ctx */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
+    uint8_t secret[MDAPL_X25519_BYTES];  /* the job's, for keys with other groups */
+    int new_groups;                      /* process groups that may have to be added */
+    int meetings;                        /* calls of MPI_Comm_accept and _connect in progress */
+    struct mdapl_ch3_removal *removals;  /* peers and groups that are being removed, in order */
+    struct mdapl_ch3_port *ports;        /* the open ones */
+    char visitor_card[MDAPL_CARD_MAX];   /* what a port's name has of the business card */
     struct mdapl_ch3_rma_pool rma_pool;
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
 };
@@ -78,6 +86,8 @@ extern struct mdapl_ch3_glue mdapl_ch3_glue;
  * 0.1 s later, in which other ranks print theirs.
  */
 void mdapl_ch3_print(int rank, const char *text);
+/* Opens the context of a job of one rank, unless it is open. An MPI error code. */
+int mdapl_ch3_open_alone(struct mdapl_ch3_glue *g);
 
 /* cards.c */
 /* Publishes this rank's card, and with it the set of its cores. An MPI error code. */
@@ -85,6 +95,10 @@ int mdapl_ch3_cards_put(struct mdapl_ch3_glue *g, int rank, const char *card);
 /* Collective, in MPI_Init, after mdapl_ch3_cards_put() of all ranks: reads the cards of all ranks,
  * with the launcher's barrier. 0 or -errno; -ECONNRESET: a rank has ended. */
 int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank);
+/* The same for a job of one rank, which needs no launcher. 0 or -ENOMEM. */
+int mdapl_ch3_cards_alone(struct mdapl_ch3_glue *g, const char *card);
+/* Copies what CH3 knows of a rank of another job: its card, and what follows it. 0 or -errno. */
+int mdapl_ch3_cards_of_other(MPIDI_PG_t *pg, int rank, char *buf, size_t len);
 /* Copies the card of a rank of the process group `owner` to buf, of len bytes. 0 or -ENOSPC. */
 int mdapl_ch3_cards_get(void *owner, int rank, char *buf, size_t len);
 /* The set of cores of a rank, as it published it; 0: not known. */
@@ -107,18 +121,60 @@ static inline int mdapl_ch3_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
     *peer_p = vc->ch.peer;
     return rc;
 }
+/* The VC of the peer that a message came from; NULL: the peer is being removed. */
 MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer);
+/* From now on the peer is that of this VC. */
+void mdapl_ch3_vc_bind(MPIDI_VC_t *vc, struct mdapl_peer *peer);
 void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
-void mdapl_ch3_vc_forget_peers(void);
+/* The context is open: messages up to its limit are eager on this VC. */
+void mdapl_ch3_vc_opened(MPIDI_VC_t *vc);
+/* Ends a VC that CH3 has begun to close, between rounds of progress. */
+void mdapl_ch3_vc_terminate(MPIDI_VC_t *vc);
 int mdapl_ch3_vc_error(const MPIDI_VC_t *vc);
 int mdapl_ch3_vc_terminate_idle(void);
 
+/* group.c */
+/* Behind the card of a group's rank 0: what its keys with other groups are made of. */
+enum { mdapl_ch3_keys_follow = '@' };
+/* Sets the id and the key of the job. Both are copied. */
+void mdapl_ch3_group_set_job(struct mdapl_ch3_glue *g, uint32_t id, const uint8_t *key);
+int mdapl_ch3_group_text(char **text_p, int *len_p, MPIDI_PG_t *pg);
+/* Adds the process groups that CH3 has made since the last call to the context. Makes progress if
+ * one of them is still being removed. */
+void mdapl_ch3_group_add_new(struct mdapl_ch3_glue *g);
+/* Removes a peer of another job, or a whole group of which no VC is used any more, between rounds
+ * of progress, once nothing is unacknowledged. */
+void mdapl_ch3_group_remove_peer(struct mdapl_peer *peer);
+void mdapl_ch3_group_remove(struct mdapl_group *group);
+bool mdapl_ch3_group_is_removed(const struct mdapl_peer *peer);
+/* Makes progress until all that is being removed has been. */
+void mdapl_ch3_group_finish_removals(struct mdapl_ch3_glue *g);
+/* Called between rounds of progress. */
+void mdapl_ch3_group_poll(struct mdapl_ch3_glue *g);
+/* The context has been closed and its peers freed: CH3 destroys most VCs later. */
+void mdapl_ch3_group_forget(void);
+
+/* port.c */
+/* Is it a group of one process, at the other end of a temporary VC? */
+bool mdapl_ch3_port_is_visit(const struct mdapl_group *group);
+/* A temporary VC for a process that has connected to a port. NULL: memory is out. */
+MPIDI_VC_t *mdapl_ch3_port_visitor(struct mdapl_peer *peer);
+int mdapl_ch3_port_visited(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
+                           MPIR_Request **rreq_p);
+/* The process at the other end of a temporary VC is lost: CH3 gets the packet that it waits for. An
+ * MPI error code. */
+int mdapl_ch3_port_lost(MPIDI_VC_t *vc);
+/* A communicator has been made: if it is CH3's own over a temporary VC, the VC's request has been
+ * answered, and CH3 frees it. */
+void mdapl_ch3_port_matched(MPIR_Comm *comm);
+/* Closes all ports. */
+void mdapl_ch3_port_fini(struct mdapl_ch3_glue *g);
+
 /* lost.c */
 int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g);
-void mdapl_ch3_lost_fini(struct mdapl_ch3_glue *g);
 static inline bool mdapl_ch3_is_lost(const MPIDI_VC_t *vc)
 {
-    return mdapl_ch3_glue.lost[vc->pg_rank];
+    return vc->ch.lost;
 }
 /* The peer of vc is lost; the line with the cause has been printed. All operations with it fail
  * from now on, or the job ends. */

@@ -10,16 +10,16 @@
 /* The process group's string form is CH3's own business-card text. */
 #define MPIDI_DEV_IMPLEMENTS_KVS
 
-/* Processes that are not of MPI_COMM_WORLD cannot be reached yet: no MPI_Comm_spawn, no ports. */
-#define MPIDI_CH3_HAS_NO_DYNAMIC_PROCESS
-
-/* Our one packet: the envelope of a message whose body is fetched when it is matched. */
-#define MPIDI_CH3_PKT_ENUM MPIDI_CH3I_PKT_DAPL_RNDV
+/* The channel's packets: the envelope of a message whose body is fetched when it is matched; the
+ * first one of a process that has connected to a port. */
+#define MPIDI_CH3_PKT_ENUM MPIDI_CH3I_PKT_DAPL_RNDV, MPIDI_CH3I_PKT_DAPL_VISIT
 
 /* A process group is a group of the context: group->owner is the process group. */
 struct mdapl_ch3_pg {
-    struct mdapl_group *group;   /* NULL: the context is not open */
-    char **cards;                /* business cards, by rank (cards.c) */
+    struct mdapl_group *group;   /* NULL: not added to the context yet, or that is not open */
+    char **cards;                /* business cards, by rank (cards.c); NULL: of another job */
+    bool met;                    /* it has been learnt of by connecting or accepting */
+    bool refused;                /* it cannot be added */
 };
 #define MPIDI_CH3_PG_DECL struct mdapl_ch3_pg ch;
 
@@ -34,6 +34,11 @@ struct mdapl_shm_winseg;
 struct mdapl_ch3_vc {
     struct mdapl_peer *peer;     /* NULL until first needed */
     struct MPIDI_VC *next;       /* among the VCs that wait to be terminated */
+    bool terminating;            /* is among them */
+    bool lost;                   /* no operation with it succeeds any more (lost.c) */
+    bool reported;               /* the launcher says that its process has ended */
+    bool visitor;                /* a temporary VC (port.c), to a process that connects here */
+    struct mdapl_group *group;   /* of a temporary VC */
 };
 #define MPIDI_CH3_VC_DECL struct mdapl_ch3_vc ch;
 

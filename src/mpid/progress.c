@@ -30,6 +30,7 @@ static int poll_rest(bool *moved_p)
         MPIDI_CH3_Progress_signal_completion();
     }
     mdapl_ch3_lost_poll(*moved_p);
+    mdapl_ch3_group_poll(&mdapl_ch3_glue);
     return mdapl_ch3_vc_terminate_idle();
 }
 

@@ -198,7 +198,7 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
     int mpi_errno;
 
     (void)owner;
-    if (!is_packet(m)) {
+    if (!vc || !is_packet(m)) {
         mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN,
                   "dropped a message of rank %d that is no MPI packet; use the same installation "
                   "everywhere",

@@ -113,6 +113,13 @@ static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
 {
     MPIR_Request *sreq;
 
+    /* What closes the VC has an answer nonetheless: that the other end has closed it, too. */
+    if (pkt->type == MPIDI_CH3_PKT_CLOSE || !vc->pg) {
+        mdapl_ch3_vc_terminate(vc);
+        if (pkt->type == MPIDI_CH3_PKT_CLOSE || pkt->type == MPIDI_CH3_PKT_CONN_ACK
+            || pkt->type == MPIDI_CH3_PKT_ACCEPT_ACK)
+            return MPI_SUCCESS;
+    }
     if (pkt->type == MPIDI_CH3_PKT_CANCEL_SEND_REQ) {
         MPIR_Request_get_ptr(pkt->cancel_send_req.sender_req_id, sreq);
         mdapl_ch3_lost_fail_send(sreq, vc);

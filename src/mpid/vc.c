@@ -11,33 +11,66 @@ static void set_eager_max(MPIDI_VC_t *vc, size_t frame)
     vc->ready_eager_max_msg_sz = vc->eager_max_msg_sz;
 }
 
-/* CH3 calls this before the context is open, MPIDI_CH3_InitCompleted() once more after that. */
+/* CH3 calls this for the job's VCs before the context is open. */
 int MPIDI_CH3_VC_Init(MPIDI_VC_t *vc)
 {
+    vc->ch = (struct mdapl_ch3_vc){ 0 };
     vc->sendNoncontig_fn = mdapl_ch3_send_noncontig;
     vc->rndvSend_fn = mdapl_ch3_rndv_start;
     vc->rndvRecv_fn = mdapl_ch3_rndv_match;
-    if (!mdapl_ch3_glue.ctx) {
-        vc->ch = (struct mdapl_ch3_vc){ 0 };
-        return MPI_SUCCESS;
-    }
-    set_eager_max(vc, mdapl_ctx_eager_max(mdapl_ch3_glue.ctx));
+    if (mdapl_ch3_glue.ctx)
+        mdapl_ch3_vc_opened(vc);
     return MPI_SUCCESS;
+}
+
+void mdapl_ch3_vc_opened(MPIDI_VC_t *vc)
+{
+    set_eager_max(vc, mdapl_ctx_eager_max(mdapl_ch3_glue.ctx));
+}
+
+static bool is_of_job(const MPIDI_VC_t *vc)
+{
+    return vc->pg == mdapl_ch3_glue.pg;
+}
+
+/* Gives up the peer of a VC that is not used any more. Those of the job stay connected. */
+static void give_up_peer(MPIDI_VC_t *vc)
+{
+    struct mdapl_peer *peer = vc->ch.peer;
+
+    vc->ch.peer = NULL;
+    if (!peer)
+        return;
+    peer->owner = NULL;
+    if (!is_of_job(vc))
+        mdapl_ch3_group_remove_peer(peer);
+}
+
+static void stop_terminating(MPIDI_VC_t *vc)
+{
+    MPIDI_VC_t **at = &mdapl_ch3_glue.terminating;
+
+    while (*at && *at != vc)
+        at = &(*at)->ch.next;
+    if (*at)
+        *at = vc->ch.next;
+    vc->ch.terminating = false;
 }
 
 int MPIDI_CH3_VC_Destroy(MPIDI_VC_t *vc)
 {
-    if (vc->ch.peer)
-        vc->ch.peer->owner = NULL;
-    vc->ch.peer = NULL;
-    return MPI_SUCCESS;
-}
+    struct mdapl_group *group = vc->ch.group;
 
-/* For after the channel has closed and freed its peers: CH3 destroys most VCs later. */
-void mdapl_ch3_vc_forget_peers(void)
-{
-    for (int i = 0; i < mdapl_ch3_glue.pg->size; i++)
-        mdapl_ch3_glue.pg->vct[i].ch.peer = NULL;
+    vc->ch.group = NULL;
+    vc->connreq_obj = NULL;
+    if (vc->ch.terminating)
+        stop_terminating(vc);
+    if (!mdapl_ch3_glue.ctx)
+        return MPI_SUCCESS;
+    give_up_peer(vc);
+    if (group)
+        mdapl_ch3_group_remove(group);
+    return MPI_SUCCESS;
 }
 
 /* The error of an operation on a VC whose peer is lost. */
@@ -77,34 +110,55 @@ int mdapl_ch3_vc_make_peer(MPIDI_VC_t *vc)
 
     if (rc)
         return rc;
-    rc = mdapl_group_peer(vc->pg->ch.group, vc->pg_rank, &vc->ch.peer);
+    if (!vc->pg->ch.group)
+        mdapl_ch3_group_poll(&mdapl_ch3_glue);
+    rc = vc->pg->ch.group ? mdapl_group_peer(vc->pg->ch.group, vc->pg_rank, &vc->ch.peer)
+                          : -EHOSTUNREACH;
     if (rc) {
         explain_unreachable(vc, rc);
         mdapl_ch3_lost(vc);
         return rc;
     }
-    vc->ch.peer->owner = vc;
-    set_eager_max(vc, mdapl_peer_eager_max(vc->ch.peer));
+    mdapl_ch3_vc_bind(vc, vc->ch.peer);
     return 0;
 }
 
-/* The VC of (group, rank). */
+void mdapl_ch3_vc_bind(MPIDI_VC_t *vc, struct mdapl_peer *peer)
+{
+    vc->ch.peer = peer;
+    peer->owner = vc;
+    set_eager_max(vc, mdapl_peer_eager_max(peer));
+}
+
+/* The VC of (group, rank). NULL: the peer is being removed, or is that of a visitor, which has no
+ * VC yet. */
 static MPIDI_VC_t *vc_at(const struct mdapl_peer *peer)
 {
     MPIDI_PG_t *pg = mdapl_peer_group(peer)->owner;
 
+    if (mdapl_ch3_group_is_removed(peer) || mdapl_ch3_port_is_visit(mdapl_peer_group(peer)))
+        return NULL;
     return &pg->vct[peer->rank];
 }
 
-/* The VC of the peer that a message came from; made active if this is its first. */
+/* The same for the first message of a peer. */
+static MPIDI_VC_t *vc_of_first(struct mdapl_peer *peer)
+{
+    MPIDI_VC_t *vc = vc_at(peer);
+
+    if (!vc && !mdapl_ch3_group_is_removed(peer))
+        return mdapl_ch3_port_visitor(peer);
+    if (vc)
+        mdapl_ch3_vc_bind(vc, peer);
+    return vc;
+}
+
 MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
 {
-    MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_at(peer);
+    MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_of_first(peer);
 
-    vc->ch.peer = peer;
-    peer->owner = vc;
     /* CH3 runs its close protocol over active VCs, and both sides have to take part. */
-    if (vc->state == MPIDI_VC_STATE_INACTIVE)
+    if (vc && vc->state == MPIDI_VC_STATE_INACTIVE)
         MPIDI_CHANGE_VC_STATE(vc, ACTIVE);
     return vc;
 }
@@ -118,9 +172,39 @@ int MPIDI_CH3_Connection_terminate(MPIDI_VC_t *vc)
         mdapl_ch3_lost_report(vc);
         return MPI_SUCCESS;
     }
+    mdapl_ch3_vc_terminate(vc);
+    return MPI_SUCCESS;
+}
+
+void mdapl_ch3_vc_terminate(MPIDI_VC_t *vc)
+{
+    if (vc->ch.terminating)
+        return;
+    vc->ch.terminating = true;
     vc->ch.next = mdapl_ch3_glue.terminating;
     mdapl_ch3_glue.terminating = vc;
-    return MPI_SUCCESS;
+}
+
+/* Raises TERMINATED. It may free the VC. An MPI error code. */
+static int end_vc(MPIDI_VC_t *vc)
+{
+    if (!is_of_job(vc))
+        give_up_peer(vc);
+    if (vc->ch.lost && !vc->pg) {
+        int mpi_errno = mdapl_ch3_port_lost(vc);
+
+        /* CH3 frees a temporary VC when it has been closed. */
+        if (mpi_errno != MPI_SUCCESS || (vc->state != MPIDI_VC_STATE_LOCAL_CLOSE
+                                         && vc->state != MPIDI_VC_STATE_CLOSE_ACKED
+                                         && vc->state != MPIDI_VC_STATE_CLOSED))
+            return mpi_errno;
+        MPIDI_CHANGE_VC_STATE(vc, CLOSED);
+    }
+    if (vc->state == MPIDI_VC_STATE_MORIBUND)
+        return MPI_SUCCESS;
+    /* Who waits for this VC alone is to look at it again. */
+    MPIDI_CH3_Progress_signal_completion();
+    return MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
 }
 
 /* Raises TERMINATED for each VC whose peer has acknowledged all frames. An MPI error code. */
@@ -137,16 +221,36 @@ int mdapl_ch3_vc_terminate_idle(void)
             continue;
         }
         *at = vc->ch.next;
-        if (vc->state != MPIDI_VC_STATE_MORIBUND)
-            mpi_errno = MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
+        vc->ch.terminating = false;
+        mpi_errno = end_vc(vc);
     }
     return mpi_errno;
+}
+
+/* Is the end of the connection of a peer of another job no loss? CH3 has closed the VC, or has not
+ * used it; or a visitor has sent nothing. */
+static bool ends_in_order(const MPIDI_VC_t *vc, struct mdapl_peer *peer)
+{
+    if (!vc) {
+        if (!mdapl_ch3_group_is_removed(peer))
+            mdapl_ch3_group_remove(mdapl_peer_group(peer));
+        return true;
+    }
+    if (is_of_job(vc) || (vc->state != MPIDI_VC_STATE_CLOSED && peer->owner))
+        return false;
+    if (vc->state != MPIDI_VC_STATE_CLOSED)
+        mdapl_ch3_group_remove_peer(peer);
+    return true;
 }
 
 /* up->fault: a peer is lost. The channel's operations with it have failed already. */
 void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
+    MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_at(peer);
+
     (void)owner, (void)status;
+    if (ends_in_order(vc, peer))
+        return;
     mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN, "%s", why);
-    mdapl_ch3_lost(vc_at(peer));
+    mdapl_ch3_lost(vc);
 }

@@ -262,6 +262,11 @@ static bool idle(struct mdapl_peer *base)
     return mdapl_shm_peer_idle(mdapl_shm_peer_of(base));
 }
 
+static bool settled(struct mdapl_peer *base)
+{
+    return mdapl_shm_peer_unfinished(mdapl_shm_peer_of(base)) == 0;
+}
+
 /* -- closing ---------------------------------------------------------------------------------- */
 
 static void close_channel(void *state)
@@ -304,6 +309,7 @@ const struct mdapl_channel mdapl_shm_channel = {
     .wait = wait,                /* doorbell.c */
     .drain = drain,
     .idle = idle,
+    .settled = settled,
     .close = close_channel,
     .describe = describe,
 };

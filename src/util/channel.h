@@ -9,6 +9,7 @@
 #include "contract.h"
 
 struct mdapl_cfg;
+struct mdapl_port;
 
 /* How a channel fetches a body; the owner calls mdapl_rx_read() and mdapl_rx_drop(). */
 struct mdapl_rx_ops {
@@ -59,6 +60,8 @@ struct mdapl_channel {
     size_t (*drain)(void *state);
     /* As mdapl_peer_idle(). */
     bool (*idle)(struct mdapl_peer *peer);
+    /* As mdapl_peer_settled(). */
+    bool (*settled)(struct mdapl_peer *peer);
     void (*close)(void *state);
     /* This channel's part of mdapl_ctx_describe(). */
     void (*describe)(void *state, char *buf, size_t len);
@@ -68,6 +71,15 @@ struct mdapl_channel {
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
 /* The group with this id; NULL: the context has none. */
 struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id);
+/* The open port that follows prev (NULL: the first). NULL: there is none. */
+const struct mdapl_port *mdapl_port_next(const struct mdapl_ctx *ctx,
+                                         const struct mdapl_port *prev);
+/* The group that a process is added as which no group has, whose request names the group `id`, and
+ * which knows the key of the port. */
+struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id);
+/* As in transport.h. */
+int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
+                    struct mdapl_group **group_p);
 /* As group->card and group->near. */
 int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len);
 bool mdapl_group_near(const struct mdapl_group *group, int rank);

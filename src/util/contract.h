@@ -73,6 +73,12 @@ enum mdapl_next {
     MDAPL_NEXT_HOLD          /* they are queued until m->rx has been read or dropped to its end */
 };
 
+/* A process, as a group refers to it. */
+struct mdapl_name {
+    uint32_t group;          /* id */
+    int rank;
+};
+
 /*
  * A group: the processes of one job. A process belongs to one, and (group, rank) identifies it.
  * Group 0 of a context, "the job", is that of this process; the owner adds the groups of other jobs
@@ -94,6 +100,9 @@ struct mdapl_group {
      * NULL: not known, any rank may be on this node. */
     bool (*near)(void *owner, int rank);
     void *owner;             /* first argument of both calls; NULL: the context's owner */
+    /* This process, as the processes of the group know it. All zero: by its job and its rank
+     * there. */
+    struct mdapl_name self;
     /* Of the context: */
     struct mdapl_ctx *ctx;
     int index;               /* among the context's groups; the job's is 0 */
@@ -112,6 +121,8 @@ struct mdapl_peer {
 
 /* Group 0 of a context. */
 struct mdapl_group *mdapl_ctx_job(struct mdapl_ctx *ctx);
+/* This process, as the processes of the group know it. */
+struct mdapl_name mdapl_group_self(const struct mdapl_group *group);
 /* The group of a peer. */
 struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer);
 /* The peer of a rank of a group, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel

@@ -272,6 +272,21 @@ int mdapl_group_remove(struct mdapl_group *group)
     return MDAPL_DONE;
 }
 
+int mdapl_port_open(struct mdapl_ctx *ctx, const struct mdapl_group *visitors)
+{
+    return mdapl_groups_open_port(&ctx->groups, visitors);
+}
+
+void mdapl_port_close(struct mdapl_ctx *ctx, uint32_t id)
+{
+    mdapl_groups_close_port(&ctx->groups, id);
+}
+
+int mdapl_peer_remove(struct mdapl_peer *peer)
+{
+    return peer->channel->leave(peer);
+}
+
 int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **peer_p)
 {
     struct mdapl_ctx *ctx = group->ctx;
@@ -417,6 +432,11 @@ bool mdapl_peer_idle(struct mdapl_peer *peer)
     return peer->channel->idle(peer);
 }
 
+bool mdapl_peer_settled(struct mdapl_peer *peer)
+{
+    return peer->channel->settled(peer);
+}
+
 void mdapl_ctx_describe(struct mdapl_ctx *ctx, char *buf, size_t len)
 {
     size_t at = 0;
@@ -444,6 +464,28 @@ struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer)
 struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id)
 {
     return mdapl_groups_find(&ctx->groups, id);
+}
+
+struct mdapl_name mdapl_group_self(const struct mdapl_group *group)
+{
+    const struct mdapl_group *job = group->self.group ? NULL : group->ctx->job;
+
+    return job ? (struct mdapl_name){ job->id, job->rank } : group->self;
+}
+
+const struct mdapl_port *mdapl_port_next(const struct mdapl_ctx *ctx,
+                                         const struct mdapl_port *prev)
+{
+    return prev ? prev->next : ctx->groups.ports;
+}
+
+struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id)
+{
+    struct mdapl_group visitor = port->visitors;
+
+    visitor.id = id;
+    visitor.self.group ^= id;
+    return visitor;
 }
 
 int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len)

@@ -63,8 +63,46 @@ void mdapl_groups_remove(struct mdapl_groups *groups, struct mdapl_group *group)
     free(group);
 }
 
+/* -- ports ------------------------------------------------------------------------------------ */
+
+static struct mdapl_port **port_at(struct mdapl_groups *groups, uint32_t id)
+{
+    struct mdapl_port **at = &groups->ports;
+
+    while (*at && (*at)->visitors.self.group != id)
+        at = &(*at)->next;
+    return at;
+}
+
+int mdapl_groups_open_port(struct mdapl_groups *groups, const struct mdapl_group *visitors)
+{
+    struct mdapl_port **at = port_at(groups, visitors->self.group);
+
+    if (*at)
+        return -EEXIST;
+    *at = malloc(sizeof(**at));
+    if (!*at)
+        return -ENOMEM;
+    **at = (struct mdapl_port){ *visitors, NULL };
+    return 0;
+}
+
+void mdapl_groups_close_port(struct mdapl_groups *groups, uint32_t id)
+{
+    struct mdapl_port **at = port_at(groups, id), *port = *at;
+
+    if (!port)
+        return;
+    *at = port->next;
+    free(port);
+}
+
+/* -- all of them ------------------------------------------------------------------------------ */
+
 void mdapl_groups_fini(struct mdapl_groups *groups)
 {
+    while (groups->ports)
+        mdapl_groups_close_port(groups, groups->ports->visitors.self.group);
     for (int i = 0; i < groups->n; i++)
         if (groups->at[i])
             mdapl_groups_remove(groups, groups->at[i]);

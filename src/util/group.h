@@ -7,9 +7,16 @@
  */
 #include "contract.h"
 
+/* An open port: what its visitors have in common. */
+struct mdapl_port {
+    struct mdapl_group visitors;
+    struct mdapl_port *next;
+};
+
 struct mdapl_groups {
     struct mdapl_group **at; /* by index; NULL: none */
     int n;
+    struct mdapl_port *ports; /* the open ones */
 };
 
 /* Adds a copy of *args with an empty table of peers, under the lowest free index. 0; -EINVAL (no
@@ -20,7 +27,10 @@ int mdapl_groups_add(struct mdapl_groups *groups, const struct mdapl_group *args
 struct mdapl_group *mdapl_groups_find(const struct mdapl_groups *groups, uint32_t id);
 /* Frees a group, whose peers have been freed. */
 void mdapl_groups_remove(struct mdapl_groups *groups, struct mdapl_group *group);
-/* Frees all groups. */
+/* As mdapl_port_open() and mdapl_port_close(). */
+int mdapl_groups_open_port(struct mdapl_groups *groups, const struct mdapl_group *visitors);
+void mdapl_groups_close_port(struct mdapl_groups *groups, uint32_t id);
+/* Frees all groups and ports. */
 void mdapl_groups_fini(struct mdapl_groups *groups);
 /* The peer that follows prev in the order of index and rank (prev NULL: the first); of this channel
  * only. NULL: there is none. */

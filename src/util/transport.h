@@ -102,6 +102,24 @@ int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
  * agreed to; a peer that has done so earlier is lost (up->fault).
  */
 int mdapl_group_remove(struct mdapl_group *group);
+/*
+ * Opens a port: from now on processes that no group has may connect, if they know the id and the
+ * key of the port. visitors->self has the port's id, which differs from those of other ports, and
+ * rank 0; size is 1. A visitor chooses a random id V, and adds a group of one rank with the id
+ * (port's id) xor V, the port's key, and { V, 0 } in `self`. On this side it then is the one rank
+ * of a copy of *visitors with the id V, whose self.group is (port's id) xor V. Its messages are
+ * announced; the owner removes the group. visitors->card has rails as this process's own, since
+ * the visitor's card is not known: it is the visitor that connects. 0, -EEXIST or -ENOMEM.
+ */
+int mdapl_port_open(struct mdapl_ctx *ctx, const struct mdapl_group *visitors);
+/* Closes the port with this id, if there is one; groups of processes that have connected stay. */
+void mdapl_port_close(struct mdapl_ctx *ctx, uint32_t id);
+/* True when all that was sent to this peer has been acknowledged, and all that it has sent, too:
+ * both ends of the connection can do without it then. */
+bool mdapl_peer_settled(struct mdapl_peer *peer);
+/* As mdapl_group_remove(), of one peer: MDAPL_DONE when it has been freed, else to be called
+ * again. The next mdapl_group_peer() makes a new one. */
+int mdapl_peer_remove(struct mdapl_peer *peer);
 /* Closes connections and frees the context with all its peers; operations that are unfinished end
  * with -ECANCELED. In order: all ranks drain, the launcher's barrier, all ranks close. */
 void mdapl_ctx_close(struct mdapl_ctx *ctx);

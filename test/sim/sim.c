@@ -141,6 +141,8 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     int rc;
 
     SIM_CHECK(s, r && m->hdr_len == sizeof(r->env));
+    if (s->rank[from].job != me->job)            /* that of a visitor is not known before */
+        me->other = mdapl_peer_group(peer);
     memcpy(&r->env, m->hdr, sizeof(r->env));
     SIM_CHECK(s, r->env.src == (uint32_t)from);
     SIM_CHECK(s, r->env.number == me->announced[from]++);
@@ -275,6 +277,27 @@ void sim_join(struct sim *s, int rank, const char key[MDAPL_KEY_BYTES])
     struct sim_job *other = &s->job[me->job == &s->job[0]];
     struct mdapl_group group = { .size = other->n, .id = other->id, .card = get_card,
                                  .owner = other };
+
+    memcpy(group.key, key, sizeof(group.key));
+    SIM_CHECK(s, mdapl_group_add(me->ctx, &group, &me->other) == 0);
+}
+
+void sim_open_port(struct sim *s, int rank, uint32_t id, const char key[MDAPL_KEY_BYTES])
+{
+    struct sim_rank *me = &s->rank[rank];
+    struct mdapl_group visitors = { .size = 1, .card = get_card, .self = { id, 0 },
+                                    .owner = &s->job[me->job == &s->job[0]] };
+
+    memcpy(visitors.key, key, sizeof(visitors.key));
+    SIM_CHECK(s, mdapl_port_open(me->ctx, &visitors) == 0);
+}
+
+void sim_visit(struct sim *s, int rank, uint32_t port, uint32_t as,
+               const char key[MDAPL_KEY_BYTES])
+{
+    struct sim_rank *me = &s->rank[rank];
+    struct mdapl_group group = { .size = 1, .id = port ^ as, .card = get_card, .self = { as, 0 },
+                                 .owner = &s->job[me->job == &s->job[0]] };
 
     memcpy(group.key, key, sizeof(group.key));
     SIM_CHECK(s, mdapl_group_add(me->ctx, &group, &me->other) == 0);

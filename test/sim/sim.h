@@ -70,6 +70,11 @@ void sim_start(struct sim *s, uint64_t seed, int n, const struct fake_faults *fa
 void sim_split(struct sim *s, int n);
 /* Has a rank add the other job's group, under this key. */
 void sim_join(struct sim *s, int rank, const char key[MDAPL_KEY_BYTES]);
+/* Has rank 0 of its job open a port of this id, for rank 0 of the other job; and the latter visit
+ * it, under its own choice of id. Both then have a group of one rank for the other. */
+void sim_open_port(struct sim *s, int rank, uint32_t id, const char key[MDAPL_KEY_BYTES]);
+void sim_visit(struct sim *s, int rank, uint32_t port, uint32_t as,
+               const char key[MDAPL_KEY_BYTES]);
 /* Opens a rank, with "name=value name=value". Returns 0 or the error of mdapl_ctx_open(). */
 int sim_open(struct sim *s, int rank, const char *knobs, struct mdapl_err *err);
 /* Opens all ranks with the same knobs and connects them. */

@@ -277,6 +277,84 @@ static void removal_ends_what_is_unfinished(void **state)
     }
 }
 
+/* The two processes send each other messages through a port. */
+static void talk(struct sim *s)
+{
+    sim_send(s, HALF, 0, 10, false);             /* the visitor is the first to send */
+    run_long(s);
+    for (int i = 0; i < 20; i++) {
+        sim_send(s, 0, HALF, (uint32_t)fake_random(1u << fake_random(17)), false);
+        sim_send(s, HALF, 0, (uint32_t)fake_random(1u << fake_random(17)), false);
+        sim_rounds(s, (int)fake_random(20));
+    }
+    run_long(s);
+}
+
+/* Rounds until neither of the two owes the other an acknowledgement; then both remove the group.
+ * No message has failed. */
+static void leave_in_order(struct sim *s)
+{
+    struct mdapl_peer *a, *b;
+
+    SIM_CHECK(s, sim_peer(s, 0, HALF, &a) == 0 && sim_peer(s, HALF, 0, &b) == 0);
+    for (int i = 0; !mdapl_peer_settled(a) || !mdapl_peer_settled(b); i++) {
+        SIM_CHECK(s, i < 100000);
+        round_and_pause(s);
+    }
+    s->may_fail = true;                          /* the second one sees the end of the first */
+    while (mdapl_peer_remove(b) != MDAPL_DONE)   /* one peer, then the rest of its group */
+        sim_round(s);
+    part(s, 0, RANKS);
+    s->may_fail = false;
+    SIM_CHECK(s, s->rank[0].sends_failed == 0 && s->rank[HALF].sends_failed == 0);
+}
+
+static void visitors_of_a_port(void **state)
+{
+    static const char *const knobs[] = { "wiring=ondemand", "streams=2 rndv=rput", "ring=on" };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(9); i++) {
+        int eps;
+
+        start(&s, i, NULL, knobs[i % 3]);
+        sim_open_port(&s, 0, 0x1234, port_key);
+        eps = fake_eps();
+        for (uint32_t visit = 1; visit <= 3; visit++) {
+            sim_visit(&s, HALF, 0x1234, 0xabc0 + visit, port_key);
+            talk(&s);
+            leave_in_order(&s);
+            assert_int_equal(fake_eps(), eps);
+        }
+        assert_int_equal(SIM_SUM(&s, cr_refused), 0);
+        sim_end(&s);
+    }
+}
+
+/* One that does not know the key of a port, or another port's, or visits one that is closed, is
+ * refused: no group is added for it. */
+static void strangers_at_a_port(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(9); i++) {
+        start(&s, i, NULL, "wiring=ondemand connect_timeout_ms=200");
+        sim_open_port(&s, 0, 0x1234, port_key);
+        sim_open_port(&s, 0, 0x1235, wrong_key);
+        if (i % 3 == 2)
+            mdapl_port_close(s.rank[0].ctx, 0x1234);
+        sim_visit(&s, HALF, 0x1234, 0xabc0, i % 3 == 0 ? wrong_key : i % 3 == 1 ? "neither of both."
+                                                                             : port_key);
+        sim_send(&s, HALF, 0, 100, false);
+        all_fail(&s, 1);
+        assert_null(s.rank[0].other);
+        part(&s, HALF, HALF + 1);
+        sim_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +365,8 @@ int main(void)
         cmocka_unit_test(one_job_adds_the_other_later),
         cmocka_unit_test(removed_and_added_again),
         cmocka_unit_test(removal_ends_what_is_unfinished),
+        cmocka_unit_test(visitors_of_a_port),
+        cmocka_unit_test(strangers_at_a_port),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

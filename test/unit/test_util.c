@@ -281,6 +281,25 @@ static void groups_are_found_by_id(void **state)
     mdapl_groups_fini(&groups);
 }
 
+static void ports_open_and_close(void **state)
+{
+    const struct mdapl_group one = { .size = 1, .self = { 5, 0 } };
+    const struct mdapl_group other = { .size = 1, .self = { 6, 0 } };
+    struct mdapl_groups groups = { 0 };
+
+    (void)state;
+    assert_int_equal(mdapl_groups_open_port(&groups, &one), 0);
+    assert_int_equal(mdapl_groups_open_port(&groups, &other), 0);
+    assert_int_equal(mdapl_groups_open_port(&groups, &one), -EEXIST);
+    mdapl_groups_close_port(&groups, 7);     /* there is none */
+    mdapl_groups_close_port(&groups, 5);
+    assert_int_equal(groups.ports->visitors.self.group, 6);
+    assert_null(groups.ports->next);
+    assert_int_equal(mdapl_groups_open_port(&groups, &one), 0);
+    mdapl_groups_fini(&groups);              /* the open ones, too */
+    assert_null(groups.ports);
+}
+
 static void peers_are_listed_by_channel(void **state)
 {
     /* Only their addresses matter. */
@@ -420,6 +439,7 @@ int main(void)
         cmocka_unit_test(idmap_knows_what_it_gave),
         cmocka_unit_test(idmap_ids_come_back_late),
         cmocka_unit_test(groups_are_found_by_id),
+        cmocka_unit_test(ports_open_and_close),
         cmocka_unit_test(peers_are_listed_by_channel),
         cmocka_unit_test(tree_finds_neighbours),
         cmocka_unit_test(tree_stays_low),

@@ -5,6 +5,7 @@
 #include "contract.h"
 #include "frames.h"
 #include "siphash.h"
+#include "x25519.h"
 #include "wire.h"
 
 #include <stdio.h>
@@ -14,9 +15,10 @@
 #define KEY { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
 
 static const uint8_t key[16] = KEY;
-/* The examples' job, as its rank 7 has it, and a group that has the same key with it. */
-static const struct mdapl_group job = { .rank = 7, .size = 8, .id = 0x01020304, .key = KEY };
+/* The examples' job, whose rank 7 this is, and a group that has the same key with it. */
+static const struct mdapl_group job = { .size = 8, .id = 0x01020304, .key = KEY };
 static const struct mdapl_group other = { .size = 9, .id = 0x01020305, .key = KEY };
+static const struct mdapl_name self = { 0x01020304, 7 };
 
 /* Vectors of the reference implementation: key 00..0f, input 00 01 .. of the given length. */
 static void siphash_vectors(void **state)
@@ -40,6 +42,42 @@ static void siphash_vectors(void **state)
     assert_false(mdapl_mac_equal(mac, key));
 }
 
+/* Vectors of RFC 7748: sections 6.1 (Bob's keys) and 5.2 (the first iteration). */
+static void x25519_vectors(void **state)
+{
+    static const uint8_t nine[MDAPL_X25519_BYTES] = { 9 };
+    static const uint8_t bob[MDAPL_X25519_BYTES] = {
+        0x5d, 0xab, 0x08, 0x7e, 0x62, 0x4a, 0x8a, 0x4b, 0x79, 0xe1, 0x7f,
+        0x8b, 0x83, 0x80, 0x0e, 0xe6, 0x6f, 0x3b, 0xb1, 0x29, 0x26, 0x18,
+        0xb6, 0xfd, 0x1c, 0x2f, 0x8b, 0x27, 0xff, 0x88, 0xe0, 0xeb };
+    static const uint8_t bobs_public[MDAPL_X25519_BYTES] = {
+        0xde, 0x9e, 0xdb, 0x7d, 0x7b, 0x7d, 0xc1, 0xb4, 0xd3, 0x5b, 0x61,
+        0xc2, 0xec, 0xe4, 0x35, 0x37, 0x3f, 0x83, 0x43, 0xc8, 0x5b, 0x78,
+        0x67, 0x4d, 0xad, 0xfc, 0x7e, 0x14, 0x6f, 0x88, 0x2b, 0x4f };
+    static const uint8_t once[MDAPL_X25519_BYTES] = {
+        0x42, 0x2c, 0x8e, 0x7a, 0x62, 0x27, 0xd7, 0xbc, 0xa1, 0x35, 0x0b,
+        0x3e, 0x2b, 0xb7, 0x27, 0x9f, 0x78, 0x97, 0xb8, 0x7b, 0xb6, 0x85,
+        0x4b, 0x78, 0x3c, 0x60, 0xe8, 0x03, 0x11, 0xae, 0x30, 0x79 };
+    uint8_t out[MDAPL_X25519_BYTES], back[MDAPL_X25519_BYTES], mine[MDAPL_X25519_BYTES];
+
+    (void)state;
+    mdapl_x25519_public(out, bob);
+    assert_memory_equal(out, bobs_public, sizeof(out));
+    mdapl_x25519(out, nine, nine);
+    assert_memory_equal(out, once, sizeof(out));
+    memset(out, 0xff, sizeof(out));          /* above p, and with the bit that is ignored */
+    mdapl_x25519(back, bob, out);
+    memset(out, 0, sizeof(out));
+    out[0] = 18;                             /* 2^255 - 1 modulo p */
+    mdapl_x25519(out, bob, out);
+    assert_memory_equal(out, back, sizeof(out));
+    /* Both ends of a pair have the same key. */
+    mdapl_x25519_public(mine, once);
+    mdapl_x25519(out, bob, mine);
+    mdapl_x25519(back, once, bobs_public);
+    assert_memory_equal(out, back, sizeof(out));
+}
+
 static struct mdapl_dapl_hello hello(void)
 {
     return (struct mdapl_dapl_hello){ .stream = 3,
@@ -59,7 +97,7 @@ static enum mdapl_dapl_hello_verdict get(const uint8_t *raw, size_t len)
 {
     struct mdapl_dapl_hello h;
 
-    return mdapl_dapl_hello_get(&h, raw, len, &job, &job);
+    return mdapl_dapl_hello_get(&h, raw, len, &job, self);
 }
 
 static void hello_round_trip(void **state)
@@ -71,7 +109,7 @@ static void hello_round_trip(void **state)
     mdapl_dapl_hello_put(&in, key, raw);
     memset(&out, 0, sizeof(out));
     assert_int_equal(mdapl_dapl_hello_group(raw, sizeof(raw)), 0x01020304);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &job, &job), MDAPL_HELLO_OK);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &job, self), MDAPL_HELLO_OK);
     assert_int_equal(out.group, 0x01020304);
     assert_int_equal(out.src, 2);
     assert_int_equal(out.dst, 7);
@@ -128,7 +166,7 @@ static void hello_verdicts(void **state)
 /* Ranks are those of their own groups, and a hello to one group is none to another. */
 static void hello_between_groups(void **state)
 {
-    static const struct mdapl_group third = { .rank = 7, .size = 8, .id = 0x01020306 };
+    static const struct mdapl_name third = { 0x01020306, 7 };
     static const struct mdapl_group changed = { .size = 9, .id = 0x01020305, .key = "another" };
     struct mdapl_dapl_hello h = hello(), out;
     uint8_t raw[MDAPL_HELLO_BYTES];
@@ -138,22 +176,22 @@ static void hello_between_groups(void **state)
     mdapl_dapl_hello_put(&h, key, raw);
     assert_int_equal(mdapl_dapl_hello_group(raw, sizeof(raw)), other.id);
     assert_int_equal(mdapl_dapl_hello_group(raw, sizeof(raw) - 1), 0);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &job), MDAPL_HELLO_OK);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, self), MDAPL_HELLO_OK);
     assert_int_equal(out.group, other.id);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), NULL, &job),
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), NULL, self),
                      MDAPL_HELLO_UNKNOWN_GROUP);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &job, &job),
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &job, self),
                      MDAPL_HELLO_UNKNOWN_GROUP);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &changed, &job),
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &changed, self),
                      MDAPL_HELLO_BAD_MAC);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &third),
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, third),
                      MDAPL_HELLO_BAD_MAC);
     h.src = 7;                               /* the same rank as the receiver's */
     mdapl_dapl_hello_put(&h, key, raw);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &job), MDAPL_HELLO_OK);
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, self), MDAPL_HELLO_OK);
     h.src = 9;
     mdapl_dapl_hello_put(&h, key, raw);
-    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, &job),
+    assert_int_equal(mdapl_dapl_hello_get(&out, raw, sizeof(raw), &other, self),
                      MDAPL_HELLO_BAD_RANK);
 }
 
@@ -374,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(siphash_vectors),
+        cmocka_unit_test(x25519_vectors),
         cmocka_unit_test(hello_round_trip),
         cmocka_unit_test(hello_verdicts),
         cmocka_unit_test(hello_between_groups),
