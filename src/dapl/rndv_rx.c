@@ -326,37 +326,6 @@ bool mdapl_dapl_on_data(struct mdapl_dapl_stream *st, const struct mdapl_dapl_da
     return true;
 }
 
-bool mdapl_dapl_on_written(struct mdapl_dapl_stream *st, const struct mdapl_dapl_written *written,
-                           const struct mdapl_dapl_frame *f, const uint8_t *p)
-{
-    struct mdapl_dapl_peer *peer = st->peer;
-    struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id);
-
-    (void)f, (void)p;
-    if ((int)written->stream >= peer->n_streams)
-        return false;
-    if (!mdapl_dapl_rndv_carried(st, written))
-        return true;
-    if (!r)
-        return mdapl_dapl_rndv_had(peer->d, &peer->d->rx_ids, written->rx_id);
-    if (!r->offered)
-        return false;
-    for (uint32_t i = 0; i < written->done.n; i++) {
-        const struct mdapl_dapl_range *done = &written->done.range[i];
-
-        if (!in_read(r, done->off, done->len))
-            return false;
-        if (mdapl_dapl_ledger_add(&r->done, done->off, done->len) < 0) {
-            mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
-            return true;
-        }
-    }
-    arrived(r, written_way(r));
-    return true;
-}
-
-/* -- a connection that has drained ------------------------------------------------------------ */
-
 /*
  * What no WRITTEN has named is requested anew, from its first byte on, with another id, so that the
  * WRITTENs of the older CTS name nothing of it. All bytes behind the first are written again:
@@ -380,6 +349,41 @@ static void restart(struct rndv_rx *r)
         mdapl_dapl_out_of_memory(r->peer, "the request of a body");
     mdapl_ctx_stats(r->peer->d->ctx)->rndv_restarts++;
 }
+
+bool mdapl_dapl_on_written(struct mdapl_dapl_stream *st, const struct mdapl_dapl_written *written,
+                           const struct mdapl_dapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct rndv_rx *r = asked(peer, written->rx_id, written->tx_id);
+
+    (void)f, (void)p;
+    if ((int)written->stream >= peer->n_streams)
+        return false;
+    if (!mdapl_dapl_rndv_carried(st, written)) {
+        /* The sender has used a connection that may have drained here before the CTS was sent. */
+        if (r && r->offered && !mdapl_dapl_rndv_unsettled(peer, NULL))
+            restart(r);
+        return true;
+    }
+    if (!r)
+        return mdapl_dapl_rndv_had(peer->d, &peer->d->rx_ids, written->rx_id);
+    if (!r->offered)
+        return false;
+    for (uint32_t i = 0; i < written->done.n; i++) {
+        const struct mdapl_dapl_range *done = &written->done.range[i];
+
+        if (!in_read(r, done->off, done->len))
+            return false;
+        if (mdapl_dapl_ledger_add(&r->done, done->off, done->len) < 0) {
+            mdapl_dapl_out_of_memory(peer, "a range of a body that has arrived");
+            return true;
+        }
+    }
+    arrived(r, written_way(r));
+    return true;
+}
+
+/* -- a connection that has drained ------------------------------------------------------------ */
 
 /* The first that is to be requested anew; looked up anew each time, as op->done() may drop any. */
 static struct rndv_rx *to_restart(struct mdapl_dapl_peer *peer)

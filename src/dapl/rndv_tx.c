@@ -160,10 +160,12 @@ bool mdapl_dapl_on_fin(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fin
 static void send_written(struct write *w, int stream)
 {
     struct mdapl_dapl_peer *peer = w->tx->peer;
+    const struct mdapl_dapl_conn *up = peer->stream[stream].up;
     struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_WRITTEN);
 
     if (it) {
-        it->stream = stream;
+        if (up && up->epoch == w->posted[stream].epoch)
+            it->stream = stream;
         it->len = (uint32_t)mdapl_dapl_written_put(&w->posted[stream], it->u.bytes);
         mdapl_dapl_item_queue(peer, it);
     } else {

@@ -60,6 +60,7 @@ struct dto {
     DAT_RMR_TRIPLET remote;
     DAT_COMPLETION_FLAGS flags;
     bool half;                   /* a write: all but its last bytes have landed */
+    bool delayed;                /* a write: it lands later */
     void *late;                  /* a read: its data, which is on its way; else NULL */
     bool executed;
     bool counted;                /* for fake_faults.fail_nth */
@@ -110,6 +111,7 @@ struct cr {
 struct late {
     struct late *next;
     DAT_IA_HANDLE ia;            /* of its target */
+    unsigned ep;                 /* serial number of the EP there */
     DAT_RMR_TRIPLET to;
     uint64_t len;
     uint8_t bytes[];
@@ -141,7 +143,7 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
-    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes, delay_reads;
+    bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes, delay_reads, land_at_flush;
     struct late *late;           /* the last one first */
     unsigned eps, completions;   /* made, ever */
     struct {
@@ -631,11 +633,28 @@ static void pop(struct dto_queue *q)
     free(d);
 }
 
+/* The late writes to an EP that is being flushed. */
+static void land_at(const struct ep *ep)
+{
+    struct late **at = &f.late, *l;
+
+    while (f.land_at_flush && (l = *at)) {
+        if (l->ep != ep->serial) {
+            at = &l->next;
+            continue;
+        }
+        memcpy((void *)(uintptr_t)l->to.virtual_address, l->bytes, l->len);
+        *at = l->next;
+        free(l);
+    }
+}
+
 static void flush(struct ep *ep)
 {
     ep->unflushed = f.hold_flushes || f.flushes_at > 0;
     if (ep->unflushed)
         return;
+    land_at(ep);
     for (struct dto *d; (d = ep->req.first); pop(&ep->req)) {
         if (d->late)
             memcpy(local(ep, &d->seg, d->seg.segment_length), d->late, d->seg.segment_length);
@@ -699,12 +718,14 @@ static void delay_writes(struct ep *ep, const struct ep *peer)
 {
     for (struct dto *d = ep->req.first; d && f.delay_writes; d = d->next) {
         uint64_t len = d->seg.segment_length;
-        struct late *l = d->op == DAT_DTO_RDMA_WRITE && !d->executed ? malloc(sizeof(*l) + len)
-                                                                     : NULL;
+        struct late *l = d->op == DAT_DTO_RDMA_WRITE && !d->executed && !d->delayed
+                             ? malloc(sizeof(*l) + len) : NULL;
 
         if (!l)
             continue;
-        *l = (struct late){ .next = f.late, .ia = peer->ia, .to = d->remote, .len = len };
+        d->delayed = true;
+        *l = (struct late){ .next = f.late, .ia = peer->ia, .ep = peer->serial, .to = d->remote,
+                            .len = len };
         memcpy(l->bytes, local(ep, &d->seg, len), len);
         f.late = l;
     }
@@ -754,6 +775,11 @@ int fake_land_writes(void)
 int fake_land_writes_anywhere(void)
 {
     return land_writes(true);
+}
+
+void fake_land_at_flush(bool land)
+{
+    f.land_at_flush = land;
 }
 
 void fake_delay_reads(bool delay)
@@ -1295,6 +1321,10 @@ static void leave_half_open(struct ep *ep)
 {
     struct ep *peer = ep->peer;
 
+    delay_writes(ep, peer);
+    delay_writes(peer, ep);
+    delay_reads(ep, peer);
+    delay_reads(peer, ep);
     ep->peer = NULL;
     peer->peer = NULL;
     peer->half_open = true;
@@ -1306,6 +1336,8 @@ static void break_at(struct ep *ep, struct dto *d, enum fake_fault_kind kind)
 {
     f.broken++;
     complete_before(ep, d);
+    if (kind == FAKE_NOT_EXECUTED || kind == FAKE_ONE_SIDED)
+        delay_writes(ep, ep->peer);
     complete(ep, ep->req_evd, d,
              kind == FAKE_THEN_BREAK ? DAT_DTO_SUCCESS : DAT_DTO_ERR_TRANSPORT,
              kind == FAKE_THEN_BREAK ? d->seg.segment_length : 0);

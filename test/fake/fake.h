@@ -122,6 +122,9 @@ void fake_delay_writes(bool delay);
 int fake_land_writes(void);
 /* The same, registered or not, as where registrations are kept and keys stay good. */
 int fake_land_writes_anywhere(void);
+/* From now on these land, registered or not, just before what is posted on the EP at their target
+ * is flushed: as late as DAT allows. */
+void fake_land_at_flush(bool land);
 /* From now on the data of an EP's RDMA reads is on its way when the EP ends, and is placed as they
  * are flushed, just before their completions (fake_hold_flushes() says when that is). */
 void fake_delay_reads(bool delay);

@@ -32,6 +32,7 @@ struct reading {
     struct mdapl_rx *rx;
     struct envelope env;
     uint8_t *body;               /* between GUARD bytes at either end */
+    uint32_t read, asked;        /* bytes that have been read; of the read in progress */
     struct reading *next;        /* on sim->kept */
 };
 
@@ -69,17 +70,50 @@ static void free_kept(struct sim *s)
     }
 }
 
+static void read_over(struct mdapl_op *op, int status);
+
+/* Reads the body, or its next part. As mdapl_rx_read(). */
+static int read_next(struct reading *r)
+{
+    struct sim *s = r->to->sim;
+    uint32_t left = r->env.len - r->read;
+    struct iovec v = { r->body + r->read, s->parts ? 1 + fake_random(left) : left };
+
+    r->asked = (uint32_t)v.iov_len;
+    r->op.done = read_over;
+    return mdapl_rx_read(r->rx, &v, 1, &r->op);
+}
+
+/* A part has been read: there is another, unless the rest is dropped. */
+static bool goes_on(struct reading *r)
+{
+    r->read += r->asked;
+    if (!r->rx || r->read == r->env.len)
+        return false;
+    if (fake_random(4) > 0) {
+        int rc = read_next(r);
+
+        if (rc)
+            read_over(&r->op, rc < 0 ? rc : 0);
+        return true;
+    }
+    mdapl_rx_drop(r->rx);
+    return false;
+}
+
 static void read_over(struct mdapl_op *op, int status)
 {
     struct reading *r = (struct reading *)(void *)op;
     struct sim *s = r->to->sim;
 
+    if (status == 0 && goes_on(r))
+        return;
     if (status) {
         SIM_CHECK(s, s->may_fail);
         r->to->reads_failed++;
         mdapl_rx_drop(r->rx);
     }
-    for (uint32_t i = 0; status == 0 && i < r->env.len; i++)
+    for (uint32_t i = 0; status == 0 && i < r->read; i++)
         SIM_CHECK(s, r->body[i] == byte_of(&r->env, i));
     r->to->reads++;
     memset(r->body, FILL, r->env.len);
@@ -104,7 +138,6 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     struct sim *s = me->sim;
     struct reading *r = calloc(1, sizeof(*r));
     int from = process_of(peer);
-    struct iovec v;
     int rc;
 
     SIM_CHECK(s, r && m->hdr_len == sizeof(r->env));
@@ -113,7 +146,6 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     SIM_CHECK(s, r->env.number == me->announced[from]++);
     r->to = me;
     r->rx = m->rx;
-    r->op.done = read_over;
     r->body = malloc(r->env.len + 2 * GUARD);
     SIM_CHECK(s, r->body && m->len == r->env.len);
     memset(r->body, FILL, r->env.len + 2 * GUARD);
@@ -121,8 +153,8 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     SIM_CHECK(s, (m->rx != NULL) + (m->data != NULL) == (m->len > 0));
     if (m->data)
         memcpy(r->body, m->data, m->len);
-    v = (struct iovec){ r->body, r->env.len };
-    rc = m->rx ? mdapl_rx_read(m->rx, &v, 1, &r->op) : MDAPL_DONE;
+    r->asked = m->rx ? 0 : r->env.len;
+    rc = m->rx ? read_next(r) : MDAPL_DONE;
     if (rc)
         read_over(&r->op, rc < 0 ? rc : 0);
     return MDAPL_NEXT_GO;

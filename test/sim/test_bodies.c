@@ -81,10 +81,150 @@ static void requested_anew(void **state)
     assert_true(only_seed || (restarts > 200 && old > 100));
 }
 
+/* -- every request, every kind of fault -------------------------------------------------------- */
+
+enum { BODIES = 4, MOST_FAULTS = 4, IDLE_ROUNDS = 300, MOST_ROUNDS = 400000 };
+
+static const struct {
+    const char *knobs;
+    bool parts;                  /* read in parts, some dropped */
+} scenarios[] = {
+    { "ring=off rndv=rget", false },
+    { "ring=off rndv=rget rndv_segment=4096 suppress=off", true },
+    { "ring=off rndv=rget streams=2 stripe_bytes=1000", false },
+    { "ring=off rndv=rget ia=fake,fake stripe_bytes=1000", false },
+    { "ring=off rndv=rput", false },
+    { "ring=off rndv=rput rndv_segment=4096 ep_requests=4", true },
+    { "ring=off rndv=rput streams=2 stripe_bytes=1000", false },
+    { "ring=off rndv=copy vbuf_size=4096", true },
+    { "ring=on ring_after=1 rndv=rput streams=2", false },
+};
+
+enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
+
+/* Rounds until all is settled, or drained; when nothing moves, time passes. */
+static void until(struct sim *s, bool (*is_true)(struct sim *s))
+{
+    uint64_t moved = 0;
+
+    for (int rounds = 0, idle = 0; !is_true(s); rounds++) {
+        uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
+
+        idle = now == moved ? idle + 1 : 0;
+        moved = now;
+        if (idle > IDLE_ROUNDS)
+            *fake_time() += 1000000;
+        SIM_CHECK(s, rounds < MOST_ROUNDS);
+        sim_round(s);
+    }
+}
+
+static bool is_settled(struct sim *s)
+{
+    return sim_settled(s);
+}
+
+static bool is_drained(struct sim *s)
+{
+    size_t left = 0;
+
+    for (int r = 0; r < s->n; r++)
+        left += mdapl_drain(s->rank[r].ctx);
+    return left == 0;
+}
+
+/* What bodies and their recovery did, over all runs. */
+static struct {
+    uint64_t restarts, old, runs;
+} total;
+
+/*
+ * Bodies both ways, with short messages between them, and the faults of a plan, whose requests are
+ * counted once the ranks are connected. Writes that an ended connection has flushed are placed as
+ * late as DAT allows, and so is the data of its reads. Returns how many requests there were.
+ */
+static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, int n)
+{
+    struct fake_fault later[MOST_FAULTS];
+    unsigned requests, first;
+    struct sim s;
+
+    start(&s, seed);
+    s.parts = scenarios[scenario].parts;
+    fake_delay_writes(true);
+    fake_land_at_flush(true);
+    fake_delay_reads(true);
+    sim_open_all(&s, scenarios[scenario].knobs);
+    first = fake_executed();
+    for (int k = 0; k < n; k++)
+        later[k] = (struct fake_fault){ plan[k].kind, plan[k].nth + first };
+    fake_plan(later, n);
+    s.lazy = 1 << fake_random(4);
+    for (int k = 0; k < BODIES; k++) {
+        sim_send(&s, k == 2, k != 2, 12000 + (uint32_t)fake_random(20000), k == 1);
+        sim_send(&s, k % 2, 1 - k % 2, 50, false);
+        sim_rounds(&s, (int)fake_random(60));
+    }
+    until(&s, is_settled);
+    sim_rounds(&s, 1500);
+    until(&s, is_drained);
+    SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[1].faults == 0);
+    SIM_CHECK(&s, SIM_SUM(&s, bad_frames) == 0);
+    total.restarts += SIM_SUM(&s, rndv_restarts);
+    total.old += SIM_SUM(&s, old_frames);
+    total.runs++;
+    requests = fake_executed() - first;
+    sim_close(&s);
+    return requests;
+}
+
+/* The seed of a run names all of it: scenario, request and kind. */
+static void at_every_request(void **state)
+{
+    unsigned hit = 0;
+
+    (void)state;
+    for (int scenario = 0; scenario < SCENARIOS; scenario++) {
+        unsigned requests = run((uint64_t)scenario, scenario, NULL, 0);
+
+        for (unsigned nth = 1; nth <= requests; nth++)
+            for (int kind = 0; kind < FAKE_FAULT_KINDS; kind++) {
+                uint64_t seed = ((uint64_t)scenario << 24 | nth << 8 | (unsigned)kind) + 1;
+                struct fake_fault plan = { (enum fake_fault_kind)kind, nth };
+
+                if (!only_seed || seed == only_seed)
+                    hit += run(seed - 1, scenario, &plan, 1) >= nth;
+            }
+    }
+    assert_true(only_seed || (hit > 1000 && total.restarts > 100 && total.old > 100));
+}
+
+/* Several faults, of which one may happen during the recovery from another. */
+static void pairs(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < seeds(600); i++) {
+        uint64_t seed = only_seed ? only_seed : i + 1;
+        struct fake_fault plan[MOST_FAULTS];
+        int scenario, n;
+
+        fake_start(seed * 77, NULL, NULL);       /* for its numbers */
+        scenario = (int)fake_random(SCENARIOS);
+        n = 2 + (int)fake_random(3);
+        for (int k = 0; k < n; k++)
+            plan[k] = (struct fake_fault){ (enum fake_fault_kind)fake_random(FAKE_FAULT_KINDS),
+                                           1 + (unsigned)fake_random(60) };
+        fake_stop();
+        run(seed - 1, scenario, plan, n);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requested_anew),
+        cmocka_unit_test(at_every_request),
+        cmocka_unit_test(pairs),
     };
 
     if (argc > 1)
