@@ -62,7 +62,7 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
     if (next != was) {
         mdapl_timer_stop(&st->cm.timer);
         st->cm.overdue = false;
-        st->up = NULL;
+        mdapl_dapl_stream_set_up(st, NULL);
     }
     if (mdapl_dapl_cm_connecting(next))
         d->attentive_until = now + MDAPL_MS(ATTENTIVE_MS);

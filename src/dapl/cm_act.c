@@ -156,7 +156,7 @@ static void open_to_frames(struct mdapl_dapl_stream *st)
     mdapl_dapl_peer_wake(st->peer);
     if (st->fault.kind != MDAPL_DAPL_FAULT_NONE || st->up)
         return;
-    st->up = st->conn;
+    mdapl_dapl_stream_set_up(st, st->conn);
     mdapl_dapl_rndv_up(st);
 }
 

@@ -67,6 +67,8 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
 
     mdapl_dapl_rx_forget_credits(peer, &conn->rxwin.freed);
     mdapl_dapl_rx_forget_credits(peer, &conn->ring_in.freed);
+    if (peer->n_streams > 1)
+        mdapl_dapl_rx_give_early(peer);
     mdapl_dapl_ring_close(conn);
     mdapl_dapl_rx_unreserve(conn);
     mdapl_dapl_tx_lost(peer, conn);
@@ -120,7 +122,7 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn)
 
 void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f)
 {
-    st->up = NULL;
+    mdapl_dapl_stream_set_up(st, NULL);
     st->peer->faulty = true;
     mdapl_dapl_peer_wake(st->peer);
     if (st->fault.kind != MDAPL_DAPL_FAULT_NONE && !mdapl_dapl_fault_is_final(f))

@@ -49,7 +49,7 @@ struct mdapl_dapl_conn {
     bool end_timed;              /* it has been set */
     struct mdapl_txwin txwin;    /* of its sr lane */
     struct mdapl_rxwin rxwin;
-    struct mdapl_dapl_ring_in ring_in;   /* its ring lane, on stream 0 */
+    struct mdapl_dapl_ring_in ring_in;   /* its ring lane */
     struct mdapl_dapl_ring_out ring_out;
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */

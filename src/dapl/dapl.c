@@ -254,7 +254,10 @@ static int work(struct mdapl_dapl_chan *d)
     while ((l = mdapl_list_take(&todo))) {
         struct mdapl_dapl_peer *peer = MDAPL_OF(l, struct mdapl_dapl_peer, work);
 
-        n += peer->faulty ? mdapl_dapl_recover(peer) : mdapl_dapl_peer_progress(peer);
+        if (peer->faulty)
+            n += mdapl_dapl_recover(peer);
+        if (!peer->dead)         /* frames of a connection that ended move to another one */
+            n += mdapl_dapl_peer_progress(peer);
     }
     return n;
 }

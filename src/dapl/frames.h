@@ -32,14 +32,17 @@ struct mdapl_pool;
 
 /* -- out: tx.c --------------------------------------------------------------------------------- */
 
-enum { MDAPL_ITEM_IOV = 16 };    /* pieces of a body that an item holds without more memory */
+enum {
+    MDAPL_ITEM_IOV = 16,         /* pieces of a body that an item holds without more memory */
+    MDAPL_DAPL_ANY_STREAM = -1,
+};
 
 /* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame; of
  * type NONE: the frames that are sent again. */
 struct mdapl_dapl_item {
     struct mdapl_list link;
     enum mdapl_dapl_frame_type type;
-    int stream;                  /* which transmits its frames */
+    int stream;                  /* which transmits its frames; ANY_STREAM: the lowest that is up */
     struct mdapl_op *op;         /* MSG: done when the body has been copied into its frame */
     uint32_t len;                /* bytes behind the envelope; DATA: at most, in each frame */
     uint16_t hdr_len;
@@ -65,15 +68,20 @@ struct mdapl_dapl_repost {
 /* mdapl_send() of the channel: arguments and errors as in transport.h. */
 int mdapl_dapl_tx_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
 
-/* An item of a type for stream 0, empty, on no queue, to be queued or given back to d->items; NULL
- * when memory is out. */
+/* An item of a type for any stream, empty, on no queue, to be queued or put back; NULL when memory
+ * is out. item.c has these. */
 struct mdapl_dapl_item *mdapl_dapl_item_get(struct mdapl_dapl_peer *peer,
                                             enum mdapl_dapl_frame_type type);
 /* Queues it, which takes it over: messages (MSG, RTS) in their order, behind all control frames. */
 void mdapl_dapl_item_queue(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *item);
 
-/* Drops the queued control frames of a type. */
-void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type);
+/* Takes an item off its queue and frees it. */
+void mdapl_dapl_item_put(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *item);
+/* The peer is lost: the operations of all items on a list of its end with status. */
+void mdapl_dapl_items_fail(struct mdapl_dapl_peer *peer, struct mdapl_list *list, int status);
+/* Drops the queued control frames of a type for a stream. */
+void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type,
+                          int stream);
 
 /* Transmits what the windows allow, then the acknowledgements that are still due. Returns how many
  * frames. */
@@ -140,6 +148,9 @@ bool mdapl_dapl_rx_psn_ack_due(const struct mdapl_dapl_peer *peer);
 bool mdapl_dapl_rx_ack_due(const struct mdapl_dapl_peer *peer);
 /* The connection of this credit count is closed: frames in the reorder queue raise it no more. */
 void mdapl_dapl_rx_forget_credits(struct mdapl_dapl_peer *peer, const uint64_t *credit);
+/* A stream of the peer has no connection any more: frames in the reorder queue give their credits
+ * back, since those that they wait for may have to be sent again on their streams. */
+void mdapl_dapl_rx_give_early(struct mdapl_dapl_peer *peer);
 /* The peer is lost: messages that wait are not announced, frames in the reorder queue are freed. */
 void mdapl_dapl_rx_fail(struct mdapl_dapl_peer *peer);
 

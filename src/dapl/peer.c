@@ -138,7 +138,20 @@ static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
         st->cm.addr_len = card->rail[rail].addr_len;
         st->cm.qual = card->rail[rail].qual;
     }
+    peer->main = peer->stream;
     return peer->stream ? 0 : -ENOMEM;
+}
+
+void mdapl_dapl_stream_set_up(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_dapl_peer *peer = st->peer;
+
+    st->up = conn;
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_dapl_stream_up(&peer->stream[i])) {
+            peer->main = &peer->stream[i];
+            return;
+        }
 }
 
 static void inbox_ready(struct mdapl_inbox *in)

@@ -108,9 +108,10 @@ struct mdapl_dapl_cm {
 };
 
 /*
- * The place of one connection to a peer, and of those that follow it. Stream 0 carries the frames;
- * bodies that travel by RDMA use all (paper mpi-over-udapl, 6: several endpoints between two
- * ranks). Stream i is of rail i modulo the number of rails that both ends have.
+ * The place of one connection to a peer, and of those that follow it. The lowest one that is up
+ * carries the frames; bodies that travel by RDMA use all (paper mpi-over-udapl, 6: several
+ * endpoints between two ranks). Stream i is of rail i modulo the number of rails that both ends
+ * have.
  */
 struct mdapl_dapl_stream {
     struct mdapl_dapl_peer *peer;
@@ -129,6 +130,7 @@ struct mdapl_dapl_peer {
     struct mdapl_dapl_chan *d;
     char host[64];
     struct mdapl_dapl_stream *stream;
+    struct mdapl_dapl_stream *main;  /* of them: mdapl_dapl_peer_main() */
     int n_streams, n_rails, n_up;
     bool met, was_up;            /* a hello of it has been read; it has had a connection */
     bool recovers;               /* both ends replace connections that break */
@@ -180,16 +182,19 @@ static inline uint64_t mdapl_dapl_peer_delivered(const struct mdapl_dapl_peer *p
     return peer->tx_acked + peer->rx_next;
 }
 
-/* The one that carries the frames. */
+/* The one that carries the frames: the lowest that is up; none is: any. */
 static inline struct mdapl_dapl_stream *mdapl_dapl_peer_main(const struct mdapl_dapl_peer *peer)
 {
-    return &peer->stream[0];
+    return peer->main;
 }
 
 static inline bool mdapl_dapl_stream_up(const struct mdapl_dapl_stream *st)
 {
     return st->up != NULL;
 }
+
+/* Frames may be sent on this connection of the stream from now on; NULL: on none. */
+void mdapl_dapl_stream_set_up(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn);
 
 static inline struct mdapl_dapl_peer *mdapl_dapl_peer_of(struct mdapl_peer *peer)
 {

@@ -116,7 +116,7 @@ static struct mdapl_dapl_ring_mem *take_slots(struct mdapl_dapl_chan *d, int rai
 
 /* -- offering slots --------------------------------------------------------------------------- */
 
-/* The connection on which a peer may write frames into slots; NULL: none is open. */
+/* The connection on which a peer is to write frames into slots; NULL: none is open. */
 static struct mdapl_dapl_conn *conn_of(const struct mdapl_dapl_peer *peer)
 {
     struct mdapl_dapl_conn *conn = mdapl_dapl_peer_main(peer)->conn;
@@ -151,6 +151,7 @@ static void offer(struct mdapl_dapl_conn *conn)
     conn->ring_in.word = mem->slots + d->ring_slot_bytes - MDAPL_RING_TRAILER;
     conn->ring_in.expected = UINT64_C(1) << TAG_BITS | given.tag;
     mdapl_list_append(&d->rings, &conn->ring_in.link);
+    it->stream = conn->stream;
     it->len = (uint32_t)mdapl_dapl_ring_given_put(&given, it->u.bytes);
     mdapl_dapl_item_queue(peer, it);
 }
@@ -173,7 +174,7 @@ void mdapl_dapl_ring_close(struct mdapl_dapl_conn *conn)
         return;
     mdapl_list_remove(&conn->ring_in.link);
     conn->ring_in.mem->chunk->d->n_rings--;
-    mdapl_dapl_item_drop(conn->st->peer, MDAPL_FRAME_RING);
+    mdapl_dapl_item_drop(conn->st->peer, MDAPL_FRAME_RING, conn->stream);
 }
 
 void mdapl_dapl_ring_release(struct mdapl_dapl_conn *conn)
@@ -190,11 +191,10 @@ bool mdapl_dapl_on_ring_given(struct mdapl_dapl_stream *st,
                               const struct mdapl_dapl_ring_given *given,
                               const struct mdapl_dapl_frame *f, const uint8_t *p)
 {
-    struct mdapl_dapl_conn *conn = conn_of(st->peer);
-    struct mdapl_dapl_ring_out *out = conn ? &conn->ring_out : NULL;
+    struct mdapl_dapl_ring_out *out = &st->conn->ring_out;
 
     (void)f, (void)p;
-    if (!out || out->slots)
+    if (out->slots)
         return false;            /* a peer offers slots once on a connection */
     out->addr = given->addr;
     out->key = given->key;
@@ -273,13 +273,6 @@ int mdapl_dapl_ring_poll_conn(struct mdapl_dapl_conn *conn)
     if (n > 0)
         mdapl_dapl_peer_wake_if_pending(peer);
     return n;
-}
-
-int mdapl_dapl_ring_poll_peer(struct mdapl_dapl_peer *peer)
-{
-    struct mdapl_dapl_conn *conn = conn_of(peer);
-
-    return conn ? mdapl_dapl_ring_poll_conn(conn) : 0;
 }
 
 int mdapl_dapl_ring_poll(struct mdapl_dapl_chan *d)

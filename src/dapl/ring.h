@@ -90,10 +90,9 @@ void mdapl_dapl_ring_maybe_offer(struct mdapl_dapl_peer *peer);
 /* Posts an RDMA write of the frame in b by b->dto, after mdapl_dapl_ring_has_room(). 0, or -EIO:
  * the EP refuses it. */
 int mdapl_dapl_ring_post(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
-/* Takes out the frames that have been written, by all peers, by one on its open connection, or on
- * one connection. Returns how many. */
+/* Takes out the frames that have been written, by all peers, or on one connection. Returns how
+ * many. */
 int mdapl_dapl_ring_poll(struct mdapl_dapl_chan *d);
-int mdapl_dapl_ring_poll_peer(struct mdapl_dapl_peer *peer);
 int mdapl_dapl_ring_poll_conn(struct mdapl_dapl_conn *conn);
 /* The connection is being closed: its slots are polled no more, and not offered if they still are
  * to be. */

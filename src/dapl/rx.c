@@ -111,7 +111,7 @@ struct reordered {
     struct mdapl_list link;
     uint64_t psn;
     struct mdapl_dapl_stream *st; /* on which it arrived */
-    uint64_t *credit;            /* NULL: that connection is closed */
+    uint64_t *credit;            /* NULL: it has been given back, or that connection is closed */
     size_t len;
     uint8_t frame[];
 };
@@ -121,14 +121,25 @@ static struct reordered *reordered_of(struct mdapl_list *l)
     return MDAPL_OF(l, struct reordered, link);
 }
 
-/* How many frames the peer can have in flight: each one not yet delivered holds a credit, or held
- * one of a connection that has ended and is sent again before any new one. */
+/* How many frames the peer can have in flight: each one not yet delivered holds a credit of a
+ * connection, or held one that has been given back early (below), or that of one that has ended. */
 static uint64_t max_in_flight(const struct mdapl_dapl_peer *peer)
 {
-    return (uint64_t)peer->n_streams * peer->d->sr_window + peer->d->ring_slots;
+    return 2 * (uint64_t)peer->n_streams * (peer->d->sr_window + peer->d->ring_slots);
 }
 
-/* Queues a copy in the order of psns. False: that psn is in the queue already. */
+/*
+ * Are the credits of frames in the reorder queue given back before their turn? While a stream is
+ * down, the missing frames may be those that its connection carried: they have to be sent again on
+ * a stream whose window the frames behind them would keep closed. The queue has a limit.
+ */
+static bool gives_early(const struct mdapl_dapl_peer *peer)
+{
+    return peer->n_up < peer->n_streams && peer->n_reordered < max_in_flight(peer) / 2;
+}
+
+/* Queues a copy in the order of psns, which keeps its credit unless that is NULL. False: that psn
+ * is in the queue already. */
 static bool reorder_insert(struct mdapl_dapl_stream *st, uint64_t psn, uint64_t *credit,
                            const void *frame, size_t len)
 {
@@ -161,6 +172,18 @@ void mdapl_dapl_rx_forget_credits(struct mdapl_dapl_peer *peer, const uint64_t *
     MDAPL_LIST_EACH(pos, &peer->reordered)
         if (reordered_of(pos)->credit == credit)
             reordered_of(pos)->credit = NULL;
+}
+
+void mdapl_dapl_rx_give_early(struct mdapl_dapl_peer *peer)
+{
+    MDAPL_LIST_EACH(pos, &peer->reordered) {
+        struct reordered *e = reordered_of(pos);
+
+        if (e->credit)
+            ++*e->credit;
+        e->credit = NULL;
+    }
+    mdapl_dapl_peer_wake_if_pending(peer);
 }
 
 static void reorder_clear(struct mdapl_dapl_peer *peer)
@@ -214,11 +237,12 @@ static bool out_of_order(struct mdapl_dapl_stream *st, uint8_t type, uint64_t ps
                          uint64_t *credit, const void *frame, size_t len)
 {
     struct mdapl_dapl_peer *peer = st->peer;
+    bool early = gives_early(peer);
 
     if (psn >= peer->rx_next + max_in_flight(peer))
         bad_frame(st, type, "more frames before it are missing than can be under way", len);
-    else if (psn > peer->rx_next && reorder_insert(st, psn, credit, frame, len))
-        return false;
+    else if (psn > peer->rx_next && reorder_insert(st, psn, early ? NULL : credit, frame, len))
+        return early;
     else
         mdapl_ctx_stats(peer->d->ctx)->dup++;
     return true;
@@ -254,7 +278,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     psn = mdapl_seq_widen(peer->rx_next, f.psn);
     /* Frames that the peer wrote into the ring before it sent this one are in the ring already. */
     if (psn > peer->rx_next)
-        mdapl_dapl_ring_poll_peer(peer);
+        mdapl_dapl_ring_poll_conn(st->conn);
     if (psn != peer->rx_next)
         return out_of_order(st, f.type, psn, credit, frame, len);
     take(st, &f, p + MDAPL_FRAME_HDR_BYTES, len);

@@ -2,10 +2,10 @@
 #ifndef MDAPL_STREAM_H
 #define MDAPL_STREAM_H
 /*
- * Which stream of a peer carries what (paper mpi-over-udapl, 6.1). Frames go on stream 0. Long
- * bodies take the streams in turn, one each. A body of MPIR_CVAR_DAPL_STRIPE_BYTES or more is cut,
- * and each piece goes to the stream with the fewest bytes in flight, so that a faster rail takes
- * more although its speed is not known.
+ * Which stream of a peer carries what (paper mpi-over-udapl, 6.1). Frames go on the lowest that is
+ * up. Long bodies take the streams in turn, one each. A body of MPIR_CVAR_DAPL_STRIPE_BYTES or more
+ * is cut, and each piece goes to the stream with the fewest bytes in flight, so that a faster rail
+ * takes more although its speed is not known.
  */
 #include "peer.h"
 

@@ -41,8 +41,7 @@ static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
         peer->d->stats->dto_stalls++;
         return LANE_NONE;
     }
-    if (st->index == 0
-        && mdapl_dapl_ring_has_room(&st->up->ring_out, len, peer->d->now - peer->last_tx))
+    if (mdapl_dapl_ring_has_room(&st->up->ring_out, len, peer->d->now - peer->last_tx))
         return LANE_RING;
     if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
@@ -155,49 +154,7 @@ static struct mdapl_dapl_vbuf *frame_buffer(struct mdapl_dapl_stream *st,
     return NULL;
 }
 
-/* -- items ------------------------------------------------------------------------------------ */
-
-struct mdapl_dapl_item *mdapl_dapl_item_get(struct mdapl_dapl_peer *peer,
-                                            enum mdapl_dapl_frame_type type)
-{
-    struct mdapl_dapl_item *it = mdapl_pool_take(&peer->d->items);
-
-    if (!it)
-        return NULL;
-    mdapl_list_init(&it->link);
-    it->type = type;
-    it->stream = 0;
-    it->op = NULL;
-    it->len = 0;
-    it->hdr_len = 0;
-    return it;
-}
-
-static void item_put(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
-{
-    mdapl_list_remove(&it->link);
-    if (it->type == MDAPL_FRAME_MSG && it->u.msg.v != it->u.msg.own)
-        free(it->u.msg.v);
-    mdapl_pool_give(&peer->d->items, it);
-}
-
-void mdapl_dapl_item_queue(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
-{
-    bool message = it->type == MDAPL_FRAME_MSG || it->type == MDAPL_FRAME_RTS;
-
-    mdapl_list_append(message ? &peer->queue : &peer->ctl, &it->link);
-    mdapl_dapl_peer_wake(peer);
-}
-
-void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type)
-{
-    MDAPL_LIST_EACH_SAFE(pos, &peer->ctl) {
-        struct mdapl_dapl_item *it = MDAPL_OF(pos, struct mdapl_dapl_item, link);
-
-        if (it->type == type)
-            item_put(peer, it);
-    }
-}
+/* -- sending ---------------------------------------------------------------------------------- */
 
 static struct mdapl_dapl_item *first_item(struct mdapl_dapl_peer *peer)
 {
@@ -207,8 +164,6 @@ static struct mdapl_dapl_item *first_item(struct mdapl_dapl_peer *peer)
         l = mdapl_list_first(&peer->queue);
     return l ? MDAPL_OF(l, struct mdapl_dapl_item, link) : NULL;
 }
-
-/* -- sending ---------------------------------------------------------------------------------- */
 
 static int queue_msg(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
                      struct mdapl_op *op)
@@ -389,20 +344,54 @@ static struct mdapl_dapl_vbuf *oldest_lost(const struct mdapl_dapl_peer *peer)
     return NULL;
 }
 
-/* Transmits the next frame of a replay, or ends it. False: that is not possible now. */
-static bool replay_next(struct mdapl_dapl_stream *st, struct mdapl_dapl_item *it)
+/* The lowest stream that has a slot and an open window. Where the peer waits for the lost frames,
+ * those behind them hold the credits of their stream. NULL: there is none. */
+static struct mdapl_dapl_stream *replay_stream(const struct mdapl_dapl_peer *peer)
 {
-    struct mdapl_dapl_vbuf *b = oldest_lost(st->peer);
+    for (int i = 0; i < peer->n_streams; i++)
+        if (sr_open(&peer->stream[i], 0))
+            return &peer->stream[i];
+    return NULL;
+}
+
+/* A copy of a retained frame in a buffer that is registered on the stream's rail; it takes the
+ * place of b, whose posts complete by themselves. NULL: there is no buffer now. */
+static struct mdapl_dapl_vbuf *moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
+{
+    struct mdapl_dapl_vbuf *copy = frame_buffer(st, MDAPL_FRAME_NONE);
+
+    if (!copy)
+        return NULL;
+    memcpy(copy->data, b->data, b->len);
+    copy->len = b->len;
+    copy->psn = b->psn;
+    copy->carrier = NULL;
+    mdapl_list_before(&b->link, &copy->link);
+    mdapl_list_remove(&b->link);
+    mdapl_dapl_vbuf_put(b->pool, b);
+    return copy;
+}
+
+/* Transmits the next frame of a replay, or ends it. False: that is not possible now. */
+static bool replay_next(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
+{
+    struct mdapl_dapl_vbuf *b = oldest_lost(peer);
+    struct mdapl_dapl_stream *st;
     int rc;
 
     if (!b) {
-        st->peer->replaying = false;
-        item_put(st->peer, it);
+        peer->replaying = false;
+        mdapl_dapl_item_put(peer, it);
         return true;
     }
+    st = replay_stream(peer);
+    if (st && b->pool != st->ia->vbufs)
+        b = moved(st, b);
+    if (!st || !b)
+        return false;
     rc = mdapl_dapl_tx_repost(st, b);
     if (rc == -ENOMEM)
-        mdapl_dapl_out_of_memory(st->peer, "a frame that is sent again");
+        mdapl_dapl_out_of_memory(peer, "a frame that is sent again");
     return rc == 0;
 }
 
@@ -437,20 +426,29 @@ void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_co
 
 /* -- what is transmitted next ----------------------------------------------------------------- */
 
+static struct mdapl_dapl_stream *stream_of(const struct mdapl_dapl_peer *peer,
+                                           const struct mdapl_dapl_item *it)
+{
+    return it->stream == MDAPL_DAPL_ANY_STREAM ? mdapl_dapl_peer_main(peer)
+                                               : &peer->stream[it->stream];
+}
+
 /* Transmits one frame of the first item, if there is one and a lane is open. */
 static bool send_next(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_dapl_item *it = first_item(peer);
-    struct mdapl_dapl_stream *st = it ? &peer->stream[it->stream] : NULL;
-    enum lane lane = it ? pick_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len) : LANE_NONE;
+    struct mdapl_dapl_stream *st = it ? stream_of(peer, it) : NULL;
+    enum lane lane = LANE_NONE;
     struct mdapl_op *op = NULL;
     struct mdapl_dapl_frame f;
     struct mdapl_dapl_vbuf *b;
 
+    if (it && it->type == MDAPL_FRAME_NONE)
+        return replay_next(peer, it);
+    if (it)
+        lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len);
     if (lane == LANE_NONE)
         return false;
-    if (it->type == MDAPL_FRAME_NONE)
-        return replay_next(st, it);
     if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
         return rendezvous_instead(peer, it);
     b = frame_buffer(st, it->type);
@@ -459,7 +457,7 @@ static bool send_next(struct mdapl_dapl_peer *peer)
     f = (struct mdapl_dapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
     if (put_item(it, b->data + MDAPL_FRAME_HDR_BYTES, &f.len)) {
         op = it->op;
-        item_put(peer, it);
+        mdapl_dapl_item_put(peer, it);
     }
     transmit(st, lane, b, &f);
     if (op)
@@ -540,23 +538,9 @@ bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack)
     return true;
 }
 
-static void fail_items(struct mdapl_dapl_peer *peer, struct mdapl_list *list, int status)
-{
-    struct mdapl_list *l;
-
-    while ((l = mdapl_list_first(list))) {
-        struct mdapl_dapl_item *it = MDAPL_OF(l, struct mdapl_dapl_item, link);
-        struct mdapl_op *op = it->op;
-
-        item_put(peer, it);
-        if (op)
-            op->done(op, status);
-    }
-}
-
 void mdapl_dapl_tx_fail(struct mdapl_dapl_peer *peer, int status)
 {
-    fail_items(peer, &peer->ctl, status);
-    fail_items(peer, &peer->queue, status);
+    mdapl_dapl_items_fail(peer, &peer->ctl, status);
+    mdapl_dapl_items_fail(peer, &peer->queue, status);
     mdapl_dapl_tx_acked(peer, (uint32_t)peer->tx_next);
 }

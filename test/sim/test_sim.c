@@ -66,6 +66,7 @@ static struct {
     char card[RANKS][MDAPL_CARD_MAX];
     uint64_t seed;
     bool expect_faults;
+    const char *ft;              /* the knob; NULL: its default */
 } w;
 
 #define CHECK(cond)                                                              \
@@ -268,6 +269,8 @@ static void open_rank(int i, bool small, const char *wiring)
     mdapl_cfg_set(&me->cfg, "streams", fake_random(2) ? "1" : "3", &err);
     mdapl_cfg_set(&me->cfg, "stripe_bytes", fake_random(2) ? "1500" : "100000", &err);
     mdapl_cfg_set(&me->cfg, "wiring", wiring, &err);
+    if (w.ft)
+        mdapl_cfg_set(&me->cfg, "ft", w.ft, &err);
     mdapl_cfg_set(&me->cfg, "verbose", getenv("SIM_VERBOSE") ? "3" : "0", &err);
     /* Off: a connection that ends is the end of the peer. */
     mdapl_cfg_set(&me->cfg, "ft", w.expect_faults ? "off" : "on", &err);
@@ -630,10 +633,11 @@ static void close_after_faults(void)
     CHECK(fake_stop() == 0);
 }
 
-static void start_with_faults(uint64_t seed, const struct fake_faults *faults)
+static void start_with_faults(uint64_t seed, const struct fake_faults *faults, const char *ft)
 {
     memset(&w, 0, sizeof(w));
     w.seed = seed;
+    w.ft = ft;
     w.expect_faults = true;
     fake_start(seed, faults, NULL);
     for (int r = 0; r < RANKS; r++)
@@ -648,7 +652,7 @@ static void broken_connection(void **state)
         struct fake_faults faults = { .break_after = 1 + (unsigned)i };
         int n = 0;
 
-        start_with_faults(seed_at(i), &faults);
+        start_with_faults(seed_at(i), &faults, "off");
         until_faults(2);
         for (int r = 0; r < RANKS; r++)
             if (w.rank[r].faults) {
@@ -678,7 +682,7 @@ static void wrong_frames(void **state)
         for (uint64_t i = 0; i < seeds(10); i++) {
             uint64_t bad;
 
-            start_with_faults(seed_at(i), NULL);
+            start_with_faults(seed_at(i), NULL, "on");
             mdapl_dapl_frame_put(&wrong[k], raw);
             fake_forge(raw, sizeof(raw));
             until_faults(2);
