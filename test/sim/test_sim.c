@@ -272,6 +272,8 @@ static void open_rank(int i, bool small, const char *wiring)
     if (w.ft)
         mdapl_cfg_set(&me->cfg, "ft", w.ft, &err);
     mdapl_cfg_set(&me->cfg, "verbose", getenv("SIM_VERBOSE") ? "3" : "0", &err);
+    /* Off: a connection that ends is the end of the peer. */
+    mdapl_cfg_set(&me->cfg, "ft", w.expect_faults ? "off" : "on", &err);
     if (small) {
         mdapl_cfg_set(&me->cfg, "sr_window", "2", &err);
         mdapl_cfg_set(&me->cfg, "ep_requests", "4", &err);
@@ -638,10 +640,8 @@ static void start_with_faults(uint64_t seed, const struct fake_faults *faults, c
     w.ft = ft;
     w.expect_faults = true;
     fake_start(seed, faults, NULL);
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         open_rank(r, true, "ring");
-        w.rank[r].cfg.ft = MDAPL_FT_OFF;     /* a connection that ends is the end of the peer */
-    }
     wire_all();
 }
 
