@@ -101,6 +101,7 @@ struct softdat_conn {
 
     /* transmit */
     struct softdat_list out_queue;   /* struct softdat_out; before the EP's requests */
+    uint32_t responses;          /* READ_DATA and PUSHED frames that are not transmitted yet */
     struct iovec cur[SOFTDAT_MAX_IOV + 2];   /* the frame being transmitted */
     int cur_n, cur_at;           /* its iov entries, 0: no frame; the first unfinished entry */
     struct softdat_frame cur_hdr;

@@ -340,7 +340,6 @@ static void block_on(struct softdat_ia *ia, struct pollfd *fd, nfds_t n, uint64_
 void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
 {
     struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
-
     bool may_sleep;
 
     softdat_tx_flush_acks(ia);

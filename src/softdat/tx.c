@@ -22,15 +22,22 @@ static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
+static bool is_response(const struct softdat_frame *f)
+{
+    return f->type == SOFTDAT_READ_DATA || f->type == SOFTDAT_PUSHED;
+}
+
 /* Queues a frame: header f, and len bytes of payload: a copy of priv, or data registered under key.
- * False: out of memory. */
+ * False: out of memory; or it would be the response to more reads than an adapter has in flight. */
 static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
                   uint32_t key, const void *priv, size_t len)
 {
-    struct softdat_out *out = softdat_alloc(sizeof(*out) + (priv ? len : 0));
+    bool excess = is_response(f) && c->responses == SOFTDAT_MAX_READS;
+    struct softdat_out *out = excess ? NULL : softdat_alloc(sizeof(*out) + (priv ? len : 0));
 
     if (!out)
         return false;
+    c->responses += is_response(f);
     out->f = *f;
     out->key = key;
     out->due = c->phase == SOFTDAT_OPEN ? softdat_delay_due(c->ia) : 0;
@@ -79,6 +86,7 @@ bool softdat_tx_drop_responses(struct softdat_conn *c)
         if (out->key == 0)
             continue;
         softdat_list_remove(&out->link);
+        c->responses -= is_response(&out->f);
         softdat_free(out);
     }
     return !c->cur_out || c->cur_out->key == 0;
@@ -163,6 +171,7 @@ static bool out_registered(struct softdat_ia *ia, const struct softdat_out *out)
 static void refuse_read(struct softdat_conn *c, struct softdat_out *out)
 {
     c->discard_rx = true;
+    c->responses--;
     out->f.type = SOFTDAT_NAK;
     out->f.status = DAT_DTO_ERR_REMOTE_ACCESS;
     out->f.len = 0;
@@ -342,8 +351,10 @@ static void advance_current(struct softdat_conn *c, size_t n)
     if (left > 0)
         return;
     c->cur_n = c->cur_at = 0;
-    if (c->cur_out)
+    if (c->cur_out) {
+        c->responses -= is_response(&c->cur_out->f);
         softdat_free(c->cur_out);
+    }
     c->cur_out = NULL;
     /* With a segment ACCEPT is the last frame on the socket; the peer sends READY through the
      * ring. */

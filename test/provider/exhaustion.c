@@ -117,6 +117,63 @@ static void late_connections(void **state)
     }
 }
 
+/* -- responses that the peer does not read ---------------------------------------------------- */
+
+enum { FLOOD_MAX = 1 << 24 };    /* bytes; their responses do not fit into the sockets' buffers */
+
+static void set_buffer(int fd, int option)
+{
+    int size = 1 << 14;
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, option, &size, sizeof(size)), 0);
+}
+
+/* Sends READ frames until the connection is closed. */
+static void flood_reads(struct world *w, int fd)
+{
+    struct softdat_frame burst[64];
+    size_t sent = 0;
+    ssize_t n;
+    DAT_EVENT e;
+
+    for (int i = 0; i < 64; i++)
+        burst[i] = (struct softdat_frame){ .magic = SOFTDAT_WIRE_MAGIC, .type = SOFTDAT_READ };
+    do {
+        size_t at = sent % sizeof(burst);
+
+        n = send(fd, (const char *)burst + at, sizeof(burst) - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent += n > 0 ? (size_t)n : 0;
+        dat_evd_dequeue(w->b.cr, &e);    /* the adapter reads them */
+    } while (sent < FLOOD_MAX && (n > 0 || errno == EAGAIN));
+}
+
+/* A peer that sends READs without end and reads no response: each waits in memory for its turn. No
+ * adapter has more than its limit in flight, so the connection is broken. */
+static void reads_without_end(void **state)
+{
+    static const struct softdat_frame connect_frame = { .magic = SOFTDAT_WIRE_MAGIC,
+                                                        .type = SOFTDAT_CONNECT };
+    static const struct softdat_frame ready = { .magic = SOFTDAT_WIRE_MAGIC,
+                                                .type = SOFTDAT_READY };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct world *w = *state;
+    struct sockaddr_in to;
+    DAT_EVENT e;
+
+    memcpy(&to, w->addr, sizeof(to));
+    to.sin_port = htons((uint16_t)w->qual);
+    set_buffer(fd, SO_RCVBUF);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    assert_int_equal(send(fd, &connect_frame, sizeof(ready), MSG_NOSIGNAL), sizeof(ready));
+    e = next_event(w->b.cr);
+    OK(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, w->b.ep, 0, NULL));
+    assert_int_equal(send(fd, &ready, sizeof(ready), MSG_NOSIGNAL), sizeof(ready));
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_ESTABLISHED);
+    flood_reads(w, fd);
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_BROKEN);
+    close(fd);
+}
+
 /* -- passed descriptors ----------------------------------------------------------------------- */
 
 static void count_descriptors(struct side *s, int fd)
@@ -418,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silent_connections),
         CASE(late_connections),
+        CASE(reads_without_end),
         cmocka_unit_test(passed_descriptors_are_closed),
         cmocka_unit_test(listening_without_descriptors),
         cmocka_unit_test(many_connections_few_descriptors),
