@@ -107,7 +107,17 @@ static inline int mdapl_ch3_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
     *peer_p = vc->ch.peer;
     return rc;
 }
-MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer);
+/* The VC of a peer is its owner, and active, from its first message on. */
+void mdapl_ch3_vc_begin(struct mdapl_peer *peer);
+/* The VC of the peer that a message came from; made active if this is its first. */
+static inline MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
+{
+    const MPIDI_VC_t *vc = peer->owner;
+
+    if (!vc || vc->ch.peer != peer || vc->state == MPIDI_VC_STATE_INACTIVE)
+        mdapl_ch3_vc_begin(peer);
+    return peer->owner;
+}
 void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
 void mdapl_ch3_vc_forget_peers(void);
 int mdapl_ch3_vc_error(const MPIDI_VC_t *vc);

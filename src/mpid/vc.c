@@ -96,8 +96,7 @@ static MPIDI_VC_t *vc_at(const struct mdapl_peer *peer)
     return &pg->vct[peer->rank];
 }
 
-/* The VC of the peer that a message came from; made active if this is its first. */
-MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
+void mdapl_ch3_vc_begin(struct mdapl_peer *peer)
 {
     MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_at(peer);
 
@@ -106,7 +105,6 @@ MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
     /* CH3 runs its close protocol over active VCs, and both sides have to take part. */
     if (vc->state == MPIDI_VC_STATE_INACTIVE)
         MPIDI_CHANGE_VC_STATE(vc, ACTIVE);
-    return vc;
 }
 
 /* -- the end of a VC -------------------------------------------------------------------------- */
