@@ -216,7 +216,11 @@ void mdapl_ch3_rma_pool_restore(const struct mdapl_ch3_rma_pool *p);
 int mdapl_ch3_rma_pool_make(struct mdapl_ch3_rma_pool *p);
 
 /* request_pool.c */
+/* Makes the first block. In MPI_Init, when there is one thread and next to no request. */
 void mdapl_ch3_request_pool_make(void);
+/* Calls visit(req, arg) for all requests, in use or free. */
+void mdapl_ch3_request_pool_visit(void (*visit)(MPIR_Request *req, const void *arg),
+                                  const void *arg);
 
 /* split.c */
 void mdapl_ch3_split_init(struct mdapl_ch3_glue *g);
