@@ -196,24 +196,13 @@ void mdapl_ch3_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc)
     MPID_Request_complete(sreq);
 }
 
+/* CH3 keeps no list of the requests that wait for answer packets (short synchronous sends, cancel
+ * requests) and does not export that of posted receives; a list of ours would cost every message.
+ * So after a loss, and only then, all requests are visited (request_pool.c). */
 static void fail_waiting(MPIR_Request *req, const void *vc)
 {
     if (waits_for_answer(req, vc))
         mdapl_ch3_lost_fail_send(req, vc);
-}
-
-/* CH3 keeps no list of the requests that wait for answer packets (short synchronous sends, cancel
- * requests) and does not export that of posted receives; a list of ours would cost every message.
- * So after a loss, and only then, all requests are visited. */
-static void each_request(void (*visit)(MPIR_Request *req, const void *arg), const void *arg)
-{
-    MPIR_Object_alloc_t *mem = &MPIR_Request_mem[0];
-
-    for (int i = 0; i < mem->direct_size; i++)
-        visit((MPIR_Request *)mem->direct + i, arg);
-    for (int block = 0; block < mem->indirect_size; block++)
-        for (int i = 0; i < REQUEST_NUM_INDICES; i++)
-            visit((MPIR_Request *)mem->indirect[block] + i, arg);
 }
 
 /* -- receives that are posted ------------------------------------------------------------------ */
@@ -284,7 +273,7 @@ void mdapl_ch3_lost(MPIDI_VC_t *vc)
         mdapl_ch3_end_job("the job ends: rank %d%s is lost, and %s", vc->pg_rank,
                           vc->pg == mdapl_ch3_glue.pg ? "" : " of another job", why);
     forbid_any_source(vc);
-    each_request(fail_waiting, vc);
+    mdapl_ch3_request_pool_visit(fail_waiting, vc);
     if (mdapl_ch3_glue.finalizing && vc->pg)
         terminate(vc);
     else if (!vc->pg || vc->state == MPIDI_VC_STATE_LOCAL_CLOSE
@@ -387,7 +376,7 @@ void mdapl_ch3_lost_poll(bool moved)
     if (g->n_reported > 0 && !moved && g->ctx)
         lose_reported(g);
     if (g->n_lost > 0)
-        each_request(fail_posted, NULL);
+        mdapl_ch3_request_pool_visit(fail_posted, NULL);
 }
 
 int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g)

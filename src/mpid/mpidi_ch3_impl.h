@@ -121,10 +121,19 @@ static inline int mdapl_ch3_vc_peer(MPIDI_VC_t *vc, struct mdapl_peer **peer_p)
     *peer_p = vc->ch.peer;
     return rc;
 }
-/* The VC of the peer that a message came from; NULL: the peer is being removed. */
-MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer);
 /* From now on the peer is that of this VC. */
 void mdapl_ch3_vc_bind(MPIDI_VC_t *vc, struct mdapl_peer *peer);
+/* Finds the VC of a peer that has sent its first message, and makes it active. */
+void mdapl_ch3_vc_begin(struct mdapl_peer *peer);
+/* The VC of the peer that a message came from; NULL: the peer is being removed. */
+static inline MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
+{
+    const MPIDI_VC_t *vc = peer->owner;
+
+    if (!vc || vc->state == MPIDI_VC_STATE_INACTIVE)
+        mdapl_ch3_vc_begin(peer);
+    return peer->owner;
+}
 void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const char *why);
 /* The context is open: messages up to its limit are eager on this VC. */
 void mdapl_ch3_vc_opened(MPIDI_VC_t *vc);
@@ -262,7 +271,11 @@ void mdapl_ch3_rma_pool_restore(const struct mdapl_ch3_rma_pool *p);
 int mdapl_ch3_rma_pool_make(struct mdapl_ch3_rma_pool *p);
 
 /* request_pool.c */
+/* Makes the first block. In MPI_Init, when there is one thread and next to no request. */
 void mdapl_ch3_request_pool_make(void);
+/* Calls visit(req, arg) for all requests, in use or free. */
+void mdapl_ch3_request_pool_visit(void (*visit)(MPIR_Request *req, const void *arg),
+                                  const void *arg);
 
 /* split.c */
 void mdapl_ch3_split_init(struct mdapl_ch3_glue *g);

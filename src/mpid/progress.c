@@ -79,34 +79,47 @@ static bool completed(const MPID_Progress_state *state)
  * A rank that waits for a message polls idle channels most of the time. It does the rarer work when
  * progress was made on something else, when the wait is long, and every REST_ROUNDS rounds.
  */
-static int poll_waiting(const MPID_Progress_state *state, int64_t polls, bool *moved_p)
+static bool rest_is_due(const MPID_Progress_state *state, int64_t polls, bool moved)
 {
-    *moved_p = poll_channels();
-    if ((*moved_p && !completed(state)) || polls >= mdapl_ch3_glue.cfg.spin_polls
-        || ++mdapl_ch3_glue.rounds % REST_ROUNDS == 0)
-        return poll_rest(moved_p);
-    return MPI_SUCCESS;
+    return (moved && !completed(state)) || polls >= mdapl_ch3_glue.cfg.spin_polls
+           || ++mdapl_ch3_glue.rounds % REST_ROUNDS == 0;
 }
 
-int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
+/* Waits until something is completed, after a first round of progress; moved: there was some, due:
+ * so is the rarer work. Not inline, as its registers would be saved for each message that the first
+ * round finds. */
+__attribute__((noinline)) static int wait_longer(const MPID_Progress_state *state, bool moved,
+                                                 bool due)
 {
     int64_t polls = 0;
-    int mpi_errno;
-    bool moved;
+    int mpi_errno = MPI_SUCCESS;
 
-    if (!blocking) {
-        moved = poll_channels();
-        return poll_rest(&moved);
-    }
-    do {
-        mpi_errno = poll_waiting(state, polls, &moved);
+    for (;;) {
+        if (due)
+            mpi_errno = poll_rest(&moved);
         if (mpi_errno != MPI_SUCCESS || completed(state))
-            break;
+            return mpi_errno;
         /* Other threads may run here, and complete what this one waits for. */
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         polls = moved ? 0 : polls + 1;
         idle(polls);
-    } while (!completed(state));
+        if (completed(state))
+            return mpi_errno;
+        moved = poll_channels();
+        due = rest_is_due(state, polls, moved);
+    }
+}
+
+int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
+{
+    bool moved = poll_channels(), due;
+    int mpi_errno = MPI_SUCCESS;
+
+    if (!blocking)
+        return poll_rest(&moved);
+    due = rest_is_due(state, 0, moved);
+    if (due || !completed(state))
+        mpi_errno = wait_longer(state, moved, due);
     state->ch.completion_count = MPIDI_CH3I_progress_completion_count;
     return mpi_errno;
 }

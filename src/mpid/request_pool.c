@@ -15,7 +15,6 @@ enum {
 #endif
 };
 
-/* Called when nothing has more than one request yet, with one thread. */
 void mdapl_ch3_request_pool_make(void)
 {
     MPIR_Object_alloc_t *pool = &MPIR_Request_mem[0];
@@ -31,4 +30,16 @@ void mdapl_ch3_request_pool_make(void)
         taken = req->next;
         MPIR_Handle_obj_free_unsafe(pool, req, false);
     }
+}
+
+void mdapl_ch3_request_pool_visit(void (*visit)(MPIR_Request *req, const void *arg),
+                                  const void *arg)
+{
+    MPIR_Object_alloc_t *pool = &MPIR_Request_mem[0];
+
+    for (int i = 0; i < pool->direct_size; i++)
+        visit((MPIR_Request *)pool->direct + i, arg);
+    for (int block = 0; block < pool->indirect_size; block++)
+        for (int i = 0; i < (block == 0 ? FIRST : REQUEST_NUM_INDICES); i++)
+            visit((MPIR_Request *)pool->indirect[block] + i, arg);
 }

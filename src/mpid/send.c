@@ -109,7 +109,7 @@ static int context_of(const MPIDI_CH3_Pkt_t *pkt)
 
 /* The error of a packet to a lost peer. A cancel request has no answer then: the send fails, and
  * MPI_Cancel does not. */
-static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
+__attribute__((noinline)) static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
 {
     MPIR_Request *sreq;
 
@@ -129,13 +129,30 @@ static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
     return mdapl_ch3_vc_error(vc);
 }
 
+/* Sends with a new request *sreq_p what the channel has not taken at once. Not inline, as its
+ * registers would be saved for each message. */
+__attribute__((noinline)) static int start_later(MPIDI_VC_t *vc, const struct mdapl_msg *msg,
+                                                 MPIR_Request **sreq_p)
+{
+    MPIR_Request *sreq = MPIR_Request_create(MPIR_REQUEST_KIND__SEND);
+
+    if (!sreq)
+        return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
+                                    MPI_ERR_OTHER, "**nomem", 0);
+    MPIR_Object_set_ref(sreq, 2);
+    sreq->dev.match.parts.context_id = context_of(msg->hdr);
+    sreq->dev.OnDataAvail = NULL;
+    sreq->ch.pack = NULL;
+    *sreq_p = sreq;
+    return mdapl_ch3_send_body(vc, sreq, msg->hdr, msg->body, msg->n_body, false);
+}
+
 /* Sends without a request if the channel takes all of it now; else *sreq_p is a new request. */
 static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int n_body,
                  MPIR_Request **sreq_p)
 {
     struct mdapl_msg msg = message(hdr, body, n_body, false);
     struct mdapl_peer *peer;
-    MPIR_Request *sreq;
     int rc = mdapl_ch3_vc_peer(vc, &peer);
 
     *sreq_p = NULL;
@@ -143,18 +160,7 @@ static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int 
         rc = mdapl_send(peer, &msg, NULL);
     if (rc == MDAPL_DONE)
         return MPI_SUCCESS;
-    if (rc != -EAGAIN)
-        return refuse(vc, hdr);
-    sreq = MPIR_Request_create(MPIR_REQUEST_KIND__SEND);
-    if (!sreq)
-        return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
-                                    MPI_ERR_OTHER, "**nomem", 0);
-    MPIR_Object_set_ref(sreq, 2);
-    sreq->dev.match.parts.context_id = context_of(hdr);
-    sreq->dev.OnDataAvail = NULL;
-    sreq->ch.pack = NULL;
-    *sreq_p = sreq;
-    return mdapl_ch3_send_body(vc, sreq, hdr, body, n_body, false);
+    return rc == -EAGAIN ? start_later(vc, &msg, sreq_p) : refuse(vc, hdr);
 }
 
 int MPIDI_CH3_iStartMsg(MPIDI_VC_t *vc, void *hdr, intptr_t hdr_sz, MPIR_Request **sreq_p)

@@ -153,14 +153,13 @@ static MPIDI_VC_t *vc_of_first(struct mdapl_peer *peer)
     return vc;
 }
 
-MPIDI_VC_t *mdapl_ch3_vc_of(struct mdapl_peer *peer)
+void mdapl_ch3_vc_begin(struct mdapl_peer *peer)
 {
     MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_of_first(peer);
 
     /* CH3 runs its close protocol over active VCs, and both sides have to take part. */
     if (vc && vc->state == MPIDI_VC_STATE_INACTIVE)
         MPIDI_CHANGE_VC_STATE(vc, ACTIVE);
-    return vc;
 }
 
 /* -- the end of a VC -------------------------------------------------------------------------- */

@@ -32,7 +32,9 @@ bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
  * `polled` is ordered after the store of the slot. The load is relaxed, as the reader's barrier
  * excludes a stale 1, and a stale 0 only costs a doorbell.
  */
-static void publish(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m, int type)
+__attribute__((always_inline)) static inline void publish(struct mdapl_shm_peer *peer,
+                                                          const struct mdapl_shm_spsc_msg *m,
+                                                          int type)
 {
     mdapl_shm_spsc_publish(&peer->tx, m, (uint8_t)type, peer->rx.taken);
     mdapl_shm_spsc_ack_piggybacked(&peer->rx);
@@ -44,8 +46,10 @@ static void publish(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg
         mdapl_shm_doorbell_ring(peer);
 }
 
-/* Writes a message, with its body of len bytes, if there is room. */
-static bool put(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg, size_t len)
+/* Writes a message, with its body of len bytes, if there is room. Inline in the way of a short
+ * message, whose registers would be saved twice. */
+__attribute__((always_inline)) static inline bool put(struct mdapl_shm_peer *peer, int type,
+                                                      const struct mdapl_msg *msg, size_t len)
 {
     struct mdapl_shm_spsc_msg m;
 
@@ -172,11 +176,13 @@ static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, 
         return;
     }
     stats->tx_eager++;
-    stats->shm_lines += mdapl_shm_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
+    if (mdapl_shm_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM)
+        stats->shm_lines++;
 }
 
 /* Sends a message, body included, if there is room. */
-static bool put_msg(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg, size_t len)
+__attribute__((always_inline)) static inline bool put_msg(struct mdapl_shm_peer *peer, int type,
+                                                          const struct mdapl_msg *msg, size_t len)
 {
     return type == MDAPL_SHM_MSG ? put(peer, type, msg, len) : mdapl_shm_pipe_send(peer, msg, len);
 }
@@ -263,7 +269,7 @@ static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
     if (it->type == MDAPL_SHM_RTS)
         return mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len);
     return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
-           && put(peer, it->type, &msg, 0);
+           && mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len, NULL, 0);
 }
 
 /* Sends the first item of a list if there is room. */
