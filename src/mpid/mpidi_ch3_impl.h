@@ -72,6 +72,7 @@ struct mdapl_ch3_glue {
     int meetings;                        /* calls of MPI_Comm_accept and _connect in progress */
     struct mdapl_ch3_removal *removals;  /* peers and groups that are being removed, in order */
     struct mdapl_ch3_port *ports;        /* the open ones */
+    MPIDI_VC_t *visiting;                /* the VC of MPI_Comm_connect, until it has an answer */
     char visitor_card[MDAPL_CARD_MAX];   /* what a port's name has of the business card */
     struct mdapl_ch3_rma_pool rma_pool;
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */

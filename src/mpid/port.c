@@ -223,6 +223,17 @@ static int accept_jobs(const char *name, MPIR_Info *info, int root, MPIR_Comm *c
     return mpi_errno;
 }
 
+/* MPI_Comm_connect has reached its own timeout. CH3 then waits in MPI_Finalize for the answer to
+ * the visit, of which there is none if the visit has not arrived. */
+static void give_up_visit(MPIDI_VC_t *vc)
+{
+    const MPIDI_CH3I_Port_connreq_t *request = vc->connreq_obj;
+
+    if (request && request->stat == MPIDI_CH3I_PORT_CONNREQ_REVOKE && vc->ch.peer
+        && !mdapl_peer_idle(vc->ch.peer))
+        mdapl_ch3_lost(vc);
+}
+
 static int connect_jobs(const char *name, MPIR_Info *info, int root, MPIR_Comm *comm,
                         MPIR_Comm **new_p)
 {
@@ -231,6 +242,8 @@ static int connect_jobs(const char *name, MPIR_Info *info, int root, MPIR_Comm *
     mdapl_ch3_glue.meetings++;
     mpi_errno = ch3.CommConnect(name, info, root, comm, new_p);
     mdapl_ch3_glue.meetings--;
+    if (mpi_errno != MPI_SUCCESS && mdapl_ch3_glue.visiting)
+        give_up_visit(mdapl_ch3_glue.visiting);
     return mpi_errno;
 }
 
@@ -343,6 +356,7 @@ int MPIDI_CH3_Connect_to_root(const char *name, MPIDI_VC_t **vc_p)
     *vc_p = make_vc(peer, false);
     if (!*vc_p)
         return port_error("memory is out");
+    g->visiting = *vc_p;
     return send_visit(*vc_p);
 }
 
@@ -353,8 +367,11 @@ void mdapl_ch3_port_matched(MPIR_Comm *comm)
     if (comm->comm_kind != MPIR_COMM_KIND__INTERCOMM || comm->remote_size != 1)
         return;
     MPIDI_Comm_get_vc(comm, 0, &vc);
-    if (!vc->pg)
-        vc->connreq_obj = NULL;
+    if (vc->pg)
+        return;
+    vc->connreq_obj = NULL;
+    if (mdapl_ch3_glue.visiting == vc)
+        mdapl_ch3_glue.visiting = NULL;
 }
 
 /* -- a temporary VC whose process is lost ------------------------------------------------------ */

@@ -63,6 +63,8 @@ int MPIDI_CH3_VC_Destroy(MPIDI_VC_t *vc)
 
     vc->ch.group = NULL;
     vc->connreq_obj = NULL;
+    if (mdapl_ch3_glue.visiting == vc)
+        mdapl_ch3_glue.visiting = NULL;
     if (vc->ch.terminating)
         stop_terminating(vc);
     if (!mdapl_ch3_glue.ctx)
