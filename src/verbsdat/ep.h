@@ -82,7 +82,7 @@ struct verbsdat_ep {
     uint32_t max_iov;            /* segments of a request, of any kind */
     struct verbsdat_slot mark;
     uint32_t mark_number;        /* the requests below it have ended when the mark has */
-    bool marked;
+    bool marked, unmarked;       /* posted; it could not be posted */
     atomic_bool fault;           /* a completion had an error */
     /* connection */
     enum verbsdat_stage stage;

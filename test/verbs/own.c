@@ -117,6 +117,8 @@ static void polling_arms_nothing(void **state)
     connect_pair(w);
     arms = counted("arms");
     notifications = counted("notifications");
+    IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->a.dto, &e));
+    IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->b.dto, &e));
     post_send(&w->a, 0, BYTES, 1);
     while (got < 2)
         got += (dat_evd_dequeue(w->a.dto, &e) == DAT_SUCCESS)
