@@ -61,8 +61,6 @@ struct verbsdat_srq {
     atomic_uint users;
 };
 
-enum verbsdat_stage { VERBSDAT_AT_ADDRESS, VERBSDAT_AT_ROUTE, VERBSDAT_AT_REQUEST };
-
 struct verbsdat_ep {
     struct verbsdat_handle h;
     _Atomic(DAT_EP_STATE) state;     /* written with ia->lock */
@@ -85,7 +83,6 @@ struct verbsdat_ep {
     bool marked, unmarked;       /* posted; it could not be posted */
     atomic_bool fault;           /* a completion had an error */
     /* connection */
-    enum verbsdat_stage stage;
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
     uint64_t deadline;           /* of connecting, ns; UINT64_MAX: none */
