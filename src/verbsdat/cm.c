@@ -146,7 +146,6 @@ static void on_address(struct verbsdat_ep *ep, const struct rdma_cm_event *e)
     if (timeout)
         rdma_set_option(ep->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
                         sizeof(timeout));
-    ep->stage = VERBSDAT_AT_ROUTE;
     if (rdma_resolve_route(ep->id, RESOLVE_MS))
         unreachable(ep);
 }
@@ -156,7 +155,6 @@ static void on_route(struct verbsdat_ep *ep, const struct rdma_cm_event *e)
     (void)e;
     if (!is_calling(ep))
         return;
-    ep->stage = VERBSDAT_AT_REQUEST;
     if (rdma_connect(ep->id, &ep->param))
         unreachable(ep);
 }
@@ -378,7 +376,6 @@ static void connect_now(struct verbsdat_ep *ep, DAT_TIMEOUT us)
     uint64_t ns = us == DAT_TIMEOUT_INFINITE ? UINT64_MAX : verbsdat_now() + (uint64_t)us * 1000;
 
     set_state(ep, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
-    ep->stage = VERBSDAT_AT_ADDRESS;
     ep->deadline = ns;
     verbsdat_thread_deadline(ep->h.ia, ns);
     if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&ep->remote, RESOLVE_MS))

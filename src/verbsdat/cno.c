@@ -207,6 +207,7 @@ DAT_RETURN verbsdat_cno_free(DAT_CNO_HANDLE handle)
     verbsdat_lock(ia);
     used = cno->users > 0 || cno->waiters > 0;
     if (!used) {
+        atomic_fetch_sub(&ia->agents_due, cno->agent_due);
         close(cno->epfd);
         close(cno->efd);
         verbsdat_handle_end(&cno->h);

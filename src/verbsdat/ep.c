@@ -12,6 +12,7 @@ enum {
     DTOS = 128, IOVS = 4, READS = 16,    /* of an EP that is created without attributes */
     DRAIN_US = 50,               /* between two looks at the CQs of an EP that is being freed */
     DRAIN_LOOKS = 100000,        /* an adapter that flushes nothing for 5 s has failed */
+    UNMARKED_LOOKS = 400,        /* without a mark, what is flushed is waited for by time */
 };
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
@@ -51,8 +52,10 @@ void verbsdat_ep_mark(struct verbsdat_ep *ep)
         return;
     ep->marked = true;
     ep->mark_number = ep->req.head;
-    if (ibv_post_send(ep->qp, &wr, &bad))
-        atomic_store(&ep->req.tail, ep->req.head);   /* the adapter has gone: nothing completes */
+    if (ibv_post_send(ep->qp, &wr, &bad)) {      /* not every iWARP QP takes one any more */
+        ep->unmarked = true;
+        atomic_store(&ep->req.tail, ep->req.head);
+    }
 }
 
 void verbsdat_ep_flush(struct verbsdat_ep *ep)
@@ -71,7 +74,8 @@ static bool drain(struct verbsdat_ep *ep)
     for (int i = 0; i < DRAIN_LOOKS; i++) {
         verbsdat_evd_drain(ep->req_evd);
         verbsdat_evd_drain(ep->recv_evd);
-        if (verbsdat_queue_idle(&ep->req) && (ep->srq || verbsdat_queue_idle(&ep->recv)))
+        if (verbsdat_queue_idle(&ep->req) && (ep->srq || verbsdat_queue_idle(&ep->recv))
+            && (!ep->unmarked || i >= UNMARKED_LOOKS))
             return true;
         verbsdat_sleep(-1, -1, DRAIN_US * 1000);
     }
@@ -122,7 +126,7 @@ static int connectable(struct verbsdat_ep *ep)
     ep->qp = ep->id->qp;
     ep->max_inline = attr.cap.max_inline_data;
     ep->silent_run = 0;
-    ep->marked = ep->abandoned = false;
+    ep->marked = ep->unmarked = ep->abandoned = false;
     ep->deadline = UINT64_MAX;
     atomic_store(&ep->fault, false);
     if (ep->srq)

@@ -61,8 +61,6 @@ struct verbsdat_srq {
     atomic_uint users;
 };
 
-enum verbsdat_stage { VERBSDAT_AT_ADDRESS, VERBSDAT_AT_ROUTE, VERBSDAT_AT_REQUEST };
-
 struct verbsdat_ep {
     struct verbsdat_handle h;
     _Atomic(DAT_EP_STATE) state;     /* written with ia->lock */
@@ -82,10 +80,9 @@ struct verbsdat_ep {
     uint32_t max_iov;            /* segments of a request, of any kind */
     struct verbsdat_slot mark;
     uint32_t mark_number;        /* the requests below it have ended when the mark has */
-    bool marked;
+    bool marked, unmarked;       /* posted; it could not be posted */
     atomic_bool fault;           /* a completion had an error */
     /* connection */
-    enum verbsdat_stage stage;
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
     uint64_t deadline;           /* of connecting, ns; UINT64_MAX: none */

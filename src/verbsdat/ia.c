@@ -179,25 +179,25 @@ static int open_device(struct verbsdat_ia *ia)
     errno = 0;
     ia->cm = rdma_create_event_channel();
     if (!ia->cm || nonblocking(ia->cm->fd))
-        return errno;
+        return errno ? errno : ENODEV;
     ia->id = verbsdat_cm_id(ia, 0, NULL);
     if (!ia->id)
-        return errno;
+        return errno ? errno : ENODEV;
     ia->verbs = ia->id->verbs;
     if (!ia->verbs)
         return ENODEV;           /* a wildcard address belongs to no device */
     if (nonblocking(ia->verbs->async_fd) || ibv_query_device(ia->verbs, &ia->device)
         || ibv_query_port(ia->verbs, ia->id->port_num, &ia->port))
-        return errno;
+        return errno ? errno : EIO;
     ia->iwarp = ia->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
     verbsdat_attr_name(ia);
     return 0;
 }
 
-static DAT_RETURN refused(struct verbsdat_ia *ia, int error)
+/* what: the cause, for the user. */
+static DAT_RETURN refused(struct verbsdat_ia *ia, const char *what, int error)
 {
-    fprintf(stderr, "daplverbs: IA %s: no verbs device has its address: %s\n", ia->name,
-            strerror(error));
+    fprintf(stderr, "daplverbs: IA %s: %s: %s\n", ia->name, what, strerror(error));
     if (ia->async_evd)
         verbsdat_evd_destroy(ia->async_evd);
     ia_free(ia);
@@ -227,11 +227,11 @@ DAT_RETURN verbsdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAN
         return VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     error = open_device(ia);
     if (error)
-        return refused(ia, error);
+        return refused(ia, "no verbs device of this host has its address", error);
     ia->async_evd = verbsdat_evd_make(ia, qlen > 8 ? qlen : 8, DAT_EVD_ASYNC_FLAG);
     error = ia->async_evd ? verbsdat_thread_start(ia) : errno;
     if (error)
-        return refused(ia, error);
+        return refused(ia, "it cannot start its thread and its event queue", error);
     set_open(ia, true);
     *evd_p = ia->async_evd;
     *ia_p = ia;

@@ -2,6 +2,7 @@
 #include "verbsdat.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -187,14 +188,15 @@ static void look(struct verbsdat_ia *ia)
 /* How long to sleep, in milliseconds, rounded up; -1: no deadline. */
 static int pause_ms(struct verbsdat_ia *ia)
 {
-    uint64_t now = verbsdat_now(), at;
+    uint64_t now = verbsdat_now(), at, ms;
 
     verbsdat_lock(ia);
     at = ia->next_deadline;
     verbsdat_unlock(ia);
     if (at == UINT64_MAX)
         return -1;
-    return at <= now ? 0 : (int)((at - now) / 1000000 < 1000 ? (at - now) / 1000000 + 1 : 1000);
+    ms = at <= now ? 0 : (at - now) / 1000000 + 1;
+    return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
 static void *thread(void *arg)

@@ -117,6 +117,8 @@ static void polling_arms_nothing(void **state)
     connect_pair(w);
     arms = counted("arms");
     notifications = counted("notifications");
+    IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->a.dto, &e));
+    IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->b.dto, &e));
     post_send(&w->a, 0, BYTES, 1);
     while (got < 2)
         got += (dat_evd_dequeue(w->a.dto, &e) == DAT_SUCCESS)
@@ -241,6 +243,24 @@ static void withdrawn_request(void **state)
     OK(dat_cr_accept(cr, w->b.ep, 0, NULL));
     expect_conn(&w->b, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     assert_int_equal(state_of(&w->b), DAT_EP_STATE_DISCONNECTED);
+}
+
+/* Nobody answers; whether the request has arrived before the time is over is of no importance. */
+static void connect_times_out(void **state)
+{
+    struct world *w = *state;
+    DAT_EVENT e;
+
+    OK(dat_ep_connect(w->a.ep, w->addr, w->qual, SEC / 10, 0, NULL, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_TIMED_OUT);
+    assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
+    OK(dat_psp_free(w->psp));                /* no request arrives after this */
+    while (dat_evd_dequeue(w->b.cr, &e) == DAT_SUCCESS)
+        OK(dat_cr_reject(e.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
+    OK(dat_psp_create_any(w->b.ia, &w->qual, w->b.cr, DAT_PSP_CONSUMER_FLAG, &w->psp));
+    OK(dat_ep_reset(w->a.ep));
+    connect_pair(w);
 }
 
 static void private_data_of_a_reply(void **state)
@@ -376,6 +396,7 @@ int main(void)
         CASE(graceful_without_a_completion),
         CASE(freed_with_all_completions),
         CASE(withdrawn_request),
+        CASE(connect_times_out),
         CASE(private_data_of_a_reply),
         CASE(port_events),
         CASE(resize_keeps_completions),
