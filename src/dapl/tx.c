@@ -354,7 +354,7 @@ static struct mdapl_dapl_stream *replay_stream(const struct mdapl_dapl_peer *pee
     return NULL;
 }
 
-/* A copy of a retained frame in a buffer that is registered on the stream's rail; it takes the
+/* A copy of a retained frame, in a buffer that is registered on the stream's rail; it takes the
  * place of b, whose posts complete by themselves. NULL: there is no buffer now. */
 static struct mdapl_dapl_vbuf *moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
 {
@@ -385,7 +385,8 @@ static bool replay_next(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it
         return true;
     }
     st = replay_stream(peer);
-    if (st && b->pool != st->ia->vbufs)
+    /* What its connection may still transmit must not have the limits of another one. */
+    if (st && (b->pool != st->ia->vbufs || b->holds > 1))
         b = moved(st, b);
     if (!st || !b)
         return false;
