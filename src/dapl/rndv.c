@@ -3,6 +3,7 @@
 
 #include "cm_report.h"
 #include "conn.h"
+#include "frames.h"
 #include "peer.h"
 #include "stats.h"
 #include "xfer.h"
@@ -65,9 +66,16 @@ bool mdapl_dapl_rndv_unsettled(const struct mdapl_dapl_peer *peer,
     return false;
 }
 
-/* RDMA that has not been posted takes another stream by itself, a queued WRITTEN too (tx.c). */
+/* RDMA that has not been posted takes another stream by itself. A queued WRITTEN does from now on:
+ * it would hold up the frames behind it, and it proves nothing on the stream's next connection. */
 void mdapl_dapl_rndv_ended(struct mdapl_dapl_stream *st)
 {
+    MDAPL_LIST_EACH(pos, &st->peer->ctl) {
+        struct mdapl_dapl_item *it = MDAPL_OF(pos, struct mdapl_dapl_item, link);
+
+        if (it->type == MDAPL_FRAME_WRITTEN && it->stream == st->index)
+            it->stream = MDAPL_DAPL_ANY_STREAM;
+    }
     mdapl_dapl_peer_wake(st->peer);
 }
 

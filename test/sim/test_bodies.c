@@ -96,6 +96,7 @@ static const struct {
     { "ring=off rndv=rput", false },
     { "ring=off rndv=rput rndv_segment=4096 ep_requests=4", true },
     { "ring=off rndv=rput streams=2 stripe_bytes=1000", false },
+    { "ring=off rndv=rput ia=fake,fake stripe_bytes=1000", false },
     { "ring=off rndv=copy vbuf_size=4096", true },
     { "ring=on ring_after=1 rndv=rput streams=2", false },
 };
