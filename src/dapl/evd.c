@@ -70,19 +70,6 @@ static int drain(struct mdapl_dapl_ia *ia, DAT_EVD_HANDLE evd,
     return n;
 }
 
-/* Handles every request in the queue, because cm.c decides by the requests that have arrived
- * whether it sends its own. */
-static int poll_slow(struct mdapl_dapl_ia *ia)
-{
-    int n = drain(ia, ia->conn_evd, handle_conn), got;
-
-    do {
-        got = drain(ia, ia->cr_evd, handle_cr);
-        n += got;
-    } while (got == BURST);
-    return n + drain(ia, ia->async_evd, handle_async);
-}
-
 static int poll_dto(struct mdapl_dapl_ia *ia, DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
@@ -93,6 +80,29 @@ static int poll_dto(struct mdapl_dapl_ia *ia, DAT_EVD_HANDLE evd)
         n++;
     }
     return n;
+}
+
+/* A connection event, and before it the completions that the provider has reported before it: when
+ * a connection ends, a last acknowledgement may be among them. */
+static void handle_conn_in_order(struct mdapl_dapl_ia *ia, const DAT_EVENT *event)
+{
+    for (int i = 0; i < ia->n_dto; i++)
+        while (poll_dto(ia, ia->dto[i].handle) == BURST)
+            ;
+    handle_conn(ia, event);
+}
+
+/* Handles every request in the queue, because cm.c decides by the requests that have arrived
+ * whether it sends its own. */
+static int poll_slow(struct mdapl_dapl_ia *ia)
+{
+    int n = drain(ia, ia->conn_evd, handle_conn_in_order), got;
+
+    do {
+        got = drain(ia, ia->cr_evd, handle_cr);
+        n += got;
+    } while (got == BURST);
+    return n + drain(ia, ia->async_evd, handle_async);
 }
 
 static int handle_kept(struct mdapl_dapl_ia *ia)
@@ -124,7 +134,7 @@ static int queues_of(const struct mdapl_dapl_ia *ia, struct queue queue[MDAPL_DT
 {
     int n = 0;
 
-    queue[n++] = (struct queue){ ia->conn_evd, handle_conn };
+    queue[n++] = (struct queue){ ia->conn_evd, handle_conn_in_order };
     queue[n++] = (struct queue){ ia->cr_evd, handle_cr };
     for (int i = 0; i < ia->n_dto; i++)
         queue[n++] = (struct queue){ ia->dto[i].handle, handle_dto };

@@ -66,7 +66,7 @@ int mdapl_idmap_add(struct mdapl_idmap *m, void *obj, uint32_t *id_p)
     if (!m->free_head && grow(m))
         return -ENOMEM;
     s = &m->slots[m->free_head - 1];
-    *id_p = s->gen << INDEX_BITS | (m->free_head - 1);
+    *id_p = (uint32_t)s->gen << INDEX_BITS | (m->free_head - 1);
     m->free_head = s->next_free;
     s->obj = obj;
     m->used++;
