@@ -5,9 +5,9 @@
  * destination and number give a message's length, bytes and mode. A rank receives them by
  * MPI_ANY_SOURCE and MPI_ANY_TAG, and each source's have to be complete and in order.
  *
- * Rank 0 prints "fault: N messages, B bytes: L lost, D doubled, R reordered, C corrupt" and a line of
- * sums over all ranks: the faults that the provider has injected, as daplsoft reports, and the
- * counters that follow what has failed.
+ * Rank 0 prints "fault: N messages, B bytes: L lost, D doubled, R reordered, C corrupt" and a
+ * line of sums over all ranks: the faults that the provider has injected, as daplsoft reports, and
+ * the counters that follow what has failed.
  */
 #include <mpi.h>
 #include <stdbool.h>
