@@ -83,11 +83,10 @@ static uint32_t next_number(const struct mdapl_dapl_cm *cm, uint32_t request)
     return mdapl_seq_before(cm->epoch, request) ? request : cm->epoch + 1;
 }
 
-/* The peer has been connected before: rendezvous with it may be in progress. */
-static int accepted(struct mdapl_dapl_stream *st)
+/* The request has been accepted: the time for ESTABLISHED begins. */
+static int do_await(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
 {
-    if (st->peer->was_up)
-        return MDAPL_CM_AGAIN;
+    (void)s;
     mdapl_dapl_cm_set_timer(st, mdapl_ctx_now(st->peer->d->ctx) + mdapl_dapl_cm_time(st));
     return MDAPL_CM_NO_EVENT;
 }
@@ -109,14 +108,8 @@ static int do_accept(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     mdapl_dapl_cm_hello_put(st, MDAPL_HELLO_REPLY, number, hello);
     if (mdapl_dapl_ep_accept(&st->conn->ep, s->cr, hello, sizeof(hello)))
         return refused_here(st, s);
-    return accepted(st);
-}
-
-static int do_await(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
-{
-    (void)s;
-    mdapl_dapl_cm_set_timer(st, mdapl_ctx_now(st->peer->d->ctx) + mdapl_dapl_cm_time(st));
-    return MDAPL_CM_NO_EVENT;
+    /* Rendezvous with a peer that has been connected before may be in progress. */
+    return st->peer->was_up ? (int)MDAPL_CM_AGAIN : do_await(st, s);
 }
 
 static int do_reject(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
