@@ -3,6 +3,7 @@
 
 #include "dapl.h"
 #include "err.h"
+#include "peer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 enum {
     STUCK = 20000,               /* rounds without an operation that ends */
     CONNECTING = 400000,         /* rounds until all are connected */
+    UNTIL = 400000,              /* rounds until something is true */
+    IDLE = 300,                  /* rounds in which nothing moves, before time passes */
     GUARD = 64,
     FILL = 0xc5,
 };
@@ -195,6 +198,14 @@ int sim_peer(struct sim *s, int rank, int to, struct mdapl_peer **peer_p)
     struct mdapl_group *group = job == me->job ? mdapl_ctx_job(me->ctx) : me->other;
 
     return mdapl_group_peer(group, to - job->first, peer_p);
+}
+
+struct mdapl_dapl_peer *sim_dapl_peer(struct sim *s, int rank, int to)
+{
+    struct mdapl_peer *peer;
+
+    SIM_CHECK(s, sim_peer(s, rank, to, &peer) == 0);
+    return mdapl_dapl_peer_of(peer);
 }
 
 static int start_sending(struct sim *s, int from, int to, uint32_t len, bool synchronous, bool now)
@@ -395,7 +406,7 @@ static int ended(const struct sim *s)
     return n;
 }
 
-bool sim_settled(const struct sim *s)
+bool sim_settled(struct sim *s)
 {
     int sends = 0, reads = 0, announced = 0;
 
@@ -406,6 +417,22 @@ bool sim_settled(const struct sim *s)
             announced += (int)s->rank[i].announced[k];
     }
     return sends == s->started && reads == announced && (s->may_fail || announced == s->started);
+}
+
+void sim_until(struct sim *s, bool (*is_true)(struct sim *s))
+{
+    uint64_t moved = 0;
+
+    for (int rounds = 0, idle = 0; !is_true(s); rounds++) {
+        uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
+
+        idle = now == moved ? idle + 1 : 0;
+        moved = now;
+        if (idle > IDLE)
+            *fake_time() += 1000000;
+        SIM_CHECK(s, rounds < UNTIL);
+        sim_round(s);
+    }
 }
 
 void sim_run(struct sim *s)

@@ -82,6 +82,8 @@ void sim_open_all(struct sim *s, const char *knobs);
 void sim_connect(struct sim *s);
 /* The peer that a rank has for another. 0 or the error. */
 int sim_peer(struct sim *s, int rank, int to, struct mdapl_peer **peer_p);
+/* The same, as its dapl channel has it. */
+struct mdapl_dapl_peer *sim_dapl_peer(struct sim *s, int rank, int to);
 /* A message of len bytes. */
 void sim_send(struct sim *s, int from, int to, uint32_t len, bool synchronous);
 /* The same, only if it can be transmitted at once. False: it cannot. */
@@ -90,7 +92,9 @@ bool sim_try(struct sim *s, int from, int to, uint32_t len);
 void sim_round(struct sim *s);
 void sim_rounds(struct sim *s, int n);
 /* Have all messages been sent and read, or failed? */
-bool sim_settled(const struct sim *s);
+bool sim_settled(struct sim *s);
+/* Rounds until it is true: when nothing moves, time passes. Aborts when it never is. */
+void sim_until(struct sim *s, bool (*is_true)(struct sim *s));
 /* Rounds until they have: aborts when nothing more happens. */
 void sim_run(struct sim *s);
 /* Aborts if a body that has been read was written after that, or if bytes beside it were written

@@ -27,14 +27,6 @@ static void start(struct sim *s, uint64_t i)
     s->keep = true;
 }
 
-static struct mdapl_dapl_peer *peer_of(struct sim *s, int rank)
-{
-    struct mdapl_peer *peer;
-
-    SIM_CHECK(s, mdapl_peer_get(s->rank[rank].ctx, 1 - rank, &peer) == 0);
-    return mdapl_dapl_peer_of(peer);
-}
-
 /* -- another request of the same bytes --------------------------------------------------------- */
 
 /* The knobs of the runs: each way, one or more connections, bodies in one piece or in many. */
@@ -67,7 +59,7 @@ static void requested_anew(void **state)
         for (int k = 0; k < 3; k++)
             sim_send(&s, 0, 1, 20000 + (uint32_t)fake_random(30000), k == 1);
         for (int k = 0; k < 4; k++) {
-            struct mdapl_dapl_peer *peer = peer_of(&s, 1);
+            struct mdapl_dapl_peer *peer = sim_dapl_peer(&s, 1, 0);
 
             sim_rounds(&s, (int)fake_random(40));
             mdapl_dapl_rndv_drained(&peer->stream[fake_random((uint64_t)peer->n_streams)]);
@@ -83,7 +75,7 @@ static void requested_anew(void **state)
 
 /* -- every request, every kind of fault -------------------------------------------------------- */
 
-enum { BODIES = 4, MOST_FAULTS = 4, IDLE_ROUNDS = 300, MOST_ROUNDS = 400000 };
+enum { BODIES = 4, MOST_FAULTS = 4 };
 
 static const struct {
     const char *knobs;
@@ -102,28 +94,6 @@ static const struct {
 };
 
 enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
-
-/* Rounds until all is settled, or drained; when nothing moves, time passes. */
-static void until(struct sim *s, bool (*is_true)(struct sim *s))
-{
-    uint64_t moved = 0;
-
-    for (int rounds = 0, idle = 0; !is_true(s); rounds++) {
-        uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
-
-        idle = now == moved ? idle + 1 : 0;
-        moved = now;
-        if (idle > IDLE_ROUNDS)
-            *fake_time() += 1000000;
-        SIM_CHECK(s, rounds < MOST_ROUNDS);
-        sim_round(s);
-    }
-}
-
-static bool is_settled(struct sim *s)
-{
-    return sim_settled(s);
-}
 
 static bool is_drained(struct sim *s)
 {
@@ -166,9 +136,9 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
         sim_send(&s, k % 2, 1 - k % 2, 50, false);
         sim_rounds(&s, (int)fake_random(60));
     }
-    until(&s, is_settled);
+    sim_until(&s, sim_settled);
     sim_rounds(&s, 1500);
-    until(&s, is_drained);
+    sim_until(&s, is_drained);
     SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[1].faults == 0);
     SIM_CHECK(&s, SIM_SUM(&s, bad_frames) == 0);
     total.restarts += SIM_SUM(&s, rndv_restarts);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGES = 24, IDLE_ROUNDS = 300, MOST_ROUNDS = 400000 };
+enum { MESSAGES = 24 };
 
 static uint64_t only_seed;
 static bool all;
@@ -34,40 +34,10 @@ static void start(struct sim *s, uint64_t i, const struct fake_faults *faults)
     s->verbose = only_seed != 0;
 }
 
-/* Rounds until it is true; when nothing moves, time passes. */
-static void until(struct sim *s, bool (*is_true)(struct sim *s))
-{
-    uint64_t moved = 0;
-
-    for (int rounds = 0, idle = 0; !is_true(s); rounds++) {
-        uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
-
-        idle = now == moved ? idle + 1 : 0;
-        moved = now;
-        if (idle > IDLE_ROUNDS)
-            *fake_time() += 1000000;
-        SIM_CHECK(s, rounds < MOST_ROUNDS);
-        sim_round(s);
-    }
-}
-
-static bool is_settled(struct sim *s)
-{
-    return sim_settled(s);
-}
-
-static struct mdapl_dapl_peer *peer_of(struct sim *s, int rank, int other)
-{
-    struct mdapl_peer *base;
-
-    SIM_CHECK(s, mdapl_peer_get(s->rank[rank].ctx, other, &base) == 0);
-    return mdapl_dapl_peer_of(base);
-}
-
 /* The place in fake_async_ep() of a rank's connection to another one. */
 static int connection_of(struct sim *s, int rank, int other)
 {
-    return fake_nth_ep(mdapl_dapl_peer_main(peer_of(s, rank, other))->conn->ep.handle);
+    return fake_nth_ep(mdapl_dapl_peer_main(sim_dapl_peer(s, rank, other))->conn->ep.handle);
 }
 
 /* Are all connections up at both ends, and have the last ones before them drained? */
@@ -76,7 +46,7 @@ static bool is_quiet(struct sim *s)
     int streams = 0, up = 0;
 
     for (int r = 0; r < 2; r++) {
-        const struct mdapl_dapl_peer *peer = peer_of(s, r, 1 - r);
+        const struct mdapl_dapl_peer *peer = sim_dapl_peer(s, r, 1 - r);
 
         streams += peer->n_streams;
         for (int i = 0; i < peer->n_streams; i++)
@@ -94,7 +64,7 @@ static void exchange(struct sim *s, int messages, uint64_t longest)
         sim_send(s, k % 2, 1 - k % 2, (uint32_t)fake_random(most), false);
         sim_rounds(s, (int)fake_random(12));
     }
-    until(s, is_settled);
+    sim_until(s, sim_settled);
 }
 
 /* -- one break --------------------------------------------------------------------------------- */
@@ -164,7 +134,7 @@ static void finish(struct sim *s)
 {
     unsigned calls;
 
-    until(s, is_drained);
+    sim_until(s, is_drained);
     sim_rounds(s, 200);
     calls = fake_requests();
     mdapl_ctx_close(s->rank[0].ctx);
@@ -186,7 +156,7 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
     exchange(&s, MESSAGES, scenarios[scenario].longest);
     for (int k = 0; k <= n; k++) {               /* acknowledgements may meet a fault, too */
         sim_rounds(&s, 1500);
-        until(&s, is_quiet);
+        sim_until(&s, is_quiet);
     }
     SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[1].faults == 0);
     SIM_CHECK(&s, s.rank[0].announced[1] == MESSAGES / 2 && s.rank[1].announced[0] == MESSAGES / 2);
@@ -194,7 +164,7 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
     SIM_CHECK(&s, SIM_SUM(&s, breaks) >= fake_broken() && SIM_SUM(&s, breaks) <= 2 * fake_broken());
     SIM_CHECK(&s, SIM_SUM(&s, stale_completions) == fake_doubled());
     SIM_CHECK(&s, SIM_SUM(&s, dup) <= SIM_SUM(&s, replayed_frames));
-    until(&s, is_drained);
+    sim_until(&s, is_drained);
     requests = fake_executed();
     finish(&s);
     return requests;
@@ -252,7 +222,7 @@ static void the_end_of_the_job(void **state)
         sim_open_all(&s, scenarios[i % SCENARIOS].knobs);
         for (int m = 0; m < 12; m++)
             sim_send(&s, m % 2, 1 - m % 2, 100, false);
-        until(&s, is_drained);
+        sim_until(&s, is_drained);
         SIM_CHECK(&s, s.rank[0].announced[1] == 6 && s.rank[1].announced[0] == 6);
         finish(&s);
     }
@@ -306,12 +276,12 @@ static void one_of_two_is_enough(void **state)
         sim_rounds(&s, (int)fake_random(400));
         exchange(&s, 40, 20000);
         for (int r = 0; r < 2; r++)
-            SIM_CHECK(&s, peer_of(&s, r, 1 - r)->n_up == 1);
+            SIM_CHECK(&s, sim_dapl_peer(&s, r, 1 - r)->n_up == 1);
         *fake_time() += MDAPL_MS(100000);        /* far more than an outage may last */
         sim_rounds(&s, 2000);
         exchange(&s, 10, 20000);
         fake_hold_requests(false);
-        until(&s, is_quiet);
+        sim_until(&s, is_quiet);
         exchange(&s, 40, 20000);
         sim_end(&s);
     }
@@ -346,7 +316,7 @@ static void break_of_three(struct sim *s, uint64_t i, const char *knobs)
     sim_open_all(s, knobs);
     for (int k = 0; k < 12; k++)
         sim_send(s, k % 2, 1 - k % 2, 200, false);
-    until(s, is_settled);
+    sim_until(s, sim_settled);
     s->may_fail = true;
     sim_send(s, 0, 1, 200, false);
     sim_send(s, 1, 0, 200, false);
@@ -381,7 +351,7 @@ static void gives_up_after_max_outage(void **state)
         fake_hold_requests(true);
         fake_async_ep(connection_of(&s, 0, 1), DAT_ASYNC_ERROR_EP_BROKEN);
         began = *fake_time();
-        until(&s, is_given_up);
+        sim_until(&s, is_given_up);
         SIM_CHECK(&s, *fake_time() - began >= MDAPL_MS(2000) - MDAPL_MS(1));
         SIM_CHECK(&s, *fake_time() - began <= MDAPL_MS(3000));
         SIM_CHECK(&s, s.rank[0].faults == 1 && s.rank[1].faults == 1 && s.rank[2].faults == 0);
@@ -408,7 +378,7 @@ static void gives_up_a_drain(void **state)
         break_of_three(&s, i, "ring=off max_outage_ms=2000");
         fake_hold_flushes(true);
         fake_async_ep(connection_of(&s, 0, 1), DAT_ASYNC_ERROR_EP_BROKEN);
-        until(&s, is_given_up);
+        sim_until(&s, is_given_up);
         for (int r = 0; r < 2; r++)
             expect_texts(&s, s.rank[r].why, text, 3);
         fake_hold_flushes(false);
@@ -432,7 +402,7 @@ static void a_rank_that_has_gone_is_given_up(void **state)
         mdapl_ctx_close(s.rank[0].ctx);
         sim_leave(&s, 0);
         sim_send(&s, 1, 0, 100, false);
-        until(&s, rank_0_is_lost);
+        sim_until(&s, rank_0_is_lost);
         SIM_CHECK(&s, s.rank[1].faults == 1 && s.rank[2].faults == 1);
         expect_texts(&s, s.rank[1].why, text, 4);
         expect_the_others(&s, 1, 2);

@@ -33,15 +33,6 @@ static void start(struct sim *s, uint64_t i)
     s->verbose = only_seed != 0;
 }
 
-/* The other rank, as the dapl channel of `rank` has it. */
-static struct mdapl_dapl_peer *peer_of(struct sim *s, int rank)
-{
-    struct mdapl_peer *base;
-
-    SIM_CHECK(s, mdapl_peer_get(s->rank[rank].ctx, 1 - rank, &base) == 0);
-    return mdapl_dapl_peer_of(base);
-}
-
 /* The oldest retained frame of a type; NULL: none. */
 static struct mdapl_dapl_vbuf *retained(const struct mdapl_dapl_peer *peer, uint8_t type)
 {
@@ -75,7 +66,7 @@ static void control_frames_are_bytes(void **state)
         for (int r = 0; r < 2; r++)
             SIM_CHECK(&s, sim_open(&s, r, "wiring=ondemand ring=off", &err) == 0);
         sim_send(&s, 0, 1, 20000, false);
-        peer = peer_of(&s, 0);
+        peer = sim_dapl_peer(&s, 0, 1);
         it = MDAPL_OF(mdapl_list_first(&peer->queue), struct mdapl_dapl_item, link);
         SIM_CHECK(&s,
                   it->type == MDAPL_FRAME_RTS && mdapl_dapl_rts_get(&rts, it->u.bytes, it->len));
@@ -115,7 +106,7 @@ static void posted_twice(void **state)
         start(&s, i);
         sim_open_all(&s, "ring=off streams=2 suppress=off");
         sim_rounds(&s, 200);
-        peer = peer_of(&s, 0);
+        peer = sim_dapl_peer(&s, 0, 1);
         fake_hold((int)(i % 4));
         sim_send(&s, 0, 1, 100, false);
         b = retained(peer, MDAPL_FRAME_MSG);
@@ -166,7 +157,7 @@ static uint32_t carried_on(const uint8_t *frame, size_t len)
  * it: a replay under a new number. */
 static void deliver_again(struct sim *s, int rank, const struct mdapl_dapl_vbuf *b)
 {
-    struct mdapl_dapl_peer *peer = peer_of(s, rank);
+    struct mdapl_dapl_peer *peer = sim_dapl_peer(s, rank, 1 - rank);
     uint8_t frame[FRAME_BYTES];
     uint64_t credit = 0;
     struct mdapl_dapl_frame f;
@@ -196,9 +187,9 @@ static void written_twice(void **state)
         sim_send(&s, 0, 1, 40000, false);
         fake_hold((int)(i % 4));
         sim_rounds(&s, 2000);
-        b = retained(peer_of(&s, 0), MDAPL_FRAME_WRITTEN);
+        b = retained(sim_dapl_peer(&s, 0, 1), MDAPL_FRAME_WRITTEN);
         if (b && !sim_settled(&s)
-            && mdapl_seq_before(b->psn, (uint32_t)peer_of(&s, 1)->rx_next)) {
+            && mdapl_seq_before(b->psn, (uint32_t)sim_dapl_peer(&s, 1, 0)->rx_next)) {
             deliver_again(&s, 1, b);
             deliver_again(&s, 1, b);
             sim_rounds(&s, 200);
@@ -232,7 +223,7 @@ static void asked_twice(void **state)
         sim_send(&s, 0, 1, 40000, false);
         for (int k = 0; k < 2000 && !b && !sim_settled(&s); k++) {
             sim_round(&s);
-            b = retained(peer_of(&s, 1), MDAPL_FRAME_CTS);
+            b = retained(sim_dapl_peer(&s, 1, 0), MDAPL_FRAME_CTS);
         }
         /* Rank 1 computes, so the CTS stays open. */
         for (int k = 0; b && k < 1000; k++) {
@@ -287,11 +278,11 @@ static void data_twice(void **state)
         sim_rounds(&s, 200);
         sim_send(&s, 0, 1, 40000, false);
         for (int k = 0; k < 400 && !sim_settled(&s); k++) {
-            struct mdapl_dapl_vbuf *b = retained(peer_of(&s, 0), MDAPL_FRAME_DATA);
+            struct mdapl_dapl_vbuf *b = retained(sim_dapl_peer(&s, 0, 1), MDAPL_FRAME_DATA);
 
             sim_round(&s);
             if (!b || b->holds == 0 || b->data[0] != MDAPL_FRAME_DATA || s.rank[1].reads > 0
-                || !mdapl_seq_before(b->psn, (uint32_t)peer_of(&s, 1)->rx_next))
+                || !mdapl_seq_before(b->psn, (uint32_t)sim_dapl_peer(&s, 1, 0)->rx_next))
                 continue;
             deliver_again(&s, 1, b);
             tried++;
@@ -307,7 +298,7 @@ static void data_twice(void **state)
 /* The body of rank 1's oldest CTS. */
 static struct mdapl_rx *asked(struct sim *s)
 {
-    struct mdapl_dapl_peer *peer = peer_of(s, 1);
+    struct mdapl_dapl_peer *peer = sim_dapl_peer(s, 1, 0);
     const struct mdapl_dapl_vbuf *b = retained(peer, MDAPL_FRAME_CTS);
     struct mdapl_dapl_cts cts;
 
