@@ -55,6 +55,7 @@ mkdir -p build m4
 } | put build/sources.mk
 {
     echo '# written by autogen.sh: the build fragments of the folders that have one'
+    list datline_sources src/datline/ src/datline/*.c
     list softdat_sources src/softdat/ src/softdat/*.c
     list verbsdat_sources src/verbsdat/ src/verbsdat/*.c
     for f in benchmarks/Makefile.mk test/*/Makefile.mk; do
@@ -63,7 +64,7 @@ mkdir -p build m4
 } | put build/parts.mk
 
 if [ ! -f configure ] || [ ! -f Makefile.in ] ||
-    [ -n "$(find configure.ac Makefile.am build/*.mk src/softdat src/verbsdat test \
+    [ -n "$(find configure.ac Makefile.am build/*.mk src/datline src/softdat src/verbsdat test \
         -newer Makefile.in \( -name configure.ac -o -name Makefile.am -o -name '*.mk' \))" ]; then
     say "autoreconf"
     autoreconf -i

@@ -3,6 +3,7 @@
 
 #include "softdat.h"
 #include "calls.h"
+#include "datline.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -157,7 +158,7 @@ DAT_RETURN softdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAND
                            DAT_IA_HANDLE *ia_p)
 {
     DAT_PROVIDER *provider = NULL;
-    const char *text = name ? softdat_line_params(name, &provider) : NULL;
+    const char *text = name ? datline_params(name, &provider) : NULL;
     struct softdat_config cfg;
     struct softdat_ia *ia;
 

@@ -131,11 +131,6 @@ struct softdat_ia {
 
 /* The functions below are called with the adapter's lock unless they say otherwise. */
 
-/* provider.c */
-/* Returns the IA parameters of the dat.conf line `name`, owned by the provider, and sets
- * *provider_p; NULL: no such line. Needs no lock. */
-const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p);
-
 /* config.c */
 /* Parses the IA parameters into *cfg. Returns 0, or -1 after one line on stderr that names the IA,
  * the parameter and the allowed values. Needs no lock. */

@@ -1,35 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
 #include "calls.h"
+#include "datline.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/*
- * The entry points of libdat2, which loads this library for a line of dat.conf and calls
- * dat_provider_init() with the line's IA parameters; that registers a provider under the line's
- * name. libdat2 passes no parameters to dat_ia_open, so there is one provider object per line,
- * which stores them.
- */
-struct line {
-    DAT_PROVIDER provider;       /* first member: handles point here */
-    DAT_PROVIDER_INFO info;
-    struct line *next;
-};
-
-/* The registered lines. libdat2 serialises calls of init and fini. */
-static struct line *lines;
-
-/* -- calls that are not implemented ----------------------------------------------------------- */
-
-static DAT_RETURN not_implemented(void)
-{
-    return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
-}
-
-/* Casts to the type of the table entry; the function reads no argument. */
-#define NONE(type) ((type)(void (*)(void))not_implemented)
+/* The entry points of libdat2 (datline.h), and the table of calls. */
 
 static const DAT_PROVIDER table = {
     .ia_open_func = softdat_ia_open,
@@ -44,8 +18,8 @@ static const DAT_PROVIDER table = {
     .cno_query_func = softdat_cno_query,
     .cno_free_func = softdat_cno_free,
     .cno_wait_func = softdat_cno_wait,
-    .cno_fd_create_func = NONE(DAT_CNO_FD_CREATE_FUNC),
-    .cno_trigger_func = NONE(DAT_CNO_TRIGGER_FUNC),
+    .cno_fd_create_func = DATLINE_NONE(DAT_CNO_FD_CREATE_FUNC),
+    .cno_trigger_func = DATLINE_NONE(DAT_CNO_TRIGGER_FUNC),
 
     .evd_create_func = softdat_evd_create,
     .evd_query_func = softdat_evd_query,
@@ -72,7 +46,7 @@ static const DAT_PROVIDER table = {
     .rmr_query_func = softdat_rmr_query,
     .rmr_bind_func = softdat_rmr_bind,
     .rmr_free_func = softdat_rmr_free,
-    .rmr_create_for_ep_func = NONE(DAT_RMR_CREATE_FOR_EP_FUNC),
+    .rmr_create_for_ep_func = DATLINE_NONE(DAT_RMR_CREATE_FOR_EP_FUNC),
 
     .psp_create_func = softdat_psp_create,
     .psp_create_any_func = softdat_psp_create_any,
@@ -81,30 +55,30 @@ static const DAT_PROVIDER table = {
     .rsp_create_func = softdat_rsp_create,
     .rsp_query_func = softdat_rsp_query,
     .rsp_free_func = softdat_rsp_free,
-    .csp_create_func = NONE(DAT_CSP_CREATE_FUNC),
-    .csp_query_func = NONE(DAT_CSP_QUERY_FUNC),
-    .csp_free_func = NONE(DAT_CSP_FREE_FUNC),
+    .csp_create_func = DATLINE_NONE(DAT_CSP_CREATE_FUNC),
+    .csp_query_func = DATLINE_NONE(DAT_CSP_QUERY_FUNC),
+    .csp_free_func = DATLINE_NONE(DAT_CSP_FREE_FUNC),
     .cr_query_func = softdat_cr_query,
     .cr_accept_func = softdat_cr_accept,
     .cr_reject_func = softdat_cr_reject,
-    .cr_handoff_func = NONE(DAT_CR_HANDOFF_FUNC),
+    .cr_handoff_func = DATLINE_NONE(DAT_CR_HANDOFF_FUNC),
 
     .ep_create_func = softdat_ep_create,
     .ep_query_func = softdat_ep_query,
     .ep_modify_func = softdat_ep_modify,
     .ep_connect_func = softdat_ep_connect,
     .ep_dup_connect_func = softdat_ep_dup_connect,
-    .ep_common_connect_func = NONE(DAT_EP_COMMON_CONNECT_FUNC),
+    .ep_common_connect_func = DATLINE_NONE(DAT_EP_COMMON_CONNECT_FUNC),
     .ep_disconnect_func = softdat_ep_disconnect,
     .ep_post_send_func = softdat_ep_post_send,
     .ep_post_recv_func = softdat_ep_post_recv,
     .ep_post_rdma_read_func = softdat_ep_post_rdma_read,
     .ep_post_rdma_write_func = softdat_ep_post_rdma_write,
-    .ep_post_send_with_invalidate_func = NONE(DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC),
-    .ep_post_rdma_read_to_rmr_func = NONE(DAT_EP_POST_RDMA_READ_TO_RMR_FUNC),
+    .ep_post_send_with_invalidate_func = DATLINE_NONE(DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC),
+    .ep_post_rdma_read_to_rmr_func = DATLINE_NONE(DAT_EP_POST_RDMA_READ_TO_RMR_FUNC),
     .ep_get_status_func = softdat_ep_get_status,
     .ep_recv_query_func = softdat_ep_recv_query,
-    .ep_set_watermark_func = NONE(DAT_EP_SET_WATERMARK_FUNC),
+    .ep_set_watermark_func = DATLINE_NONE(DAT_EP_SET_WATERMARK_FUNC),
     .ep_reset_func = softdat_ep_reset,
     .ep_free_func = softdat_ep_free,
 
@@ -116,7 +90,7 @@ static const DAT_PROVIDER table = {
     .srq_resize_func = softdat_srq_resize,
     .srq_set_lw_func = softdat_srq_set_lw,
 
-    .ia_ha_related_func = NONE(DAT_IA_HA_RELATED_FUNC),
+    .ia_ha_related_func = DATLINE_NONE(DAT_IA_HA_RELATED_FUNC),
     .handle_extendedop_func = softdat_extended_op,
 };
 
@@ -125,49 +99,11 @@ static const DAT_PROVIDER table = {
 __attribute__((visibility("default"))) void DAT_API
 dat_provider_init(const DAT_PROVIDER_INFO *info, const char *ia_params)
 {
-    struct line *line = calloc(1, sizeof(*line));
-    char *params = line ? strdup(ia_params ? ia_params : "") : NULL;
-
-    if (!params) {
-        free(line);
-        return;
-    }
-    line->provider = table;
-    line->provider.device_name = line->info.ia_name;
-    line->provider.extension = params;
-    line->info = *info;
-    if (dat_registry_add_provider(&line->provider, &line->info) != DAT_SUCCESS) {
-        fprintf(stderr, "daplsoft: libdat2 does not register IA %s\n", info->ia_name);
-        free(params);
-        free(line);
-        return;
-    }
-    line->next = lines;
-    lines = line;
+    datline_add("daplsoft", &table, info, ia_params);
 }
 
 __attribute__((visibility("default"))) void DAT_API
 dat_provider_fini(const DAT_PROVIDER_INFO *info)
 {
-    for (struct line **at = &lines; *at; at = &(*at)->next) {
-        struct line *line = *at;
-
-        if (strcmp(line->info.ia_name, info->ia_name))
-            continue;
-        *at = line->next;
-        dat_registry_remove_provider(&line->provider, &line->info);
-        free(line->provider.extension);
-        free(line);
-        return;
-    }
-}
-
-const char *softdat_line_params(const char *name, DAT_PROVIDER **provider_p)
-{
-    for (struct line *line = lines; line; line = line->next)
-        if (strcmp(line->info.ia_name, name) == 0) {
-            *provider_p = &line->provider;
-            return line->provider.extension;
-        }
-    return NULL;
+    datline_remove(info);
 }

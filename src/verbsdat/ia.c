@@ -3,6 +3,7 @@
 
 #include "verbsdat.h"
 #include "calls.h"
+#include "datline.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -209,7 +210,7 @@ DAT_RETURN verbsdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAN
                             DAT_IA_HANDLE *ia_p)
 {
     DAT_PROVIDER *provider = NULL;
-    const char *text = name ? verbsdat_line_params(name, &provider) : NULL;
+    const char *text = name ? datline_params(name, &provider) : NULL;
     struct verbsdat_config cfg;
     struct verbsdat_ia *ia;
     int error;

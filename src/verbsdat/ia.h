@@ -61,8 +61,6 @@ struct verbsdat_ia {
     struct verbsdat_ep *by_qp[VERBSDAT_QP_BUCKETS];
 };
 
-/* provider.c: the IA parameters of the line with this name, and its provider. NULL: no line. */
-const char *verbsdat_line_params(const char *name, DAT_PROVIDER **provider_p);
 /* config.c: 0, or -1 after a line on stderr that names the IA and the parameter. */
 int verbsdat_config_parse(const char *name, const char *params, struct verbsdat_config *cfg);
 /* attr.c: fills the named attributes. */

@@ -1,35 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "verbsdat.h"
 #include "calls.h"
+#include "datline.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/*
- * The entry points of libdat2, which loads this library for a line of dat.conf and calls
- * dat_provider_init() with the line's IA parameters; that registers a provider under the line's
- * name. libdat2 passes no parameters to dat_ia_open, so there is one provider object per line,
- * which stores them.
- */
-struct line {
-    DAT_PROVIDER provider;       /* first member: handles point here */
-    DAT_PROVIDER_INFO info;
-    struct line *next;
-};
-
-/* The registered lines. libdat2 serialises calls of init and fini. */
-static struct line *lines;
-
-/* -- calls that are not implemented ----------------------------------------------------------- */
-
-static DAT_RETURN not_implemented(void)
-{
-    return VERBSDAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
-}
-
-/* Casts to the type of the table entry; the function reads no argument. */
-#define NONE(type) ((type)(void (*)(void))not_implemented)
+/* The entry points of libdat2 (datline.h), and the table of calls. */
 
 static const DAT_PROVIDER table = {
     .ia_open_func = verbsdat_ia_open,
@@ -44,8 +18,8 @@ static const DAT_PROVIDER table = {
     .cno_query_func = verbsdat_cno_query,
     .cno_free_func = verbsdat_cno_free,
     .cno_wait_func = verbsdat_cno_wait,
-    .cno_fd_create_func = NONE(DAT_CNO_FD_CREATE_FUNC),
-    .cno_trigger_func = NONE(DAT_CNO_TRIGGER_FUNC),
+    .cno_fd_create_func = DATLINE_NONE(DAT_CNO_FD_CREATE_FUNC),
+    .cno_trigger_func = DATLINE_NONE(DAT_CNO_TRIGGER_FUNC),
 
     .evd_create_func = verbsdat_evd_create,
     .evd_query_func = verbsdat_evd_query,
@@ -68,43 +42,43 @@ static const DAT_PROVIDER table = {
     .lmr_free_func = verbsdat_lmr_free,
     .lmr_sync_rdma_read_func = verbsdat_lmr_sync,
     .lmr_sync_rdma_write_func = verbsdat_lmr_sync,
-    .rmr_create_func = NONE(DAT_RMR_CREATE_FUNC),
-    .rmr_query_func = NONE(DAT_RMR_QUERY_FUNC),
-    .rmr_bind_func = NONE(DAT_RMR_BIND_FUNC),
-    .rmr_free_func = NONE(DAT_RMR_FREE_FUNC),
-    .rmr_create_for_ep_func = NONE(DAT_RMR_CREATE_FOR_EP_FUNC),
+    .rmr_create_func = DATLINE_NONE(DAT_RMR_CREATE_FUNC),
+    .rmr_query_func = DATLINE_NONE(DAT_RMR_QUERY_FUNC),
+    .rmr_bind_func = DATLINE_NONE(DAT_RMR_BIND_FUNC),
+    .rmr_free_func = DATLINE_NONE(DAT_RMR_FREE_FUNC),
+    .rmr_create_for_ep_func = DATLINE_NONE(DAT_RMR_CREATE_FOR_EP_FUNC),
 
     .psp_create_func = verbsdat_psp_create,
     .psp_create_any_func = verbsdat_psp_create_any,
     .psp_query_func = verbsdat_psp_query,
     .psp_free_func = verbsdat_psp_free,
-    .rsp_create_func = NONE(DAT_RSP_CREATE_FUNC),
-    .rsp_query_func = NONE(DAT_RSP_QUERY_FUNC),
-    .rsp_free_func = NONE(DAT_RSP_FREE_FUNC),
-    .csp_create_func = NONE(DAT_CSP_CREATE_FUNC),
-    .csp_query_func = NONE(DAT_CSP_QUERY_FUNC),
-    .csp_free_func = NONE(DAT_CSP_FREE_FUNC),
+    .rsp_create_func = DATLINE_NONE(DAT_RSP_CREATE_FUNC),
+    .rsp_query_func = DATLINE_NONE(DAT_RSP_QUERY_FUNC),
+    .rsp_free_func = DATLINE_NONE(DAT_RSP_FREE_FUNC),
+    .csp_create_func = DATLINE_NONE(DAT_CSP_CREATE_FUNC),
+    .csp_query_func = DATLINE_NONE(DAT_CSP_QUERY_FUNC),
+    .csp_free_func = DATLINE_NONE(DAT_CSP_FREE_FUNC),
     .cr_query_func = verbsdat_cr_query,
     .cr_accept_func = verbsdat_cr_accept,
     .cr_reject_func = verbsdat_cr_reject,
-    .cr_handoff_func = NONE(DAT_CR_HANDOFF_FUNC),
+    .cr_handoff_func = DATLINE_NONE(DAT_CR_HANDOFF_FUNC),
 
     .ep_create_func = verbsdat_ep_create,
     .ep_query_func = verbsdat_ep_query,
-    .ep_modify_func = NONE(DAT_EP_MODIFY_FUNC),
+    .ep_modify_func = DATLINE_NONE(DAT_EP_MODIFY_FUNC),
     .ep_connect_func = verbsdat_ep_connect,
     .ep_dup_connect_func = verbsdat_ep_dup_connect,
-    .ep_common_connect_func = NONE(DAT_EP_COMMON_CONNECT_FUNC),
+    .ep_common_connect_func = DATLINE_NONE(DAT_EP_COMMON_CONNECT_FUNC),
     .ep_disconnect_func = verbsdat_ep_disconnect,
     .ep_post_send_func = verbsdat_ep_post_send,
     .ep_post_recv_func = verbsdat_ep_post_recv,
     .ep_post_rdma_read_func = verbsdat_ep_post_rdma_read,
     .ep_post_rdma_write_func = verbsdat_ep_post_rdma_write,
-    .ep_post_send_with_invalidate_func = NONE(DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC),
-    .ep_post_rdma_read_to_rmr_func = NONE(DAT_EP_POST_RDMA_READ_TO_RMR_FUNC),
+    .ep_post_send_with_invalidate_func = DATLINE_NONE(DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC),
+    .ep_post_rdma_read_to_rmr_func = DATLINE_NONE(DAT_EP_POST_RDMA_READ_TO_RMR_FUNC),
     .ep_get_status_func = verbsdat_ep_get_status,
-    .ep_recv_query_func = NONE(DAT_EP_RECV_QUERY_FUNC),
-    .ep_set_watermark_func = NONE(DAT_EP_SET_WATERMARK_FUNC),
+    .ep_recv_query_func = DATLINE_NONE(DAT_EP_RECV_QUERY_FUNC),
+    .ep_set_watermark_func = DATLINE_NONE(DAT_EP_SET_WATERMARK_FUNC),
     .ep_reset_func = verbsdat_ep_reset,
     .ep_free_func = verbsdat_ep_free,
 
@@ -116,7 +90,7 @@ static const DAT_PROVIDER table = {
     .srq_resize_func = verbsdat_srq_resize,
     .srq_set_lw_func = verbsdat_srq_set_lw,
 
-    .ia_ha_related_func = NONE(DAT_IA_HA_RELATED_FUNC),
+    .ia_ha_related_func = DATLINE_NONE(DAT_IA_HA_RELATED_FUNC),
     .handle_extendedop_func = verbsdat_extended_op,
 };
 
@@ -125,49 +99,11 @@ static const DAT_PROVIDER table = {
 __attribute__((visibility("default"))) void DAT_API
 dat_provider_init(const DAT_PROVIDER_INFO *info, const char *ia_params)
 {
-    struct line *line = calloc(1, sizeof(*line));
-    char *params = line ? strdup(ia_params ? ia_params : "") : NULL;
-
-    if (!params) {
-        free(line);
-        return;
-    }
-    line->provider = table;
-    line->provider.device_name = line->info.ia_name;
-    line->provider.extension = params;
-    line->info = *info;
-    if (dat_registry_add_provider(&line->provider, &line->info) != DAT_SUCCESS) {
-        fprintf(stderr, "daplverbs: libdat2 does not register IA %s\n", info->ia_name);
-        free(params);
-        free(line);
-        return;
-    }
-    line->next = lines;
-    lines = line;
+    datline_add("daplverbs", &table, info, ia_params);
 }
 
 __attribute__((visibility("default"))) void DAT_API
 dat_provider_fini(const DAT_PROVIDER_INFO *info)
 {
-    for (struct line **at = &lines; *at; at = &(*at)->next) {
-        struct line *line = *at;
-
-        if (strcmp(line->info.ia_name, info->ia_name))
-            continue;
-        *at = line->next;
-        dat_registry_remove_provider(&line->provider, &line->info);
-        free(line->provider.extension);
-        free(line);
-        return;
-    }
-}
-
-const char *verbsdat_line_params(const char *name, DAT_PROVIDER **provider_p)
-{
-    for (struct line *line = lines; line; line = line->next)
-        if (strcmp(line->info.ia_name, name) == 0) {
-            *provider_p = &line->provider;
-            return line->provider.extension;
-        }
-    return NULL;
+    datline_remove(info);
 }
