@@ -113,33 +113,72 @@ static bool is_stale(const struct mdapl_dapl_stream *st, const struct mdapl_dapl
             && mdapl_dapl_ep_state(&st->conn->ep) == DAT_EP_STATE_CONNECTED);
 }
 
-/* The stream that a verified hello names; NULL, with the reason: there is none. */
-static struct mdapl_dapl_stream *stream_of(struct mdapl_dapl_chan *d,
-                                           const struct mdapl_dapl_hello *h, const char **why)
+/* How a request that does not fit is rejected, and why. flag 0: without a hello, as one of which
+ * nothing is verified. */
+static const struct refusal {
+    uint8_t flag;
+    const char *why;
+} refusals[MDAPL_HELLO_FIT_N] = {
+    [MDAPL_HELLO_FORMER] = { MDAPL_HELLO_GONE, "is for a peer that has been removed" },
+    [MDAPL_HELLO_EARLY] = { MDAPL_HELLO_BUSY, "is early: its last peer is still to be removed" },
+    [MDAPL_HELLO_AHEAD] = { 0, "acknowledges what was never sent" },
+    [MDAPL_HELLO_ELSEWHERE] = { 0, "comes from a rank that another channel reaches" },
+};
+
+static void refuse(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr,
+                   const struct mdapl_dapl_hello *h, struct refusal r)
+{
+    if (r.flag)
+        mdapl_dapl_cm_reject_stale(d, cr, r.flag, h, r.why);
+    else
+        mdapl_dapl_cm_reject_stranger(d, ia, cr, r.why);
+}
+
+/* The stream of a verified request that fits; NULL: there is none. */
+static struct mdapl_dapl_stream *stream_of(struct mdapl_group *group,
+                                           const struct mdapl_dapl_hello *h)
 {
     struct mdapl_dapl_peer *peer;
     struct mdapl_peer *base;
 
-    *why = "comes from a rank that another channel reaches";
-    if (mdapl_group_peer(mdapl_group_find(d->ctx, h->group), (int)h->src, &base)
-        || base->channel != &mdapl_dapl_channel)
+    if (mdapl_group_peer(group, (int)h->src, &base) || base->channel != &mdapl_dapl_channel)
         return NULL;
     peer = mdapl_dapl_peer_of(base);
-    *why = "is for a stream that we do not have";
-    if (h->stream >= peer->n_streams)
-        return NULL;
-    *why = "comes from another process, or acknowledges what was never sent";
-    return mdapl_dapl_cm_hello_fits(peer, h) ? &peer->stream[h->stream] : NULL;
+    return h->stream < peer->n_streams ? &peer->stream[h->stream] : NULL;
+}
+
+/* A verified request. */
+static void on_request(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr,
+                       const struct mdapl_dapl_hello *h)
+{
+    struct mdapl_group *group = mdapl_group_find(d->ctx, h->group);
+    enum mdapl_dapl_hello_fit fit = mdapl_dapl_cm_hello_fit(group, h);
+    struct mdapl_dapl_stream *st = fit == MDAPL_HELLO_FITS ? stream_of(group, h) : NULL;
+
+    if (fit != MDAPL_HELLO_FITS) {
+        refuse(d, ia, cr, h, refusals[fit]);
+        return;
+    }
+    if (!st) {
+        mdapl_dapl_cm_reject_stranger(d, ia, cr, "is for a stream that we do not have");
+        return;
+    }
+    if (is_stale(st, h)) {
+        mdapl_dapl_cm_reject_stale(d, cr, MDAPL_HELLO_BUSY, h, "is stale");
+        return;
+    }
+    st->cm.peer_epoch = h->epoch;
+    run(st, mdapl_dapl_cm_wins(st->peer) ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
+        (struct mdapl_dapl_cm_args){
+            .cr = cr, .hello = h, .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN) });
 }
 
 static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
 {
-    struct mdapl_dapl_chan *d = arg;
-    struct mdapl_dapl_stream *st;
-    struct mdapl_dapl_hello h;
-    const char *why;
-    DAT_CR_PARAM param;
     enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
+    struct mdapl_dapl_chan *d = arg;
+    struct mdapl_dapl_hello h;
+    DAT_CR_PARAM param;
     size_t len = 0;
 
     memset(&param, 0, sizeof(param));
@@ -151,20 +190,12 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
         verdict = mdapl_dapl_cm_hello_visitor(d, param.private_data, len, &h);
     if (verdict == MDAPL_HELLO_OK && h.flags != 0)
         verdict = MDAPL_HELLO_NOT_OURS;
-    why = d->closing ? "came while the job ends" : mdapl_dapl_hello_verdict_text(verdict);
-    st = verdict == MDAPL_HELLO_OK && !d->closing ? stream_of(d, &h, &why) : NULL;
-    if (!st) {
-        mdapl_dapl_cm_reject_stranger(d, ia, cr, why);
-        return;
-    }
-    if (is_stale(st, &h)) {
-        mdapl_dapl_cm_reject_stale(st, cr, h.epoch);
-        return;
-    }
-    st->cm.peer_epoch = h.epoch;
-    run(st, mdapl_dapl_cm_wins(st->peer) ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES,
-        (struct mdapl_dapl_cm_args){
-            .cr = cr, .hello = &h, .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN) });
+    if (d->closing)
+        mdapl_dapl_cm_reject_stranger(d, ia, cr, "came while the job ends");
+    else if (verdict != MDAPL_HELLO_OK)
+        mdapl_dapl_cm_reject_stranger(d, ia, cr, mdapl_dapl_hello_verdict_text(verdict));
+    else
+        on_request(d, ia, cr, &h);
 }
 
 /* -- connection events ------------------------------------------------------------------------ */
@@ -179,16 +210,16 @@ static enum mdapl_dapl_cm_cause_id look_closer(struct mdapl_dapl_stream *st,
     struct mdapl_dapl_hello h;
 
     if (number == DAT_CONNECTION_EVENT_ESTABLISHED) {
-        if (!mdapl_dapl_cm_hello_is_back(st, priv, len, MDAPL_HELLO_REPLY, &h))
+        if (!mdapl_dapl_cm_hello_is_reply(st, priv, len, &h))
             return MDAPL_CAUSE_WRONG_ANSWER;
         st->conn->epoch = st->cm.epoch = st->cm.peer_epoch = h.epoch;
         mdapl_dapl_peer_offered(st, &h);
     }
     if (number == DAT_CONNECTION_EVENT_PEER_REJECTED
-        && mdapl_dapl_cm_hello_is_back(st, priv, len, MDAPL_HELLO_BUSY, &h))
+        && mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY))
         return MDAPL_CAUSE_BUSY;
     if (number == DAT_CONNECTION_EVENT_PEER_REJECTED
-        && mdapl_dapl_cm_hello_is_back(st, priv, len, MDAPL_HELLO_GONE, &h))
+        && mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE))
         return MDAPL_CAUSE_GONE;
     if (number == DAT_CONNECTION_EVENT_UNREACHABLE && waited > MDAPL_MS(SOON_MS))
         return MDAPL_CAUSE_UNREACHABLE_LATE;

@@ -3,6 +3,7 @@
 
 #include "cfg.h"
 #include "conn.h"
+#include "dapl.h"
 #include "ia.h"
 #include "log.h"
 #include "stats.h"
@@ -27,7 +28,8 @@ void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, 
     struct mdapl_dapl_hello h = {
         .flags = flags, .stream = (uint8_t)st->index, .group = self.group, .dst_group = group->id,
         .src = (uint32_t)self.rank, .dst = (uint32_t)st->peer->base.rank, .epoch = epoch,
-        .incarnation = d->incarnation, .rx_next = st->peer->rx_next,
+        .incarnation = st->peer->incarnation, .met = st->peer->met,
+        .rx_next = (uint32_t)st->peer->rx_next,
         .frame_bytes = (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES,
         .sr_window = (uint16_t)d->sr_window, .offers = offers(mdapl_ctx_cfg(d->ctx)),
         .generation = (uint16_t)(st->ia->generation % MDAPL_HELLO_GENERATIONS),
@@ -63,23 +65,54 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan
     return verdict;
 }
 
-bool mdapl_dapl_cm_hello_fits(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_hello *h)
+enum mdapl_dapl_hello_fit mdapl_dapl_cm_hello_fit(const struct mdapl_group *group,
+                                                  const struct mdapl_dapl_hello *h)
 {
-    if (!peer->met)
-        peer->incarnation = h->incarnation;
-    peer->met = true;
-    return h->incarnation == peer->incarnation && h->rx_next <= peer->tx_next;
+    struct mdapl_peer *base = group->peers[h->src];
+    const struct mdapl_dapl_peer *peer;
+
+    if (!base && h->met)
+        return MDAPL_HELLO_FORMER;
+    if (!base)
+        return group->closed ? MDAPL_HELLO_EARLY : MDAPL_HELLO_FITS;
+    if (base->channel != &mdapl_dapl_channel)
+        return MDAPL_HELLO_ELSEWHERE;
+    peer = mdapl_dapl_peer_of(base);
+    if (h->met && h->met != peer->incarnation)
+        return MDAPL_HELLO_FORMER;
+    if (peer->met && h->incarnation != peer->met)
+        return MDAPL_HELLO_EARLY;
+    return mdapl_seq_before((uint32_t)peer->tx_next, h->rx_next) ? MDAPL_HELLO_AHEAD
+                                                                 : MDAPL_HELLO_FITS;
 }
 
-bool mdapl_dapl_cm_hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len,
-                                 uint8_t flag, struct mdapl_dapl_hello *h)
+/* The flag of a hello of the stream's peer in answer to this peer; -1: it is none. */
+static int flag_of_answer(const struct mdapl_dapl_stream *st, const void *priv, size_t len,
+                          struct mdapl_dapl_hello *h)
 {
-    return mdapl_dapl_cm_hello_get(st->peer->d, priv, len, h) == MDAPL_HELLO_OK
-           && h->flags == flag && h->group == mdapl_peer_group(&st->peer->base)->id
-           && (int)h->src == st->peer->base.rank && h->stream == st->index
-           && (flag == MDAPL_HELLO_REPLY ? !mdapl_seq_before(h->epoch, st->conn->epoch)
-                                         : h->epoch == st->conn->epoch)
-           && mdapl_dapl_cm_hello_fits(st->peer, h);
+    const struct mdapl_dapl_peer *peer = st->peer;
+
+    return mdapl_dapl_cm_hello_get(peer->d, priv, len, h) == MDAPL_HELLO_OK
+                   && h->group == mdapl_peer_group(&peer->base)->id
+                   && (int)h->src == peer->base.rank && h->stream == st->index
+                   && h->met == peer->incarnation
+               ? h->flags : -1;
+}
+
+bool mdapl_dapl_cm_hello_is_reply(const struct mdapl_dapl_stream *st, const void *priv, size_t len,
+                                  struct mdapl_dapl_hello *h)
+{
+    return flag_of_answer(st, priv, len, h) == MDAPL_HELLO_REPLY
+           && !mdapl_seq_before(h->epoch, st->conn->epoch)
+           && mdapl_dapl_cm_hello_fit(mdapl_peer_group(&st->peer->base), h) == MDAPL_HELLO_FITS;
+}
+
+bool mdapl_dapl_cm_hello_is_rejection(const struct mdapl_dapl_stream *st, const void *priv,
+                                      size_t len, uint8_t flag)
+{
+    struct mdapl_dapl_hello h;
+
+    return flag_of_answer(st, priv, len, &h) == flag && h.epoch == st->conn->epoch;
 }
 
 bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer)
@@ -102,21 +135,28 @@ void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl
     d->dat.dat_cr_reject(cr, 0, NULL);
 }
 
-void mdapl_dapl_cm_reject(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint8_t flag,
-                          uint32_t epoch)
+/* All that it says follows from the request, so a rank that has no peer for its sender can reject
+ * it, too. */
+void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
+                          const struct mdapl_dapl_hello *request)
 {
+    const struct mdapl_dapl_hello h = {
+        .flags = flag, .stream = request->stream, .group = request->dst_group,
+        .dst_group = request->group, .src = request->dst, .dst = request->src,
+        .epoch = request->epoch, .incarnation = request->met, .met = request->incarnation,
+        .frame_bytes = MDAPL_FRAME_MIN, .sr_window = MDAPL_WINDOW_MIN,
+    };
     uint8_t hello[MDAPL_HELLO_BYTES];
 
-    mdapl_dapl_cm_hello_put(st, flag, epoch, hello);
-    st->peer->d->dat.dat_cr_reject(cr, sizeof(hello), hello);
+    mdapl_dapl_hello_put(&h, mdapl_group_find(d->ctx, request->group)->key, hello);
+    d->dat.dat_cr_reject(cr, sizeof(hello), hello);
 }
 
-void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch)
+void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
+                                const struct mdapl_dapl_hello *request, const char *why)
 {
-    struct mdapl_dapl_chan *d = st->peer->d;
-
     mdapl_ctx_stats(d->ctx)->cr_stale++;
-    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %d: refused its request %u, which is stale",
-              st->peer->base.rank, epoch);
-    mdapl_dapl_cm_reject(st, cr, MDAPL_HELLO_BUSY, epoch);
+    mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %u: refused its request %u, which %s",
+              request->src, request->epoch, why);
+    mdapl_dapl_cm_reject(d, cr, flag, request);
 }

@@ -23,12 +23,28 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_ch
 enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan *d,
                                                           const void *priv, size_t len,
                                                           struct mdapl_dapl_hello *h);
-/* Is it, after that, a hello of the peer's process as it was met first, that acknowledges nothing
- * which was never sent? The first one is the measure of the others. */
-bool mdapl_dapl_cm_hello_fits(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_hello *h);
-/* Is this a hello of the peer with this flag, in answer to the stream's request in flight? */
-bool mdapl_dapl_cm_hello_is_back(struct mdapl_dapl_stream *st, const void *priv, size_t len,
-                                 uint8_t flag, struct mdapl_dapl_hello *h);
+
+/* What a verified request is to the peer that this process has for its sender. A group that has
+ * been removed may be added again, and then both ends make new peers; until both have, requests of
+ * old peers and to old ones are in flight. The number of a peer, its incarnation, distinguishes
+ * them. */
+enum mdapl_dapl_hello_fit {
+    MDAPL_HELLO_FITS,            /* it is for the peer, or for the one that is to be made */
+    MDAPL_HELLO_FORMER,          /* it is for one that has been removed */
+    MDAPL_HELLO_EARLY,           /* it is of a new peer, and the one here is still to be removed */
+    MDAPL_HELLO_AHEAD,           /* it acknowledges what was never sent */
+    MDAPL_HELLO_ELSEWHERE,       /* another channel reaches the rank */
+    MDAPL_HELLO_FIT_N
+};
+enum mdapl_dapl_hello_fit mdapl_dapl_cm_hello_fit(const struct mdapl_group *group,
+                                                  const struct mdapl_dapl_hello *h);
+
+/* Reads and verifies the hello of an acceptance of the stream's request in flight. */
+bool mdapl_dapl_cm_hello_is_reply(const struct mdapl_dapl_stream *st, const void *priv, size_t len,
+                                  struct mdapl_dapl_hello *h);
+/* Is this the hello of a rejection of that request, with this flag? */
+bool mdapl_dapl_cm_hello_is_rejection(const struct mdapl_dapl_stream *st, const void *priv,
+                                      size_t len, uint8_t flag);
 
 /* Of two requests that cross, that of the lower group id wins, and within a group that of the lower
  * rank: does the one of this peer? */
@@ -37,10 +53,12 @@ bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer);
 /* Rejects a request without a verified hello. why: as in "a request that ..." */
 void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
                                    DAT_CR_HANDLE cr, const char *why);
-/* Rejects the request `epoch` of the stream's peer, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
-void mdapl_dapl_cm_reject(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint8_t flag,
-                          uint32_t epoch);
-/* Rejects it as busy, because the peer has made a newer one or does not wait for it any more. */
-void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint32_t epoch);
+/* Rejects a verified request, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
+void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
+                          const struct mdapl_dapl_hello *request);
+/* The same, of one that is older or newer than what this process has; counted. why: as in "a
+ * request which ..." */
+void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
+                                const struct mdapl_dapl_hello *request, const char *why);
 
 #endif

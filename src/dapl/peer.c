@@ -168,6 +168,14 @@ struct mdapl_dapl_peer *mdapl_dapl_peer_next(struct mdapl_dapl_chan *d,
     return next ? mdapl_dapl_peer_of(next) : NULL;
 }
 
+/* The number of a new peer. 0 stands for none. */
+static uint32_t new_incarnation(struct mdapl_dapl_chan *d)
+{
+    if (++d->incarnation == 0)
+        d->incarnation = 1;
+    return d->incarnation;
+}
+
 int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *group, int rank,
                          const char *text, struct mdapl_dapl_peer **p)
 {
@@ -182,6 +190,7 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
     if (!peer)
         return -ENOMEM;
     peer->d = d;
+    peer->incarnation = new_incarnation(d);
     peer->frame_room = d->frame_room;    /* until its hello says less */
     rc = card_get(text, &card) ? make_streams(peer, &card) : -EHOSTUNREACH;
     if (rc) {
@@ -208,8 +217,9 @@ void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_da
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
     mdapl_txwin_update(&st->conn->txwin, h->sr_window);
     st->conn->peer_generation = h->generation;
-    if (h->rx_next > peer->tx_acked)
-        mdapl_dapl_tx_acked(peer, (uint32_t)h->rx_next);
+    peer->met = h->incarnation;
+    if (mdapl_seq_before((uint32_t)peer->tx_acked, h->rx_next))
+        mdapl_dapl_tx_acked(peer, h->rx_next);
     peer->frame_room = mdapl_min(peer->d->frame_room, h->frame_bytes - MDAPL_FRAME_HDR_BYTES);
     peer->retains = h->offers & MDAPL_HELLO_RETAINS;
     peer->recovers = h->offers & MDAPL_HELLO_RECOVERS && cfg->ft == MDAPL_FT_ON

@@ -48,7 +48,7 @@ struct mdapl_dapl_chan {
     struct mdapl_dapl_dat dat;
     struct mdapl_dapl_rails rails;
     int streams_per_rail;        /* to a peer */
-    uint32_t incarnation;        /* random, of this process start */
+    uint32_t incarnation;        /* that of the last peer made; random before the first */
     uint32_t sr_window, ep_requests;   /* knobs, cut to the provider's limits */
     bool can_read;               /* all rails have RDMA reads */
     bool retain;                 /* knob: frames are kept until they are acknowledged */
@@ -132,9 +132,10 @@ struct mdapl_dapl_peer {
     struct mdapl_dapl_stream *stream;
     struct mdapl_dapl_stream *main;  /* of them: mdapl_dapl_peer_main() */
     int n_streams, n_rails, n_up;
-    bool met, was_up;            /* a hello of it has been read; it has had a connection */
+    bool was_up;                 /* it has had a connection */
     bool recovers;               /* both ends replace connections that break */
-    uint32_t incarnation;        /* of its process */
+    uint32_t incarnation;        /* different from those of the peers that were here before */
+    uint32_t met;                /* that of the peer at the other end; 0: not known yet */
     uint64_t down_since;         /* begin of the last time without a connection, ns */
     uint32_t bugs;               /* faults so far that no network causes */
     unsigned next_stream;        /* for the next long body */

@@ -69,7 +69,8 @@ void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16
     put32(out + 12, h->dst);
     put32(out + 16, h->epoch);
     put32(out + 20, h->incarnation);
-    put64(out + 24, h->rx_next);
+    put32(out + 24, h->met);
+    put32(out + 28, h->rx_next);
     put32(out + 32, h->frame_bytes);
     put16(out + 36, h->sr_window);
     put16(out + 38, (uint16_t)(h->offers | h->generation << HELLO_GENERATION_SHIFT));
@@ -103,8 +104,8 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, c
     *h = (struct mdapl_dapl_hello){
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
         .group = from->id, .dst_group = self.group, .src = get32(p + 8), .dst = get32(p + 12),
-        .epoch = get32(p + 16), .incarnation = get32(p + 20), .rx_next = get64(p + 24),
-        .frame_bytes = get32(p + 32), .sr_window = get16(p + 36),
+        .epoch = get32(p + 16), .incarnation = get32(p + 20), .met = get32(p + 24),
+        .rx_next = get32(p + 28), .frame_bytes = get32(p + 32), .sr_window = get16(p + 36),
         .offers = get16(p + 38) & ((1 << HELLO_GENERATION_SHIFT) - 1),
         .generation = get16(p + 38) >> HELLO_GENERATION_SHIFT,
     };

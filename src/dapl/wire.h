@@ -17,7 +17,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 7,
+    MDAPL_HELLO_VERSION = 8,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_GONE = 0x04,       /* flag: a rejection for ever: src has failed or left dst */
@@ -41,8 +41,9 @@ struct mdapl_dapl_hello {
     uint32_t src, dst;             /* ranks in them */
     uint32_t epoch;                /* number of a request, from 1; a rejection has the same, an
                                     * acceptance the number of the connection (cm.h) */
-    uint32_t incarnation;          /* random, one per process start */
-    uint64_t rx_next;              /* the psn that src expects next from dst */
+    uint32_t incarnation;          /* of src's peer for dst, not 0 */
+    uint32_t met;                  /* of dst's peer for src, as src knows it; 0: it does not yet */
+    uint32_t rx_next;              /* the psn that src expects next from dst, low 32 bits */
     uint32_t frame_bytes;          /* the longest frame that src takes */
     uint16_t sr_window;            /* frames that it takes on this stream to begin with */
     uint8_t offers;                /* MDAPL_HELLO_RETAINS, _RECOVERS */

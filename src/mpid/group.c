@@ -206,6 +206,7 @@ void mdapl_ch3_group_remove_peer(struct mdapl_peer *peer)
 
 void mdapl_ch3_group_remove(struct mdapl_group *group)
 {
+    mdapl_group_close(group);
     begin_removal(group, NULL);
 }
 

@@ -107,6 +107,7 @@ struct mdapl_group {
     struct mdapl_ctx *ctx;
     int index;               /* among the context's groups; the job's is 0 */
     struct mdapl_peer **peers;   /* by rank; NULL until mdapl_group_peer() */
+    bool closed;             /* mdapl_group_close() */
 };
 
 /* Another process, as the owner of the context holds it: the first member of each channel's peer.

@@ -255,11 +255,17 @@ int mdapl_wire(struct mdapl_ctx *ctx)
     return all;
 }
 
+void mdapl_group_close(struct mdapl_group *group)
+{
+    group->closed = true;
+}
+
 int mdapl_group_remove(struct mdapl_group *group)
 {
     struct mdapl_ctx *ctx = group->ctx;
     int left = 0;
 
+    mdapl_group_close(group);
     for (int i = 0; i < group->size; i++)
         if (group->peers[i])
             left += group->peers[i]->channel->leave(group->peers[i]) != MDAPL_DONE;
@@ -296,6 +302,8 @@ int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **pe
     if (rank < 0 || rank >= group->size || (group == ctx->job && rank == group->rank))
         return -EINVAL;
     if (!group->peers[rank]) {
+        if (group->closed)
+            return -ESHUTDOWN;
         rc = mdapl_group_card(group, rank, card, sizeof(card));
         if (rc)
             return rc;

@@ -102,6 +102,11 @@ int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
  * agreed to; a peer that has done so earlier is lost (up->fault).
  */
 int mdapl_group_remove(struct mdapl_group *group);
+/* Ends the use of a group that will be removed, before its owner is freed: no peer of it is made
+ * any more, and its calls are not used. The group may be added again, by each process when it has
+ * removed it, as soon as all processes of both jobs have called this: until then a new peer of one
+ * of them would be taken for one of the old group. */
+void mdapl_group_close(struct mdapl_group *group);
 /*
  * Opens a port: from now on processes that no group has may connect, if they know the id and the
  * key of the port. visitors->self has the port's id, which differs from those of other ports, and

@@ -245,6 +245,97 @@ static void removed_and_added_again(void **state)
     }
 }
 
+/* Has every rank acknowledged what the other job's have sent? */
+static bool all_settled(struct sim *s)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int to = 0; to < HALF; to++) {
+            struct mdapl_peer *peer = s->rank[r].other->peers[to];
+
+            if (peer && !mdapl_peer_settled(peer))
+                return false;
+        }
+    return true;
+}
+
+/* The next step of a rank that removes the other job's group, adds it again, and then sends.
+ * Returns the messages that it has sent. */
+static int step_to_new_group(struct sim *s, int r, bool *is_new)
+{
+    struct sim_rank *me = &s->rank[r];
+
+    if (!*is_new && remove_once(me)) {
+        sim_join(s, r, port_key);
+        *is_new = true;
+    }
+    if (!*is_new || fake_random(4))
+        return 0;
+    sim_send(s, r, (r < HALF ? HALF : 0) + (int)fake_random(HALF), (uint32_t)fake_random(20000),
+             false);
+    return 1;
+}
+
+/* Has ranks in any order close the group, then remove and add it. Returns when all have. */
+static void meet_again(struct sim *s)
+{
+    bool closed[RANKS] = { false }, begun[RANKS] = { false }, is_new[RANKS] = { false };
+    int n_closed = 0, n_new = 0, sent = 0;
+
+    while (sent < 40 || n_new < RANKS) {
+        int r = (int)fake_random(RANKS);
+        bool was_new = is_new[r];
+
+        if (!closed[r]) {
+            closed[r] = true;
+            n_closed++;
+            mdapl_group_close(s->rank[r].other);
+        } else if (n_closed == RANKS && (begun[r] || fake_random(200) == 0)) {
+            begun[r] = true;
+            sent += step_to_new_group(s, r, &is_new[r]);
+            n_new += is_new[r] && !was_new;
+        }
+        round_and_pause(s);
+    }
+}
+
+static bool all_announced(struct sim *s)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int from = 0; from < RANKS; from++)
+            if (s->rank[r].announced[from] != s->rank[from].sent[r])
+                return false;
+    return true;
+}
+
+/* Two jobs separate and meet again, each rank at its own time: no message of the second time is
+ * lost to a peer of the first one, and nobody is lost. */
+static void ranks_meet_again_at_different_times(void **state)
+{
+    static const char *const knobs[] = { "wiring=ondemand connect_timeout_ms=200",
+                                         "streams=2 connect_timeout_ms=200 rndv=rput" };
+    uint64_t stale = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(60); i++) {
+        start(&s, i, NULL, knobs[i % 2]);
+        join_all(&s);
+        traffic(&s, 60);
+        sim_until(&s, all_settled);
+        s.may_fail = true;       /* the peers of the first time are lost for each other */
+        meet_again(&s);
+        sim_until(&s, all_announced);
+        run_long(&s);
+        for (int r = 0; r < RANKS; r++)
+            SIM_CHECK(&s, s.rank[r].sends_failed == 0 && s.rank[r].reads_failed == 0);
+        SIM_CHECK(&s, SIM_SUM(&s, cr_refused) == 0);
+        stale += SIM_SUM(&s, cr_stale);
+        s.may_fail = false;
+        sim_end(&s);
+    }
+    assert_true(stale > 0);      /* the old peers do meet the new ones */
+}
+
 /* A removal in the middle of messages ends each of them once, when no adapter can touch its memory
  * any more. */
 static void removal_ends_what_is_unfinished(void **state)
@@ -364,6 +455,7 @@ int main(void)
         cmocka_unit_test(unknown_group_is_refused),
         cmocka_unit_test(one_job_adds_the_other_later),
         cmocka_unit_test(removed_and_added_again),
+        cmocka_unit_test(ranks_meet_again_at_different_times),
         cmocka_unit_test(removal_ends_what_is_unfinished),
         cmocka_unit_test(visitors_of_a_port),
         cmocka_unit_test(strangers_at_a_port),
