@@ -126,45 +126,40 @@ static const struct refusal {
 };
 
 static void refuse(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr,
-                   const struct mdapl_dapl_hello *h, struct refusal r)
+                   const struct mdapl_group *from, const struct mdapl_dapl_hello *h,
+                   enum mdapl_dapl_hello_fit fit)
 {
-    if (r.flag)
-        mdapl_dapl_cm_reject_stale(d, cr, r.flag, h, r.why);
+    if (refusals[fit].flag)
+        mdapl_dapl_cm_reject_stale(d, from, cr, refusals[fit].flag, h, refusals[fit].why);
     else
-        mdapl_dapl_cm_reject_stranger(d, ia, cr, r.why);
+        mdapl_dapl_cm_reject_stranger(d, ia, cr, refusals[fit].why);
 }
 
 /* The stream of a verified request that fits; NULL: there is none. */
-static struct mdapl_dapl_stream *stream_of(struct mdapl_group *group,
+static struct mdapl_dapl_stream *stream_of(struct mdapl_group *from,
                                            const struct mdapl_dapl_hello *h)
 {
     struct mdapl_dapl_peer *peer;
     struct mdapl_peer *base;
 
-    if (mdapl_group_peer(group, (int)h->src, &base) || base->channel != &mdapl_dapl_channel)
+    if (mdapl_group_peer(from, (int)h->src, &base) || base->channel != &mdapl_dapl_channel)
         return NULL;
     peer = mdapl_dapl_peer_of(base);
     return h->stream < peer->n_streams ? &peer->stream[h->stream] : NULL;
 }
 
-/* A verified request. */
+/* A verified request that fits. */
 static void on_request(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr,
-                       const struct mdapl_dapl_hello *h)
+                       struct mdapl_group *from, const struct mdapl_dapl_hello *h)
 {
-    struct mdapl_group *group = mdapl_group_find(d->ctx, h->group);
-    enum mdapl_dapl_hello_fit fit = mdapl_dapl_cm_hello_fit(group, h);
-    struct mdapl_dapl_stream *st = fit == MDAPL_HELLO_FITS ? stream_of(group, h) : NULL;
+    struct mdapl_dapl_stream *st = stream_of(from, h);
 
-    if (fit != MDAPL_HELLO_FITS) {
-        refuse(d, ia, cr, h, refusals[fit]);
-        return;
-    }
     if (!st) {
         mdapl_dapl_cm_reject_stranger(d, ia, cr, "is for a stream that we do not have");
         return;
     }
     if (is_stale(st, h)) {
-        mdapl_dapl_cm_reject_stale(d, cr, MDAPL_HELLO_BUSY, h, "is stale");
+        mdapl_dapl_cm_reject_stale(d, from, cr, MDAPL_HELLO_BUSY, h, "is stale");
         return;
     }
     st->cm.peer_epoch = h->epoch;
@@ -173,29 +168,54 @@ static void on_request(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia
             .cr = cr, .hello = h, .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN) });
 }
 
-static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
+/* A request that has been read and verified. */
+struct request {
+    struct mdapl_dapl_hello h;
+    struct mdapl_group *from;    /* its group; NULL: it is of a visitor, whose group this is: */
+    struct mdapl_group visitor;
+};
+
+/* NULL, or why it is not one of ours: as in "a request that ..." */
+static const char *read_request(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, struct request *r)
 {
     enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_SHORT;
-    struct mdapl_dapl_chan *d = arg;
-    struct mdapl_dapl_hello h;
     DAT_CR_PARAM param;
     size_t len = 0;
 
+    if (d->closing)
+        return "came while the job ends";
     memset(&param, 0, sizeof(param));
     if (d->dat.dat_cr_query(cr, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS && param.private_data)
         len = (size_t)param.private_data_size;
     if (len > 0)
-        verdict = mdapl_dapl_cm_hello_get(d, param.private_data, len, &h);
-    if (verdict == MDAPL_HELLO_UNKNOWN_GROUP && !d->closing)
-        verdict = mdapl_dapl_cm_hello_visitor(d, param.private_data, len, &h);
-    if (verdict == MDAPL_HELLO_OK && h.flags != 0)
+        verdict = mdapl_dapl_cm_hello_get(d, param.private_data, len, &r->h);
+    r->from = verdict == MDAPL_HELLO_OK ? mdapl_group_find(d->ctx, r->h.group) : NULL;
+    if (verdict == MDAPL_HELLO_UNKNOWN_GROUP)
+        verdict = mdapl_dapl_cm_hello_visitor(d, param.private_data, len, &r->h, &r->visitor);
+    if (verdict == MDAPL_HELLO_OK && r->h.flags != 0)
         verdict = MDAPL_HELLO_NOT_OURS;
-    if (d->closing)
-        mdapl_dapl_cm_reject_stranger(d, ia, cr, "came while the job ends");
-    else if (verdict != MDAPL_HELLO_OK)
-        mdapl_dapl_cm_reject_stranger(d, ia, cr, mdapl_dapl_hello_verdict_text(verdict));
+    return verdict == MDAPL_HELLO_OK ? NULL : mdapl_dapl_hello_verdict_text(verdict);
+}
+
+static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
+{
+    struct mdapl_dapl_chan *d = arg;
+    struct request r;
+    const char *why = read_request(d, cr, &r);
+    enum mdapl_dapl_hello_fit fit = MDAPL_HELLO_FITS;
+
+    if (why) {
+        mdapl_dapl_cm_reject_stranger(d, ia, cr, why);
+        return;
+    }
+    if (r.from)
+        fit = mdapl_dapl_cm_hello_fit(r.from, &r.h);
+    else if (r.h.met || mdapl_group_add(d->ctx, &r.visitor, &r.from))
+        fit = MDAPL_HELLO_FORMER;
+    if (fit == MDAPL_HELLO_FITS)
+        on_request(d, ia, cr, r.from, &r.h);
     else
-        on_request(d, ia, cr, &h);
+        refuse(d, ia, cr, r.from ? r.from : &r.visitor, &r.h, fit);
 }
 
 /* -- connection events ------------------------------------------------------------------------ */

@@ -77,6 +77,12 @@ static int do_connect(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s
     return MDAPL_CM_NO_EVENT;
 }
 
+static void reject(const struct mdapl_dapl_stream *st, DAT_CR_HANDLE cr, uint8_t flag,
+                   const struct mdapl_dapl_hello *request)
+{
+    mdapl_dapl_cm_reject(st->peer->d, mdapl_peer_group(&st->peer->base), cr, flag, request);
+}
+
 /* The number of the connection that follows from accepting a request of this number. */
 static uint32_t next_number(const struct mdapl_dapl_cm *cm, uint32_t request)
 {
@@ -101,7 +107,7 @@ static int do_accept(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     if (!rc)
         rc = mdapl_dapl_rx_arm(st->conn);
     if (rc) {
-        mdapl_dapl_cm_reject(st->peer->d, s->cr, MDAPL_HELLO_BUSY, s->hello);
+        reject(st, s->cr, MDAPL_HELLO_BUSY, s->hello);
         return refused_here(st, s);
     }
     mdapl_dapl_peer_offered(st, s->hello);
@@ -117,10 +123,10 @@ static int do_reject(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     uint64_t due = mdapl_ctx_now(st->peer->d->ctx) + mdapl_dapl_cm_first_time(st);
 
     if (st->cm.state != MDAPL_CM_CONNECTING) {
-        mdapl_dapl_cm_reject(st->peer->d, s->cr, MDAPL_HELLO_GONE, s->hello);
+        reject(st, s->cr, MDAPL_HELLO_GONE, s->hello);
         return MDAPL_CM_NO_EVENT;
     }
-    mdapl_dapl_cm_reject(st->peer->d, s->cr, MDAPL_HELLO_BUSY, s->hello);
+    reject(st, s->cr, MDAPL_HELLO_BUSY, s->hello);
     /* The request of this rank wins. Its receiver is alive, so the answer arrives soon, or the
      * request has been lost. */
     if (due < st->cm.timer.due)
@@ -131,7 +137,7 @@ static int do_reject(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
 void mdapl_dapl_cm_reject_held(struct mdapl_dapl_stream *st, uint8_t flag)
 {
     if (st->cm.held != DAT_HANDLE_NULL)
-        mdapl_dapl_cm_reject(st->peer->d, st->cm.held, flag, &st->cm.held_hello);
+        reject(st, st->cm.held, flag, &st->cm.held_hello);
     st->cm.held = DAT_HANDLE_NULL;
 }
 

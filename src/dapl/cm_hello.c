@@ -50,18 +50,16 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_ch
 
 enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan *d,
                                                           const void *priv, size_t len,
-                                                          struct mdapl_dapl_hello *h)
+                                                          struct mdapl_dapl_hello *h,
+                                                          struct mdapl_group *visitor)
 {
     enum mdapl_dapl_hello_verdict verdict = MDAPL_HELLO_UNKNOWN_GROUP;
     const struct mdapl_port *port = NULL;
-    struct mdapl_group visitor, *added;
 
     while (verdict != MDAPL_HELLO_OK && (port = mdapl_port_next(d->ctx, port))) {
-        visitor = mdapl_port_visitor(port, mdapl_dapl_hello_group(priv, len));
-        verdict = mdapl_dapl_hello_get(h, priv, len, &visitor, visitor.self);
+        *visitor = mdapl_port_visitor(port, mdapl_dapl_hello_group(priv, len));
+        verdict = mdapl_dapl_hello_get(h, priv, len, visitor, visitor->self);
     }
-    if (verdict == MDAPL_HELLO_OK && mdapl_group_add(d->ctx, &visitor, &added))
-        verdict = MDAPL_HELLO_UNKNOWN_GROUP;
     return verdict;
 }
 
@@ -137,8 +135,8 @@ void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl
 
 /* All that it says follows from the request, so a rank that has no peer for its sender can reject
  * it, too. */
-void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
-                          const struct mdapl_dapl_hello *request)
+void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                          DAT_CR_HANDLE cr, uint8_t flag, const struct mdapl_dapl_hello *request)
 {
     const struct mdapl_dapl_hello h = {
         .flags = flag, .stream = request->stream, .group = request->dst_group,
@@ -148,15 +146,16 @@ void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t f
     };
     uint8_t hello[MDAPL_HELLO_BYTES];
 
-    mdapl_dapl_hello_put(&h, mdapl_group_find(d->ctx, request->group)->key, hello);
+    mdapl_dapl_hello_put(&h, from->key, hello);
     d->dat.dat_cr_reject(cr, sizeof(hello), hello);
 }
 
-void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
+void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                                DAT_CR_HANDLE cr, uint8_t flag,
                                 const struct mdapl_dapl_hello *request, const char *why)
 {
     mdapl_ctx_stats(d->ctx)->cr_stale++;
     mdapl_log(mdapl_ctx_log(d->ctx), MDAPL_CONN, "rank %u: refused its request %u, which %s",
               request->src, request->epoch, why);
-    mdapl_dapl_cm_reject(d, cr, flag, request);
+    mdapl_dapl_cm_reject(d, from, cr, flag, request);
 }

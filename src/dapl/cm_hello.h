@@ -19,10 +19,11 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_get(const struct mdapl_dapl_ch
                                                       const void *priv, size_t len,
                                                       struct mdapl_dapl_hello *h);
 /* The same for a request of a group that this process does not have: it may be that of a visitor,
- * which knows the key of an open port. The visitor is then added as a group. */
+ * which knows the key of an open port. *visitor is then its group, which has not been added. */
 enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan *d,
                                                           const void *priv, size_t len,
-                                                          struct mdapl_dapl_hello *h);
+                                                          struct mdapl_dapl_hello *h,
+                                                          struct mdapl_group *visitor);
 
 /* What a verified request is to the peer that this process has for its sender. A group that has
  * been removed may be added again, and then both ends make new peers; until both have, requests of
@@ -53,12 +54,13 @@ bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer);
 /* Rejects a request without a verified hello. why: as in "a request that ..." */
 void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl_dapl_ia *ia,
                                    DAT_CR_HANDLE cr, const char *why);
-/* Rejects a verified request, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
-void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
-                          const struct mdapl_dapl_hello *request);
+/* Rejects a verified request of the group `from`, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
+void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                          DAT_CR_HANDLE cr, uint8_t flag, const struct mdapl_dapl_hello *request);
 /* The same, of one that is older or newer than what this process has; counted. why: as in "a
  * request which ..." */
-void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, uint8_t flag,
+void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                                DAT_CR_HANDLE cr, uint8_t flag,
                                 const struct mdapl_dapl_hello *request, const char *why);
 
 #endif

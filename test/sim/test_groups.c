@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include "channel.h"
 #include "sim.h"
 
 #include <errno.h>
@@ -423,6 +424,46 @@ static void visitors_of_a_port(void **state)
     }
 }
 
+/* Has rank 0 removed the groups of all its visitors? */
+static bool no_visitors(struct sim *s)
+{
+    return !mdapl_group_find(s->rank[0].ctx, 0xabc1);
+}
+
+static bool visitor_lost(struct sim *s)
+{
+    return s->rank[HALF].faults > 0;
+}
+
+/* The process of a port removes a visitor's group while the visitor still uses it: the visitor's
+ * peer is lost at once, and no group is added for its requests. */
+static void visitor_whose_group_is_removed(void **state)
+{
+    static const char *const knobs[] = { "wiring=ondemand", "streams=2 rndv=rput", "ring=on" };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(30); i++) {
+        start(&s, i, NULL, knobs[i % 3]);
+        sim_open_port(&s, 0, 0x1234, port_key);
+        sim_visit(&s, HALF, 0x1234, 0xabc1, port_key);
+        talk(&s);
+        s.may_fail = true;
+        for (int k = 0; k < (int)fake_random(4); k++)
+            sim_send(&s, HALF, 0, 100, false);
+        while (!remove_once(&s.rank[0])) {       /* the visitor makes no progress meanwhile */
+            fake_step();
+            mdapl_progress(s.rank[0].ctx);
+        }
+        sim_until(&s, visitor_lost);
+        assert_int_equal(s.rank[HALF].status, -EHOSTUNREACH);
+        assert_non_null(strstr(s.rank[HALF].why, "it has given this rank up"));
+        sim_until(&s, no_visitors);
+        part(&s, HALF, HALF + 1);
+        sim_close(&s);
+    }
+}
+
 /* One that does not know the key of a port, or another port's, or visits one that is closed, is
  * refused: no group is added for it. */
 static void strangers_at_a_port(void **state)
@@ -458,6 +499,7 @@ int main(void)
         cmocka_unit_test(ranks_meet_again_at_different_times),
         cmocka_unit_test(removal_ends_what_is_unfinished),
         cmocka_unit_test(visitors_of_a_port),
+        cmocka_unit_test(visitor_whose_group_is_removed),
         cmocka_unit_test(strangers_at_a_port),
     };
 
