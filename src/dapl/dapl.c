@@ -213,15 +213,26 @@ static int reach(void *state, struct mdapl_group *group, int rank, const char *t
     return rc;
 }
 
+/* The owner gives the peer up. */
+static void give_up(struct mdapl_dapl_peer *peer, int status)
+{
+    if (peer->dead)
+        return;
+    mdapl_dapl_cm_close(peer);
+    peer->dead = status;
+    mdapl_dapl_peer_end(peer, status);
+}
+
+static void lost(struct mdapl_peer *base)
+{
+    give_up(mdapl_dapl_peer_of(base), -ECONNRESET);
+}
+
 static int leave(struct mdapl_peer *base)
 {
     struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
 
-    if (!peer->dead) {
-        mdapl_dapl_cm_close(peer);
-        peer->dead = -ECANCELED;
-        mdapl_dapl_peer_end(peer, -ECANCELED);
-    }
+    give_up(peer, -ECANCELED);
     if (!mdapl_dapl_cm_ended(peer))
         return 0;
     mdapl_dapl_peer_free(peer);
@@ -486,6 +497,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .card = card,                /* peer.c */
     .reach = reach,              /* peer.c */
     .leave = leave,              /* cm.c, peer.c */
+    .lost = lost,
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
     .send = mdapl_dapl_tx_send,  /* tx.c, ring.c, rndv_tx.c */

@@ -266,6 +266,8 @@ void mdapl_ch3_lost(MPIDI_VC_t *vc)
     mdapl_ch3_glue.n_lost_ranks += vc->pg == mdapl_ch3_glue.pg;
     if (vc->ch.peer && vc->pg != mdapl_ch3_glue.pg)
         mdapl_ch3_group_remove_peer(vc->ch.peer);
+    else if (vc->ch.peer)
+        mdapl_peer_lost(vc->ch.peer);
     /* Packets to it take the slow path of mdapl_ch3_vc_peer(). */
     vc->ch.peer = NULL;
     why = reason_to_end(vc);

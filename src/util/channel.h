@@ -38,6 +38,8 @@ struct mdapl_channel {
     /* Ends what the owner has unfinished with this peer, with -ECANCELED, and disconnects it.
      * MDAPL_DONE: the peer has been freed; 0: not yet, to be called again. */
     int (*leave)(struct mdapl_peer *peer);
+    /* As mdapl_peer_lost(). NULL: the channel knows by itself. */
+    void (*lost)(struct mdapl_peer *peer);
     /* A group is about to be removed; its peers have been freed. NULL: nothing to do. */
     void (*part)(void *state, struct mdapl_group *group);
     /* As mdapl_wire() and mdapl_send(). */

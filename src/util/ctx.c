@@ -288,6 +288,12 @@ void mdapl_port_close(struct mdapl_ctx *ctx, uint32_t id)
     mdapl_groups_close_port(&ctx->groups, id);
 }
 
+void mdapl_peer_lost(struct mdapl_peer *peer)
+{
+    if (peer->channel->lost)
+        peer->channel->lost(peer);
+}
+
 int mdapl_peer_remove(struct mdapl_peer *peer)
 {
     return peer->channel->leave(peer);

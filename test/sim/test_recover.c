@@ -326,6 +326,48 @@ static void drains_until_all_has_come_back(void **state)
     }
 }
 
+/* -- a peer that the owner knows to be lost ---------------------------------------------------- */
+
+static bool all_sends_ended(struct sim *s)
+{
+    return s->rank[0].sends == s->started - (int)s->rank[1].sent[0];
+}
+
+/* Its process has ended. What is unfinished ends before any attempt to reach it can, and the owner,
+ * who knows, gets no fault. */
+static void owner_knows_that_a_peer_is_lost(void **state)
+{
+    static const char *const knobs[] = { "", "rndv=rput streams=2", "rndv=copy ring=on" };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(60); i++) {
+        struct mdapl_peer *peer;
+        uint64_t began;
+
+        start(&s, i, NULL);
+        sim_open_all(&s, knobs[i % 3]);
+        SIM_CHECK(&s, sim_peer(&s, 0, 1, &peer) == 0);
+        s.may_fail = true;
+        for (int k = 0; k < 6; k++) {
+            sim_send(&s, 0, 1, k % 2 ? 300000 : 100, k % 3 == 0);
+            sim_send(&s, 1, 0, k % 2 ? 100 : 200000, false);
+            sim_rounds(&s, (int)fake_random(100));
+        }
+        mdapl_ctx_close(s.rank[1].ctx);
+        sim_leave(&s, 1);
+        sim_rounds(&s, (int)fake_random(500));
+        began = *fake_time();
+        mdapl_peer_lost(peer);
+        sim_until(&s, all_sends_ended);
+        SIM_CHECK(&s, *fake_time() - began < 2000000000u);
+        sim_send(&s, 0, 1, 100, false);
+        sim_until(&s, all_sends_ended);
+        SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[0].sends_failed > 0);
+        sim_close(&s);
+    }
+}
+
 /* Closing waits for it as well, but not for ever. */
 static void closing_waits_for_drained(void **state)
 {
@@ -360,6 +402,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(verdicts),
         cmocka_unit_test(drains_until_all_has_come_back),
         cmocka_unit_test(closing_waits_for_drained),
+        cmocka_unit_test(owner_knows_that_a_peer_is_lost),
     };
 
     if (argc > 1)
