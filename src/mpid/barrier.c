@@ -14,8 +14,12 @@
  * waits, and gives the barrier up when the launcher reports that a rank has ended (lost.c). A peer
  * that is lost for another reason may still be on its way to MPI_Finalize: it has
  * MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS, then the job ends.
+ *
+ * After the wiring, and in MPI_Finalize, the calling thread makes progress meanwhile: it needs no
+ * other rank any more, but a connection may break whose other end still needs it, and then this rank
+ * has to accept another one.
  */
-enum { LOOK_MS = 100 };          /* the longest time between two looks at what is reported */
+enum { LOOK_MS = 20 };           /* the longest time between two looks at what is reported */
 
 struct barrier {
     sem_t complete;
@@ -44,23 +48,27 @@ static int start(pthread_t *thread, struct barrier *b)
     return rc;
 }
 
-static bool is_complete(sem_t *complete)
+static bool is_complete(sem_t *complete, int wait_ms)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
+    until.tv_nsec += wait_ms * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     return sem_timedwait(complete, &until) == 0;
 }
 
 /* False: a rank has ended, so the barrier cannot be complete. */
-static bool wait_for_all(struct mdapl_ch3_glue *g, sem_t *complete)
+static bool wait_for_all(struct mdapl_ch3_glue *g, bool serve, sem_t *complete)
 {
     uint64_t limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(g->cfg.connect_timeout_ms);
+    int wait_ms = 0;
 
-    while (!is_complete(complete)) {
+    while (!is_complete(complete, wait_ms)) {
+        bool moved = serve && mdapl_progress(g->ctx) > 0;
+
+        wait_ms = moved ? 0 : wait_ms < LOOK_MS / 2 ? 2 * wait_ms + 1 : LOOK_MS;
         if (g->signalled)
             return false;
         if (g->n_lost_ranks > 0 && mdapl_ctx_now(g->ctx) > limit)
@@ -72,7 +80,7 @@ static bool wait_for_all(struct mdapl_ch3_glue *g, sem_t *complete)
     return true;
 }
 
-int mdapl_ch3_barrier(struct mdapl_ch3_glue *g)
+int mdapl_ch3_barrier(struct mdapl_ch3_glue *g, bool serve)
 {
     struct barrier b = { .rc = PMI_SUCCESS };
     bool complete = true;
@@ -82,7 +90,7 @@ int mdapl_ch3_barrier(struct mdapl_ch3_glue *g)
         return -ECONNRESET;
     sem_init(&b.complete, 0, 0);
     if (start(&thread, &b) == 0) {
-        complete = wait_for_all(g, &b.complete);
+        complete = wait_for_all(g, serve, &b.complete);
         if (!complete)
             pthread_cancel(thread);
         pthread_join(thread, NULL);

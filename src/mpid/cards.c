@@ -147,7 +147,7 @@ int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank)
         rc = -ENOMEM;
     else if (rank % GROUP == 0)
         rc = put_group(g, rank, kvs, value, (size_t)len);
-    barrier = mdapl_ch3_barrier(g);      /* the others wait there, whatever has failed here */
+    barrier = mdapl_ch3_barrier(g, false);   /* the others wait there, whatever has failed here */
     if (!rc)
         rc = barrier ? barrier : read_all(g, kvs, value, (size_t)len);
     MPL_free(value);

@@ -154,17 +154,21 @@ static int open_ctx(struct mdapl_ch3_glue *g, int rank)
 static const char rank_ended[] =
     "a rank has ended during MPI_Init: the launcher reports it. Look for what ended it";
 
+static int wait_for_all(struct mdapl_ch3_glue *g, int rank, bool serve)
+{
+    int rc = mdapl_ch3_barrier(g, serve);
+
+    if (rc == -ECONNRESET)
+        return init_error(rank, rank_ended);
+    return rc ? init_error(rank, "the launcher's barrier failed; check the launcher") : MPI_SUCCESS;
+}
+
 /* Tests which ranks of the node reach each other; after the barrier each rank
  * can read all verdicts. */
 static int probe(struct mdapl_ch3_glue *g, int rank)
 {
-    int rc;
-
     mdapl_probe(g->ctx);
-    rc = mdapl_ch3_barrier(g);
-    if (rc == -ECONNRESET)
-        return init_error(rank, rank_ended);
-    return rc ? init_error(rank, "the launcher's barrier failed; check the launcher") : MPI_SUCCESS;
+    return wait_for_all(g, rank, false);
 }
 
 /* Publishes this rank's card and, on rank 0, the job's key. Returns when every rank has done so. */
@@ -249,7 +253,8 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
 
 /* -- wiring ----------------------------------------------------------------------------------- */
 
-/* Yielding before sleeping lets several events arrive for one pass. */
+/* Yielding before sleeping lets several events arrive for one pass. After its barrier no rank has to
+ * wait for another one, so all may call the launcher's, in which MPI_Init ends. */
 static int wire(struct mdapl_ch3_glue *g, int rank)
 {
     int64_t yields = g->cfg.yield_polls > WIRE_YIELDS ? g->cfg.yield_polls : WIRE_YIELDS, idle = 0;
@@ -262,7 +267,9 @@ static int wire(struct mdapl_ch3_glue *g, int rank)
             sched_yield();
         else
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
-    return rc < 0 ? init_error(rank, mdapl_ctx_err(g->ctx)->text) : MPI_SUCCESS;
+    if (rc < 0)
+        return init_error(rank, mdapl_ctx_err(g->ctx)->text);
+    return wait_for_all(g, rank, true);
 }
 
 static void log_start(struct mdapl_ch3_glue *g, int rank)
@@ -427,7 +434,7 @@ static void close_ctx(struct mdapl_ch3_glue *g)
     mdapl_ch3_port_fini(g);
     drain(g);
     g->counters = *mdapl_ctx_stats(g->ctx);
-    mdapl_ch3_barrier(g);
+    mdapl_ch3_barrier(g, true);
     mdapl_ctx_close(g->ctx);
     g->ctx = NULL;
     mdapl_ch3_group_forget();

@@ -204,8 +204,8 @@ void mdapl_ch3_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2)
 
 /* barrier.c */
 /* Returns when all ranks have entered the launcher's barrier. 0; -ECONNRESET: a rank has ended, so
- * the barrier cannot complete; -EIO. */
-int mdapl_ch3_barrier(struct mdapl_ch3_glue *g);
+ * the barrier cannot complete; -EIO. serve: the rank makes progress meanwhile. */
+int mdapl_ch3_barrier(struct mdapl_ch3_glue *g, bool serve);
 
 /* send.c */
 extern const uint8_t mdapl_ch3_short_packet[MPIDI_CH3_PKT_END_ALL];

@@ -123,9 +123,9 @@ void mdapl_port_close(struct mdapl_ctx *ctx, uint32_t id);
  * both ends of the connection can do without it then. */
 bool mdapl_peer_settled(struct mdapl_peer *peer);
 /* The owner knows that the peer's process has ended: what is unfinished with it ends with
- * -ECONNRESET, in this call, or in progress where an adapter still uses its memory. up->fault is not
- * called. The channel notices most ends by itself; it cannot distinguish all of them from a path
- * that will be there again. */
+ * -ECONNRESET, in this call, or in progress where an adapter still uses its memory. up->fault is
+ * not called. The channel notices most ends by itself; it cannot distinguish all of them from a
+ * path that will be there again. */
 void mdapl_peer_lost(struct mdapl_peer *peer);
 /* As mdapl_group_remove(), of one peer: MDAPL_DONE when it has been freed, else to be called
  * again. The next mdapl_group_peer() makes a new one. */
