@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""What the runs of this folder share: fault.c, the adapters that it runs on, what it prints, and TAP lines."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 300    # against hangs: the maximum time of a job
+
+
+class Tap:
+    """The lines of one run."""
+
+    def __init__(self, group):
+        self.group, self.count, self.failed = group, 0, 0
+
+    def result(self, good, name, text=""):
+        self.count += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.count} - {self.group}: {name}", flush=True)
+        if not good:
+            for line in text.strip().splitlines()[-25:]:
+                print(f"#   | {line[:240]}")
+
+    def skip(self, name, why):
+        self.count += 1
+        print(f"ok {self.count} - {self.group}: {name} # SKIP {why}", flush=True)
+
+    def end(self):
+        print(f"1..{self.count}")
+        return 1 if self.failed else 0
+
+
+class Ground:
+    """The program, and a dat.conf with two adapters that inject faults."""
+
+    def __init__(self, prefix, folder, seed):
+        self.prefix, self.folder, self.seed = prefix, folder, seed
+        self.program = folder / "fault"
+        self.processes = folder / "processes"
+        self.env = dict(os.environ, PATH=f"{prefix / 'bin'}:{os.environ['PATH']}", FAULT_PROCESSES=str(self.processes))
+
+    def build(self):
+        return subprocess.run([self.prefix / "bin/mpicc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", self.program,
+                               HERE / "fault.c"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def launch(self, command, knobs, params):
+        """A job. params: of both adapters, beside their seeds."""
+        conf = self.folder / "dat.conf"
+        shutil.rmtree(self.processes, ignore_errors=True)
+        self.processes.mkdir()
+        conf.write_text("".join(
+            f"soft{k} u2.0 nonthreadsafe default {self.prefix}/lib/libdaplsoft.so daplsoft.1.0 "
+            f'"seed={self.seed + k} {params}" ""\n' for k in range(2)))
+        env = dict(self.env, DAT_OVERRIDE=str(conf), MPIR_CVAR_DAPL_CHANNELS="dapl")
+        env.update({f"MPIR_CVAR_DAPL_{k}": v for k, v in knobs.items()})
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                stdin=subprocess.DEVNULL, errors="replace", start_new_session=True)
+
+    def mpiexec(self, ranks, *command):
+        return [str(self.prefix / "bin/mpiexec"), "-n", str(ranks), *map(str, command)]
+
+    def words(self, messages, largest):
+        """The command of a rank."""
+        return [str(self.program), str(self.seed), str(messages), str(largest)]
+
+
+def finish(job):
+    try:
+        text, _ = job.communicate(timeout=LIMIT_S)
+        return job.returncode, text
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        return None, job.communicate()[0] + f"\n(not finished after {LIMIT_S} s)"
+
+
+def sums(text):
+    """The counters that the program prints, by name; injected among them."""
+    line = re.search(r"^fault: (injected .*)$", text, re.M)
+    words = line[1].split() if line else []
+    return dict(zip(words[::2], map(int, words[1::2])))
+
+
+def is_whole(status, text, messages):
+    clean = re.search(r"^fault: (\d+) messages, \d+ bytes: 0 lost, 0 doubled, 0 reordered, 0 corrupt$", text, re.M)
+    return status == 0 and clean and int(clean[1]) >= messages * 0.99
