@@ -24,13 +24,17 @@ def printed(text):
     return lambda log: text in pathlib.Path(log.name).read_text(errors="replace")
 
 
-def pair(server, client, env, ready, good, limit_s, announced=None):
+def pair(server, client, env, ready, good, limit_s, announced=None, ends=True):
     """Runs a server and, as soon as ready(its log) holds, a client; good(text) checks the output of each. Returns
     whether both are good, and what both have printed.
 
     announced: a TCP port at which the server gives its address to a client before it listens for connections, as dtest
     and dtestx do. A client that reads it there may connect too early and is then refused by any provider. So it reads
-    the address from a Relay, which this function opens when ready(log) holds."""
+    the address from a Relay, which this function opens when ready(log) holds.
+
+    ends: False for a server that may not end by itself. It is ended as soon as its output is good."""
+    if not ends:
+        server = ["stdbuf", "-oL", *server]    # else what it has printed would be lost
     with tempfile.NamedTemporaryFile("w+") as log, contextlib.ExitStack() as stack:
         s = subprocess.Popen(server, env=env, stdout=log, stderr=subprocess.STDOUT,
                              stdin=subprocess.DEVNULL)
@@ -43,8 +47,10 @@ def pair(server, client, env, ready, good, limit_s, announced=None):
             c = subprocess.run(client, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                stdin=subprocess.DEVNULL, timeout=limit_s, errors="replace")
             text = c.stdout
-            if good(text):
+            if good(text) and ends:
                 s.wait(limit_s)
+            elif good(text):
+                becomes(lambda log: good(pathlib.Path(log.name).read_text(errors="replace")), log, s, limit_s)
         except (subprocess.TimeoutExpired, OSError) as e:
             there = False
             text += (getattr(e, "output", None) or b"").decode(errors="replace") + f"\n({e})"

@@ -137,9 +137,13 @@ int softdat_connect_tcp(struct sockaddr_in from, struct sockaddr_in to, int *err
     int fd = new_socket(AF_INET), one = 1;
 
     from.sin_port = 0;
-    /* Lets connect() choose the port, which may then be in use for other destinations. */
-    if (fd >= 0)
+    /* Lets connect() choose the port, which may then be in use for other destinations. A listener
+     * may have the same port, then and during TIME_WAIT, if both sockets have SO_REUSEADDR: else
+     * that qualifier would be in use for a minute after the connection. */
+    if (fd >= 0) {
         setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    }
     if (fd >= 0 && bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0
         && (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EINPROGRESS))
         return fd;

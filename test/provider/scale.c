@@ -20,12 +20,6 @@ enum {
     EVENTS = 3 * N,              /* in them */
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 /* The connections, beside the one EP of each side. */
 struct many {
     struct world *w;
