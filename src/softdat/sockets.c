@@ -137,9 +137,12 @@ int softdat_connect_tcp(struct sockaddr_in from, struct sockaddr_in to, int *err
     int fd = new_socket(AF_INET), one = 1;
 
     from.sin_port = 0;
-    /* Lets connect() choose the port, which may then be in use for other destinations. */
-    if (fd >= 0)
+    /* Lets connect() choose the port, which may then be in use for other destinations. While it is
+     * in use, and for a minute after that, a service point may have the same number. */
+    if (fd >= 0) {
         setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    }
     if (fd >= 0 && bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0
         && (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EINPROGRESS))
         return fd;

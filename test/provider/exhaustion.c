@@ -312,6 +312,8 @@ static void many_connections_few_descriptors(void **state)
 
 /* -- few ports -------------------------------------------------------------------------------- */
 
+enum { FIRST_PORT = 40000, LAST_PORT = 40009 };
+
 static void few_ports(void)
 {
     static const char range[] = "40000 40009";
@@ -342,10 +344,12 @@ static void many_qualifiers(struct side *s, int fd)
     accept_all(s, fd);
 }
 
-/* More TCP connections than local ports: connections to different ports may share a local port. */
+/* More TCP connections than local ports: connections to different ports may share a local port. And
+ * a service point may have the number of such a port. */
 static void connect_with_few_ports(struct side *s, int fd)
 {
     DAT_CONN_QUAL qual[CONNECTS];
+    DAT_PSP_HANDLE psp;
     struct peer p;
     DAT_EP_HANDLE ep;
 
@@ -357,6 +361,8 @@ static void connect_with_few_ports(struct side *s, int fd)
                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         assert_int_equal(next_event(s->conn).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
+    for (DAT_CONN_QUAL port = FIRST_PORT; port <= LAST_PORT; port++)
+        OK(dat_psp_create(s->ia, port, s->cr, DAT_PSP_CONSUMER_FLAG, &psp));
     peer_end(&p);
     send_byte(fd, 'd');
 }
