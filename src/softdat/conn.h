@@ -156,7 +156,7 @@ struct softdat_conn {
     bool parked;                 /* hdr is a SEND that exceeds SOFTDAT_HELD_MAX: payload unread */
     uint8_t *read_ahead;         /* parked: bytes read behind that header; owned */
     size_t n_read_ahead;
-    uint8_t discard_rx;          /* softdat_discard: drop every frame but BYE */
+    uint8_t discard_rx;          /* softdat_discard: drop every frame but NAK and BYE */
     bool bye_received;
     uint32_t executed;           /* SENDs and WRITEs of the peer executed, in total */
     uint32_t acked;              /* of those, acknowledged */

@@ -455,6 +455,13 @@ static const struct {
     [SOFTDAT_MIGRATE_DONE] = { true, header_bare, softdat_cm_frame, NULL },
 };
 
+/* True if the frame is handled while all others are dropped. A NAK is: both sides may have refused
+ * a request of the other, and each waits for the other's NAK. */
+static bool ends_connection(const struct softdat_frame *f)
+{
+    return f->type == SOFTDAT_BYE || f->type == SOFTDAT_NAK;
+}
+
 bool softdat_frame_header(struct softdat_conn *c)
 {
     const struct softdat_frame *f = &c->hdr;
@@ -465,7 +472,7 @@ bool softdat_frame_header(struct softdat_conn *c)
     if (frame[f->type].open
         && (c->phase < SOFTDAT_OPEN || (c->ep && !softdat_frame_acked(c, f->ack))))
         return false;
-    if (frame[f->type].open && (c->discard_rx || !c->ep) && f->type != SOFTDAT_BYE) {
+    if (frame[f->type].open && (c->discard_rx || !c->ep) && !ends_connection(f)) {
         discard(c);
         return true;
     }
