@@ -183,6 +183,8 @@ static void finish(struct world *w)
     post_recv(&w->b, RECEIVED + STEPS * STRIDE, STRIDE, EXTRA);
     expect_completions(w, false);
     expect_completions(w, true);
+    state_of(&w->a);             /* takes the lock of each side, which orders its memory for TSan */
+    state_of(&w->b);
     for (int i = 0; i < STEPS; i++) {
         struct side *from = side_of(w, script[i].from_b), *to = side_of(w, !script[i].from_b);
         size_t at = (size_t)i * STRIDE;
