@@ -7,6 +7,7 @@
  *   daplsoft cut   TARGET [PORT]         the path through a port goes down; without PORT, all
  *   daplsoft heal  TARGET [PORT]         the path is up again
  *   daplsoft break TARGET [PORT]         its connections break
+ *   daplsoft migrate TARGET [PORT]       those that it has made move to the other port
  *   daplsoft fail  TARGET                the adapter fails permanently (IA catastrophic error)
  *
  * TARGET: PID, PID.K (the K-th IA of that process) or all. Adapters of another host or network
@@ -36,7 +37,8 @@ static int n_open;
 
 static const char usage[] =
     "daplsoft list | show [TARGET] | cut TARGET [PORT] | heal TARGET [PORT] |\n"
-    "         break TARGET [PORT] | fail TARGET\nTARGET: PID, PID.K or all (see daplsoft list)\n";
+    "         break TARGET [PORT] | migrate TARGET [PORT] | fail TARGET\n"
+    "TARGET: PID, PID.K or all (see daplsoft list)\n";
 
 /* Finds the open adapters by their control sockets (control.h), which the kernel lists by name. */
 static void find_open(void)
@@ -178,7 +180,8 @@ static int list(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const commands[] = { "show", "cut", "heal", "break", "fail" };
+    static const char *const commands[] = { "show", "cut", "heal", "break", "migrate",
+                                            "fail" };
     const char *word = argc > 1 ? argv[1] : "", *target = argc > 2 ? argv[2] : NULL;
     char command[64];
 

@@ -16,8 +16,8 @@
  * MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS, then the job ends.
  *
  * After the wiring, and in MPI_Finalize, the calling thread makes progress meanwhile: it needs no
- * other rank any more, but a connection may break whose other end still needs it, and then this rank
- * has to accept another one.
+ * other rank any more, but a connection may break whose other end still needs it, and then this
+ * rank has to accept another one.
  */
 enum { LOOK_MS = 20 };           /* the longest time between two looks at what is reported */
 

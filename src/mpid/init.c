@@ -253,8 +253,7 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
 
 /* -- wiring ----------------------------------------------------------------------------------- */
 
-/* Yielding before sleeping lets several events arrive for one pass. After its barrier no rank has to
- * wait for another one, so all may call the launcher's, in which MPI_Init ends. */
+/* Yielding before sleeping lets several events arrive for one pass. */
 static int wire(struct mdapl_ch3_glue *g, int rank)
 {
     int64_t yields = g->cfg.yield_polls > WIRE_YIELDS ? g->cfg.yield_polls : WIRE_YIELDS, idle = 0;
@@ -267,9 +266,7 @@ static int wire(struct mdapl_ch3_glue *g, int rank)
             sched_yield();
         else
             mdapl_wait(g->ctx, MDAPL_US(g->cfg.sleep_us));
-    if (rc < 0)
-        return init_error(rank, mdapl_ctx_err(g->ctx)->text);
-    return wait_for_all(g, rank, true);
+    return rc < 0 ? init_error(rank, mdapl_ctx_err(g->ctx)->text) : MPI_SUCCESS;
 }
 
 static void log_start(struct mdapl_ch3_glue *g, int rank)
@@ -312,6 +309,9 @@ static int start(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ran
         choose_polls(g, user, rank);
         mpi_errno = wire(g, rank);
     }
+    /* MPI_Init ends in a barrier of the launcher's, in which a rank serves no other one. */
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = wait_for_all(g, rank, true);
     return mpi_errno;
 }
 

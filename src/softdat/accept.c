@@ -22,6 +22,7 @@ bool softdat_cm_on_connect(struct softdat_conn *c)
     c->ia->n_unidentified--;
     c->deadline = 0;
     c->cr = cr;
+    c->token = (uint64_t)c->hdr.id << 32 | c->hdr.key;
     if (c->peer.sin_family != AF_INET) {
         c->peer.sin_family = AF_INET;
         c->peer.sin_addr.s_addr = (in_addr_t)c->hdr.addr;

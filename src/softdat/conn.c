@@ -3,6 +3,7 @@
 
 #include "softdat.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -15,6 +16,14 @@ void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
         c->ia->next_deadline = c->deadline;
         softdat_helper_wake(c->ia);      /* it may sleep beyond the deadline */
     }
+}
+
+/* The events of a round may be those of a socket that has been replaced in it. */
+static bool socket_ended(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
 }
 
 static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
@@ -31,8 +40,9 @@ static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t e
         softdat_shared_doorbell(c);
     if (c->sock.fd >= 0 && events & EPOLLOUT)
         softdat_tx_unblock(c);
-    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
-        softdat_conn_lost(c);
+    if (c->sock.fd >= 0 && c->stalled && events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)
+        && socket_ended(c->sock.fd))
+        softdat_conn_link_lost(c);
 }
 
 struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softdat_conn_phase phase)
@@ -48,10 +58,11 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     c->phase = phase;
     softdat_list_init(&c->acks);
     softdat_list_init(&c->out_queue);
+    softdat_list_init(&c->answered);
     softdat_list_init(&c->held);
     softdat_list_init(&c->polled);
     softdat_list_init(&c->waiting);
-    c->segment_fd = -1;
+    c->segment_fd = c->old_fd = -1;
     if (softdat_sock_add(ia, &c->sock, phase == SOFTDAT_CONNECTING ? EPOLLOUT : EPOLLIN)) {
         softdat_free(c);
         return NULL;
@@ -63,20 +74,42 @@ struct softdat_conn *softdat_conn_make(struct softdat_ia *ia, int fd, enum softd
     return c;
 }
 
+void softdat_conn_unlist(struct softdat_conn *c)
+{
+    softdat_list_remove(&c->polled);
+    c->ia->n_streams -= c->stream;
+    c->ia->n_sockets -= c->sock.fd >= 0 && !c->uses_rings && !c->stream;
+    c->stream = false;
+}
+
+void softdat_conn_poll(struct softdat_conn *c)
+{
+    c->stream = true;
+    softdat_list_append(&c->ia->streams, &c->polled);
+    c->ia->n_streams++;
+    c->ia->n_sockets--;
+    softdat_streams_watch(c->ia);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 void softdat_conn_free(struct softdat_conn *c)
 {
     softdat_direct_withdraw(c);
+    softdat_conn_unlist(c);
     softdat_sock_close(c->ia, &c->sock);
     softdat_list_remove(&c->acks);
-    softdat_list_remove(&c->polled);
     softdat_list_remove(&c->delayed);
     softdat_list_remove(&c->to_break);
     c->ia->n_unidentified -= c->phase == SOFTDAT_ACCEPTED;
-    c->ia->n_streams -= c->stream;
-    c->ia->n_sockets -= !c->uses_rings && !c->stream;
-    c->stream = false;
-    if (c->segment_fd >= 0)
-        close(c->segment_fd);
+    close_fd(&c->segment_fd);
+    close_fd(&c->old_fd);
+    softdat_retransmit_forget(c);
     while (!softdat_list_empty(&c->out_queue)) {
         struct softdat_out *out = SOFTDAT_OF(c->out_queue.next, struct softdat_out, link);
 
@@ -96,6 +129,7 @@ void softdat_conn_free(struct softdat_conn *c)
     softdat_list_remove(&c->link);
     softdat_list_append(&c->ia->to_free, &c->link);
     softdat_round_complete(c->ia);
+    softdat_migrate_failed(c);
 }
 
 void softdat_conn_linger(struct softdat_conn *c)
@@ -110,6 +144,7 @@ void softdat_conn_detach(struct softdat_conn *c, bool linger)
     bool half_written_answer = !softdat_tx_drop_responses(c);
 
     softdat_direct_withdraw(c);
+    softdat_retransmit_forget(c);
     if (c->ep)
         c->ep->conn = NULL;
     c->ep = NULL;
@@ -131,13 +166,8 @@ void softdat_conn_open(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_OPEN;
     c->plain = softdat_short_plain(c);
-    if (!c->uses_rings) {
-        c->stream = true;
-        softdat_list_append(&c->ia->streams, &c->polled);
-        c->ia->n_streams++;
-        c->ia->n_sockets--;
-        softdat_streams_watch(c->ia);
-    }
+    if (!c->uses_rings)
+        softdat_conn_poll(c);
     c->ia->count[SOFTDAT_N_CONNECTS]++;
     if (!c->local)
         softdat_path_keep_alive(c);
@@ -205,6 +235,14 @@ void softdat_conn_lost(struct softdat_conn *c)
     end(c, end_of[c->phase].lost);
 }
 
+void softdat_conn_link_lost(struct softdat_conn *c)
+{
+    if (c->phase == SOFTDAT_OPEN && c->migrating)
+        softdat_migrate_unlink(c);
+    else
+        softdat_conn_lost(c);
+}
+
 void softdat_conn_expire(struct softdat_conn *c)
 {
     if (c->phase == SOFTDAT_OPEN)
@@ -223,6 +261,9 @@ static const struct {
     [SOFTDAT_ACCEPT] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_accept },
     [SOFTDAT_REJECT] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_reject },
     [SOFTDAT_READY] = { SOFTDAT_ACCEPT_SENT, softdat_cm_on_ready },
+    [SOFTDAT_MIGRATE] = { SOFTDAT_ACCEPTED, softdat_cm_on_migrate },
+    [SOFTDAT_MIGRATED] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_migrated },
+    [SOFTDAT_MIGRATE_DONE] = { SOFTDAT_OPEN, softdat_cm_on_migrate_done },
 };
 
 bool softdat_cm_frame(struct softdat_conn *c)

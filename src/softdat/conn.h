@@ -62,6 +62,12 @@ struct softdat_sink {
     bool discard;                /* drop the payload */
 };
 
+/* Why frames are dropped. */
+enum softdat_discard {
+    SOFTDAT_DISCARD_NAK = 1,     /* a NAK is sent */
+    SOFTDAT_DISCARD_LINK = 2,    /* the peer has withdrawn its consent to copies on this link */
+};
+
 enum { SOFTDAT_HELD_MAX = 1 << 22 };     /* bytes of sends buffered until a receive is posted */
 
 enum softdat_conn_phase {
@@ -97,7 +103,24 @@ struct softdat_conn {
     bool uses_rings;             /* frames travel through shared rings, not the socket */
     bool plain;                  /* the same, and nothing is emulated or injected (short.c) */
     bool stream;                 /* on ia->streams */
-    int segment_fd;              /* active: sent with CONNECT; -1: none */
+    int segment_fd;              /* active: sent with CONNECT or MIGRATE; -1: none */
+
+    /* migration to another link (migrate.c); sock.fd < 0 meanwhile, as long as there is none */
+    uint64_t token;              /* names the connection for its new link; 0: it cannot migrate */
+    struct in_addr other_addr;   /* active: address of the peer's other port; 0: none */
+    bool active;                 /* this side has connected */
+    bool migrating;              /* without a link, or not sure that the peer uses the new one */
+    unsigned attempts;           /* to make a link while there is none */
+    int old_fd;                  /* active: the former socket, not read any more; -1: none */
+    struct softdat_conn *carrier;    /* active: makes the new link; NULL: none */
+    struct softdat_conn *migrates;   /* of a carrier: the connection that it makes a link for */
+    struct softdat_conn *heir;   /* of a former carrier: has its link, parses what it has read */
+    uint32_t reads_sent;         /* READs, PUSHes and ATOMICs transmitted, in total */
+    uint32_t reads_taken;        /* the same of the peer, received */
+    uint32_t answers;            /* frames on `answered`, in total */
+    uint32_t n_answered;         /* its length */
+    uint8_t former_inline[SOFTDAT_INLINE];   /* in-line frame of the former link's ring */
+    struct softdat_list answered;    /* transmitted answers that the peer may not have taken */
 
     /* transmit */
     struct softdat_list out_queue;   /* struct softdat_out; before the EP's requests */
@@ -133,7 +156,7 @@ struct softdat_conn {
     bool parked;                 /* hdr is a SEND that exceeds SOFTDAT_HELD_MAX: payload unread */
     uint8_t *read_ahead;         /* parked: bytes read behind that header; owned */
     size_t n_read_ahead;
-    bool discard_rx;             /* a NAK is sent or consent withdrawn: drop every frame but BYE */
+    uint8_t discard_rx;          /* softdat_discard: drop every frame but NAK and BYE */
     bool bye_received;
     uint32_t executed;           /* SENDs and WRITEs of the peer executed, in total */
     uint32_t acked;              /* of those, acknowledged */
@@ -205,11 +228,48 @@ void softdat_conn_expire(struct softdat_conn *c);
 void softdat_conn_open(struct softdat_conn *c);
 /* Ends c before it was open: frees it; its EP gets the event number. */
 void softdat_conn_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number);
+/* Handles the end of c's socket: ends c, unless c migrates and may get another. */
+void softdat_conn_link_lost(struct softdat_conn *c);
+/* Takes c off the lists of what is polled. */
+void softdat_conn_unlist(struct softdat_conn *c);
+/* Lets the rounds of progress poll c, which is open and has a link. */
+void softdat_conn_poll(struct softdat_conn *c);
+
+/* migrate.c */
+
+/* Starts to replace the link of c by one over the other port of either side that has two. False: it
+ * cannot be replaced: c is not open, was not connected by this side, or no port is up. */
+bool softdat_migrate(struct softdat_conn *c);
+/* The carrier's socket is connected: takes the link from its connection and sends MIGRATE. */
+void softdat_migrate_send(struct softdat_conn *carrier);
+/* Tries again to make a link, if c has none. */
+void softdat_migrate_retry(struct softdat_conn *c);
+/* The carrier ends: its connection keeps its link, or tries again. */
+void softdat_migrate_failed(struct softdat_conn *c);
+/* Takes the link from c: nothing is received or transmitted until it has another. */
+void softdat_migrate_unlink(struct softdat_conn *c);
+/* Handlers of MIGRATE, MIGRATED and MIGRATE_DONE, and of a REJECT in place of MIGRATED. */
+bool softdat_cm_on_migrate(struct softdat_conn *carrier);
+bool softdat_cm_on_migrated(struct softdat_conn *carrier);
+bool softdat_cm_on_migrate_done(struct softdat_conn *c);
+bool softdat_migrate_rejected(struct softdat_conn *carrier);
 
 /* listen.c */
 
 /* Closes the listening sockets of sp. Connections that it has accepted stay. */
 void softdat_sp_close_listeners(struct softdat_ia *ia, struct softdat_sp *sp);
+
+/* retransmit.c */
+
+/* Retains an answer that has been transmitted, and owns it. */
+void softdat_retransmit_keep(struct softdat_conn *c, struct softdat_out *out);
+/* Frees the answers that are retained; the memory that they name is not read again. */
+void softdat_retransmit_forget(struct softdat_conn *c);
+/* Takes back the frame that is half transmitted, and drops queued ones that are neither requests
+ * nor answers. Before the segment of the former link is freed. */
+void softdat_retransmit_begin(struct softdat_conn *c);
+/* Queues again what the peer has not taken. False: its numbers are impossible. */
+bool softdat_retransmit_after(struct softdat_conn *c, const struct softdat_taken *theirs);
 
 /* connect.c */
 
@@ -217,6 +277,12 @@ void softdat_sp_close_listeners(struct softdat_ia *ia, struct softdat_sp *sp);
 void softdat_connect_done(struct softdat_conn *c);
 /* Repeats a connect() to a unix socket whose backlog was full; may free c. */
 void softdat_connect_retry(struct softdat_conn *c);
+/* Starts a connection from that port to a service point, whose TCP port is its qualifier: within
+ * the host if possible, else by TCP. NULL with an errno value in *error_p. */
+struct softdat_conn *softdat_connect_from(struct softdat_ia *ia, int port, struct sockaddr_in to,
+                                          int *error_p);
+/* Sends the first frame of a connection that softdat_connect_from() has connected at once. */
+void softdat_connect_start(struct softdat_conn *c);
 
 /* Handlers of connection management frames (accept.c, connect.c), called by softdat_cm_frame() in
  * the phase that permits them. False: cannot be served, the connection ends. */
@@ -259,6 +325,8 @@ bool softdat_rx_ready(struct softdat_conn *c);
 bool softdat_rx_ring(struct softdat_conn *c);
 /* Continues with the parked frame and the bytes read behind it. May free c. */
 void softdat_rx_unpark(struct softdat_conn *c);
+/* Drops what is half received: the link is replaced. */
+void softdat_rx_take_back(struct softdat_conn *c);
 /* Stops reading from c, or starts it again. */
 void softdat_rx_stall(struct softdat_conn *c, bool stalled);
 
@@ -354,6 +422,9 @@ void softdat_tx_ack_later(struct softdat_conn *c);
 void softdat_tx_flush_acks(struct softdat_ia *ia);
 /* Counts the request of c->hdr as executed and acknowledges it, at once or with a later frame. */
 void softdat_tx_executed(struct softdat_conn *c);
+/* As softdat_tx_frame(), but before all that is queued, and transmitted by the caller. */
+bool softdat_tx_frame_first(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
+                            size_t len);
 /* True if no frame is queued or partly transmitted. */
 bool softdat_tx_idle(const struct softdat_conn *c);
 /* Advances the iovec *v of *n_v entries by n bytes. */

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,12 @@ enum { BACKLOG_RETRY_NS = 1000 * 1000 }; /* between two connects to a full backl
 static void send_connect(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_CONNECT_SENT;
+    if (c->migrates) {
+        softdat_migrate_send(c);
+        return;
+    }
+    if (getrandom(&c->token, sizeof(c->token), GRND_NONBLOCK) != sizeof(c->token))
+        c->token = 0;
     softdat_tx_frame(c, SOFTDAT_CONNECT, c->priv, c->sink.left);
     c->sink.left = 0;
 }
@@ -53,16 +60,15 @@ void softdat_connect_done(struct softdat_conn *c)
 /* Connects to a process of this host by a unix socket. NULL: no process of this user listens there.
  * If the backlog is full the connect is repeated later: TCP would be a slower link for the whole
  * life of the connection. */
-static struct softdat_conn *connect_local(struct softdat_ep *ep)
+static struct softdat_conn *connect_local(struct softdat_ia *ia, const struct sockaddr_in *to)
 {
     int fd = softdat_local_socket();
-    int error = fd < 0 ? errno
-                       : softdat_connect_local(fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+    int error = fd < 0 ? errno : softdat_connect_local(fd, to->sin_addr, ntohs(to->sin_port));
     bool full = fd >= 0 && error == EAGAIN;
     struct softdat_conn *c = NULL;
 
     if (fd >= 0 && (!error || full))
-        c = softdat_conn_make(ep->h.ia, fd, full ? SOFTDAT_CONNECTING : SOFTDAT_CONNECT_SENT);
+        c = softdat_conn_make(ia, fd, full ? SOFTDAT_CONNECTING : SOFTDAT_CONNECT_SENT);
     if (!c && fd >= 0)
         close(fd);
     if (c)
@@ -76,8 +82,7 @@ static struct softdat_conn *connect_local(struct softdat_ep *ep)
 
 void softdat_connect_retry(struct softdat_conn *c)
 {
-    struct softdat_ep *ep = c->ep;
-    int error = softdat_connect_local(c->sock.fd, ep->remote.sin_addr, (uint32_t)ep->remote_qual);
+    int error = softdat_connect_local(c->sock.fd, c->peer.sin_addr, ntohs(c->peer.sin_port));
 
     if (error == EAGAIN) {
         softdat_delay_until(c, softdat_now() + BACKLOG_RETRY_NS);
@@ -89,31 +94,40 @@ void softdat_connect_retry(struct softdat_conn *c)
     }
     softdat_sock_suspend(c->ia, &c->sock, false);
     softdat_sock_set_events(c->ia, &c->sock, EPOLLIN);
+    softdat_connect_start(c);
+}
+
+void softdat_connect_start(struct softdat_conn *c)
+{
     c->segment_fd = softdat_shared_create(c);
     send_connect(c);
 }
 
-/* Starts a connection to ep's peer from that port: within the host if possible, else by TCP. NULL
- * with an errno value in *error_p. */
-static struct softdat_conn *connect_from(struct softdat_ep *ep, int port, int *error_p)
+struct softdat_conn *softdat_connect_from(struct softdat_ia *ia, int port, struct sockaddr_in to,
+                                          int *error_p)
 {
-    struct softdat_ia *ia = ep->h.ia;
-    struct softdat_conn *c = ia->cfg.local >= SOFTDAT_LOCAL_SOCKET ? connect_local(ep) : NULL;
-    int fd = c ? -1 : softdat_connect_tcp(ia->cfg.port[port].addr, ep->remote, error_p);
+    struct softdat_conn *c = ia->cfg.local >= SOFTDAT_LOCAL_SOCKET ? connect_local(ia, &to) : NULL;
+    int fd = c ? -1 : softdat_connect_tcp(ia->cfg.port[port].addr, to, error_p);
 
     if (fd >= 0)
         c = softdat_conn_make(ia, fd, SOFTDAT_CONNECTING);
     if (!c && fd >= 0)
         close(fd);
-    if (c)
+    if (c) {
         c->port = (uint8_t)port;
+        c->peer = to;
+        c->active = true;
+    }
     return c;
 }
 
 static void connect_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv, size_t size)
 {
     int error = ENETUNREACH, port = softdat_path_choose(ep->h.ia, ep->remote.sin_addr);
-    struct softdat_conn *c = port >= 0 ? connect_from(ep, port, &error) : NULL;
+    struct softdat_conn *c = NULL;
+
+    if (port >= 0)
+        c = softdat_connect_from(ep->h.ia, port, ep->remote, &error);
 
     if (!c) {
         if (error == EMFILE || error == ENFILE)
@@ -125,16 +139,13 @@ static void connect_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv,
     ep->port = (uint8_t)port;
     c->ep = ep;
     ep->conn = c;
-    c->peer = ep->remote;
     if (us != DAT_TIMEOUT_INFINITE)
         softdat_conn_deadline(c, (uint64_t)us * 1000);
     if (size > 0)
         memcpy(c->priv, priv, size);
     c->sink.left = size;         /* length of priv until CONNECT is queued */
-    if (c->phase == SOFTDAT_CONNECT_SENT) {
-        c->segment_fd = softdat_shared_create(c);
-        send_connect(c);
-    }
+    if (c->phase == SOFTDAT_CONNECT_SENT)
+        softdat_connect_start(c);
 }
 
 DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CONN_QUAL qual,
@@ -199,6 +210,7 @@ bool softdat_cm_on_accept(struct softdat_conn *c)
 
     if (!ep)
         return false;
+    c->other_addr.s_addr = (in_addr_t)c->hdr.addr;
     if (c->hdr.size && c->shared.seg) {
         softdat_direct_probe(c);
         softdat_shared_start(c);
@@ -216,6 +228,8 @@ bool softdat_cm_on_reject(struct softdat_conn *c)
     uint8_t priv[SOFTDAT_PRIV_MAX];
     size_t len = c->hdr.len;
 
+    if (c->migrates)
+        return softdat_migrate_rejected(c);
     memcpy(priv, c->priv, len);
     softdat_conn_free(c);
     if (ep && softdat_ep_step(ep, SOFTDAT_EP_FAIL))

@@ -45,6 +45,7 @@ static const char *const counter_name[SOFTDAT_COUNTERS] = {
     [SOFTDAT_N_DIRECT] = "direct_transfers", [SOFTDAT_N_CONNECTS] = "connections_made",
     [SOFTDAT_N_BREAKS] = "connections_broken", [SOFTDAT_N_LMRS] = "registrations",
     [SOFTDAT_N_CUTS] = "path_downs", [SOFTDAT_N_FAULTS] = "faults_injected",
+    [SOFTDAT_N_MIGRATIONS] = "migrations",
 };
 
 static const char *const phase_name[] = {
@@ -63,7 +64,7 @@ static const char *const while_polled[] = {
 static void append_link(struct reply *a, const struct softdat_conn *c)
 {
     if (!c->uses_rings) {
-        append(a, "%s", c->local ? "a unix socket" : "TCP");
+        append(a, "%s", c->sock.fd < 0 ? "no link" : c->local ? "a unix socket" : "TCP");
         return;
     }
     append(a, "shared rings");
@@ -147,6 +148,18 @@ static void break_all(struct softdat_ia *ia, int port, struct reply *a)
     append(a, "ia: %s %u connections broken\n", ia->name, n);
 }
 
+static void migrate(struct softdat_ia *ia, int port, struct reply *a)
+{
+    unsigned n = 0;
+
+    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        n += (!port || port == c->port + 1) && softdat_migrate(c);
+    }
+    append(a, "ia: %s %u connections migrate\n", ia->name, n);
+}
+
 static void fail(struct softdat_ia *ia, int port, struct reply *a)
 {
     (void)port;
@@ -160,6 +173,7 @@ static const struct {
     void (*act)(struct softdat_ia *, int port, struct reply *);
 } command[] = {
     { "show", show }, { "cut", cut }, { "heal", heal }, { "break", break_all }, { "fail", fail },
+    { "migrate", migrate },
 };
 
 /* Executes "word" or "word PORT"; without a port, or with 0, on all ports. */

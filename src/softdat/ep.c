@@ -80,6 +80,8 @@ struct softdat_dto *softdat_ep_pop_recv(struct softdat_ep *ep)
 {
     struct softdat_dto *d = softdat_ring_at(&ep->rq->ring, 0);
 
+    if (ep->has_current_recv)    /* of a send that has partly arrived on a former link */
+        return &ep->current_recv;
     if (ep->rq->ring.count == 0)
         return NULL;
     ep->current_recv = *d;

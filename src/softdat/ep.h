@@ -24,7 +24,7 @@ enum softdat_dto_state { SOFTDAT_DTO_QUEUED, SOFTDAT_DTO_SENT, SOFTDAT_DTO_DONE 
 struct softdat_seg {
     uint8_t *at;
     size_t len;
-    uint32_t key;                /* lmr_context of its registration */
+    uint32_t key;                /* lmr_context of its registration; 0: the provider's memory */
 };
 
 struct softdat_dto {

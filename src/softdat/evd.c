@@ -440,6 +440,23 @@ __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT
     return dequeue_locked(evd, event);
 }
 
+/* A dequeue by the former owner of the lock, whose bias has been revoked as it entered. */
+__attribute__((noinline)) static DAT_RETURN dequeue_revoked(struct softdat_evd *evd,
+                                                            DAT_EVENT *event)
+{
+    softdat_lock_leave(&evd->h.ia->lock);
+    return dequeue(evd, event);
+}
+
+/* The end of an empty dequeue while another thread may wait for the lock. */
+__attribute__((noinline)) static DAT_RETURN wake_and_return_empty(struct softdat_ia *ia)
+{
+    softdat_lock_wake(&ia->lock);
+    return queue_empty;
+}
+
+/* An empty poll calls nothing: whatever else is to be done is a tail call, so that no register is
+ * saved. */
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
     struct softdat_evd *evd = evd_of(handle);
@@ -451,16 +468,17 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     if (!event)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     ia = evd->h.ia;
-    if (!softdat_lock_enter(&ia->lock))
+    if (!softdat_lock_owned(&ia->lock))
         return dequeue(evd, event);
+    if (!softdat_lock_begin(&ia->lock))
+        return dequeue_revoked(evd, event);
     if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0
         || !softdat_round_quiet(ia, softdat_count_call(ia)))
         return dequeue_locked(evd, event);
     c = softdat_ring_pending(ia);
     if (c)
         return dequeue_from(evd, event, c);
-    softdat_lock_leave(&ia->lock);
-    return queue_empty;
+    return softdat_lock_end(&ia->lock) ? queue_empty : wake_and_return_empty(ia);
 }
 
 uint64_t softdat_wait_left(uint64_t start, DAT_TIMEOUT us)

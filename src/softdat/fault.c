@@ -84,6 +84,8 @@ void softdat_delay_resume(struct softdat_ia *ia)
         softdat_list_remove(&c->delayed);
         if (c->phase == SOFTDAT_CONNECTING)
             softdat_connect_retry(c);
+        else if (c->migrating && c->sock.fd < 0)
+            softdat_migrate_retry(c);
         else
             softdat_tx_progress(c);
     }

@@ -62,6 +62,7 @@ static void drop_ia(struct softdat_ia *ia)
 
         close_fd(&c->sock.fd);
         close_fd(&c->segment_fd);
+        close_fd(&c->old_fd);
     }
     for (l = ia->objects.next; l != &ia->objects; l = l->next)
         drop_object(ia, SOFTDAT_OF(l, struct softdat_handle, link));

@@ -27,7 +27,6 @@ static bool header_send(struct softdat_conn *c)
     DAT_DTO_COMPLETION_STATUS status = d ? softdat_recv_check(c->ia, d, c->hdr.len)
                                          : DAT_DTO_SUCCESS;
 
-    c->held_current = NULL;
     if (status != DAT_DTO_SUCCESS) {
         discard(c);
         softdat_held_refuse(c, status);
@@ -263,8 +262,8 @@ static bool complete_send(struct softdat_conn *c)
 {
     struct softdat_held *h = c->held_current;
 
-    c->held_current = NULL;
     if (h) {
+        c->held_current = NULL;
         softdat_held_queue(c, h);
         return true;
     }
@@ -308,6 +307,7 @@ static bool complete_atomic(struct softdat_conn *c)
     uint64_t operand[2], old;
 
     memcpy(operand, c->priv, sizeof(operand));
+    c->reads_taken++;
     if (c->hdr.id == SOFTDAT_FETCH_ADD) {
         old = atomic_fetch_add(at, operand[0]);
     } else if (c->hdr.id == SOFTDAT_CMP_SWAP) {
@@ -343,7 +343,7 @@ static bool check_direct(struct softdat_conn *c, enum softdat_direct_result how,
     if (how == SOFTDAT_DIRECT_UNREACHABLE)
         softdat_tx_nak(c, id, DAT_DTO_ERR_LOCAL_PROTECTION);
     if (how == SOFTDAT_DIRECT_WITHDRAWN)
-        c->discard_rx = true;
+        c->discard_rx |= SOFTDAT_DISCARD_LINK;
     return how == SOFTDAT_DIRECT_DONE;
 }
 
@@ -372,8 +372,17 @@ static bool complete_pull_imm(struct softdat_conn *c)
 
 static bool complete_push(struct softdat_conn *c)
 {
-    return !check_direct(c, softdat_direct_push(c), 0)
-           || softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0);
+    if (!check_direct(c, softdat_direct_push(c), 0))
+        return true;
+    c->reads_taken++;
+    return softdat_tx_frame(c, SOFTDAT_PUSHED, NULL, 0);
+}
+
+/* The response has been queued when the header arrived. */
+static bool complete_read(struct softdat_conn *c)
+{
+    c->reads_taken++;
+    return true;
 }
 
 static bool complete_nothing(struct softdat_conn *c)
@@ -430,7 +439,7 @@ static const struct {
     [SOFTDAT_READY] = { false, header_bare, softdat_cm_frame, NULL },
     [SOFTDAT_SEND] = { true, header_send, complete_send, recheck_send },
     [SOFTDAT_WRITE] = { true, header_write, complete_write, recheck_write },
-    [SOFTDAT_READ] = { true, header_read, complete_nothing, NULL },
+    [SOFTDAT_READ] = { true, header_read, complete_read, NULL },
     [SOFTDAT_READ_DATA] = { true, header_read_data, complete_read_data, recheck_read_data },
     [SOFTDAT_ACK] = { true, header_bare, complete_nothing, NULL },
     [SOFTDAT_NAK] = { true, header_bare, complete_nak, NULL },
@@ -441,7 +450,17 @@ static const struct {
     [SOFTDAT_PULL_IMM] = { true, header_pull, complete_pull_imm, recheck_pull },
     [SOFTDAT_ATOMIC] = { true, header_atomic, complete_atomic, recheck_atomic },
     [SOFTDAT_PUSHED] = { true, header_bare, complete_read_data, NULL },
+    [SOFTDAT_MIGRATE] = { false, header_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_MIGRATED] = { false, header_priv, softdat_cm_frame, NULL },
+    [SOFTDAT_MIGRATE_DONE] = { true, header_bare, softdat_cm_frame, NULL },
 };
+
+/* True if the frame is handled while all others are dropped. A NAK is: both sides may have refused
+ * a request of the other, and each waits for the other's NAK. */
+static bool ends_connection(const struct softdat_frame *f)
+{
+    return f->type == SOFTDAT_BYE || f->type == SOFTDAT_NAK;
+}
 
 bool softdat_frame_header(struct softdat_conn *c)
 {
@@ -453,7 +472,7 @@ bool softdat_frame_header(struct softdat_conn *c)
     if (frame[f->type].open
         && (c->phase < SOFTDAT_OPEN || (c->ep && !softdat_frame_acked(c, f->ack))))
         return false;
-    if (frame[f->type].open && (c->discard_rx || !c->ep) && f->type != SOFTDAT_BYE) {
+    if (frame[f->type].open && (c->discard_rx || !c->ep) && !ends_connection(f)) {
         discard(c);
         return true;
     }

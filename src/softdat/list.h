@@ -30,6 +30,11 @@ static inline void softdat_list_append(struct softdat_list *head, struct softdat
     head->prev = item;
 }
 
+static inline void softdat_list_prepend(struct softdat_list *head, struct softdat_list *item)
+{
+    softdat_list_append(head->next, item);
+}
+
 /* Removes an item; does nothing if the item is on no list. */
 static inline void softdat_list_remove(struct softdat_list *item)
 {

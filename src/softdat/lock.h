@@ -51,25 +51,42 @@ static inline uintptr_t softdat_self(void)
     return (uintptr_t)&softdat_thread_mark;
 }
 
-/* Ends a call of the owner, or of a thread whose bias has been revoked as it entered. */
-static inline void softdat_lock_leave(struct softdat_lock *l)
+/* True if this thread is the owner. */
+static inline bool softdat_lock_owned(const struct softdat_lock *l)
+{
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == softdat_self();
+}
+
+/* The owner stores that it is inside. False: its bias is revoked, and softdat_lock_leave()
+ * follows. */
+static inline bool softdat_lock_begin(struct softdat_lock *l)
+{
+    atomic_store_explicit(&l->inside, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    return softdat_lock_owned(l);
+}
+
+/* Ends a call of the owner, or of a thread whose bias has been revoked as it entered. False: a
+ * thread may wait for that, and softdat_lock_wake() follows. */
+static inline bool softdat_lock_end(struct softdat_lock *l)
 {
     atomic_store_explicit(&l->inside, 0, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&l->owner, memory_order_relaxed) == 0)
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) != 0;
+}
+
+static inline void softdat_lock_leave(struct softdat_lock *l)
+{
+    if (!softdat_lock_end(l))
         softdat_lock_wake(l);
 }
 
 /* Takes the lock if this thread is the owner. */
 static inline bool softdat_lock_enter(struct softdat_lock *l)
 {
-    uintptr_t self = softdat_self();
-
-    if (atomic_load_explicit(&l->owner, memory_order_relaxed) != self)
+    if (!softdat_lock_owned(l))
         return false;
-    atomic_store_explicit(&l->inside, 1, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&l->owner, memory_order_relaxed) == self)
+    if (softdat_lock_begin(l))
         return true;
     softdat_lock_leave(l);
     return false;

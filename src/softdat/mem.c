@@ -90,7 +90,7 @@ static bool grow_table(struct softdat_ia *ia)
 bool softdat_segs_recheck(struct softdat_ia *ia, struct softdat_dto *d)
 {
     for (int i = 0; i < d->n_seg; i++)
-        if (!softdat_region_find(ia, d->seg[i].key))
+        if (d->seg[i].key && !softdat_region_find(ia, d->seg[i].key))
             return false;
     d->regions_freed = ia->regions_freed;
     return true;

@@ -79,8 +79,8 @@ static bool outstanding(const struct softdat_conn *c)
  * quarter of that. An idle connection between hosts is left to TCP keep-alive. */
 void softdat_path_set_deadline(struct softdat_conn *c)
 {
-    if (c->phase != SOFTDAT_OPEN)
-        return;                  /* its phase has a deadline of its own */
+    if (c->phase != SOFTDAT_OPEN || c->migrating)
+        return;                  /* they have a deadline of their own */
     c->deadline = 0;
     if (path_down(c))
         softdat_conn_deadline(c, retry_ns(c->ia));
@@ -185,7 +185,7 @@ static bool remote_unresponsive(struct softdat_conn *c)
 
 void softdat_path_expired(struct softdat_conn *c)
 {
-    if (path_down(c) || remote_unresponsive(c))
+    if (c->migrating || path_down(c) || remote_unresponsive(c))
         softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     else
         softdat_path_set_deadline(c);

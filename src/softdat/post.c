@@ -276,41 +276,57 @@ DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind
 /* -- extended operations (dat_ib_extensions.h) ------------------------------------------------ */
 
 /* Reads the arguments that the macros of the header pass last, in their order. */
-static void read_common_args(struct request *r, va_list args)
+static void read_common_args(struct request *r, va_list *args)
 {
-    r->seg = va_arg(args, const DAT_LMR_TRIPLET *);
-    r->cookie = va_arg(args, DAT_DTO_COOKIE);
-    r->remote = va_arg(args, const DAT_RMR_TRIPLET *);
+    r->seg = va_arg(*args, const DAT_LMR_TRIPLET *);
+    r->cookie = va_arg(*args, DAT_DTO_COOKIE);
+    r->remote = va_arg(*args, const DAT_RMR_TRIPLET *);
 }
 
-DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args)
+/* Reads the arguments of an operation. Returns its kind; NULL: there is no such operation. */
+static const struct kind *read_args(struct request *r, DAT_EXTENDED_OP op, va_list *args)
 {
-    struct request r = { .n = 1 };
     const struct kind *k;
 
     switch ((int)op) {
     case DAT_IB_FETCH_AND_ADD_OP:
         k = &kind_fetch_add;
-        r.operand[0] = va_arg(args, DAT_UINT64);
-        read_common_args(&r, args);
+        r->operand[0] = va_arg(*args, DAT_UINT64);
+        read_common_args(r, args);
         break;
     case DAT_IB_CMP_AND_SWAP_OP:
         k = &kind_cmp_swap;
-        r.operand[0] = va_arg(args, DAT_UINT64);
-        r.operand[1] = va_arg(args, DAT_UINT64);
-        read_common_args(&r, args);
+        r->operand[0] = va_arg(*args, DAT_UINT64);
+        r->operand[1] = va_arg(*args, DAT_UINT64);
+        read_common_args(r, args);
         break;
     case DAT_IB_RDMA_WRITE_IMMED_OP:
         k = &kind_write_imm;
-        r.n = va_arg(args, DAT_COUNT);
-        read_common_args(&r, args);
-        r.imm = va_arg(args, DAT_UINT32);
+        r->n = va_arg(*args, DAT_COUNT);
+        read_common_args(r, args);
+        r->imm = va_arg(*args, DAT_UINT32);
         break;
     default:
-        return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+        return NULL;
     }
-    r.flags = (DAT_COMPLETION_FLAGS)va_arg(args, int);
-    return post_request(ep_of(handle), k, &r);
+    r->flags = (DAT_COMPLETION_FLAGS)va_arg(*args, int);
+    return k;
+}
+
+/* Reads from a copy of args: a function that is passed a va_list by value and reads it leaves that
+ * of its caller indeterminate (C11 7.16p3), and where va_list is an array a parameter's address is
+ * not that of a va_list. */
+DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args)
+{
+    struct request r = { .n = 1 };
+    const struct kind *k;
+    va_list copy;
+
+    va_copy(copy, args);
+    k = read_args(&r, op, &copy);
+    va_end(copy);
+    return k ? post_request(ep_of(handle), k, &r)
+             : DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 }
 
 /* -- receives --------------------------------------------------------------------------------- */

@@ -58,8 +58,10 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
             return true;
         if (!softdat_frame_complete(c))
             return false;
-        if (c->sock.fd < 0)
-            return true;         /* this frame has ended the connection */
+        if (c->sock.fd < 0) {    /* this frame has ended the connection, or another has its link */
+            *left_p = c->heir ? n : 0;
+            return true;
+        }
     }
 }
 
@@ -71,6 +73,12 @@ static bool parse_and_keep(struct softdat_conn *c, const uint8_t *p, size_t n)
 
     if (left == 0)
         return ok;
+    if (c->heir) {
+        if (!c->heir->uses_rings && !parse_and_keep(c->heir, p + n - left, left)
+            && c->heir->sock.fd >= 0)
+            softdat_conn_lost(c->heir);
+        return ok;
+    }
     c->read_ahead = softdat_alloc(left);
     if (!c->read_ahead)
         return false;
@@ -169,6 +177,23 @@ static int read_some(struct softdat_conn *c, bool *any_p)
     return (size_t)n == requested;
 }
 
+void softdat_rx_take_back(struct softdat_conn *c)
+{
+    softdat_free(c->held_current);
+    c->held_current = NULL;
+    softdat_free(c->read_ahead);
+    c->read_ahead = NULL;
+    c->n_read_ahead = 0;
+    c->parked = false;
+    if (softdat_list_empty(&c->held))
+        softdat_list_remove(&c->waiting);
+    c->stalled = c->held_bytes > SOFTDAT_HELD_MAX;
+    c->hdr_have = 0;
+    c->sink = (struct softdat_sink){ .left = 0 };
+    c->discard_rx &= ~SOFTDAT_DISCARD_LINK;
+    c->long_expected = false;
+}
+
 void softdat_rx_stall(struct softdat_conn *c, bool stalled)
 {
     uint32_t events = c->sock.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
@@ -194,10 +219,11 @@ bool softdat_rx_ready(struct softdat_conn *c)
     }
     if (rc < 0 && c->uses_rings)
         softdat_rx_ring(c);      /* what the peer wrote before it closed is valid */
-    if (rc < 0 && c->sock.fd >= 0 && c->phase == SOFTDAT_OPEN && failed == ETIMEDOUT)
+    if (rc < 0 && c->sock.fd >= 0 && c->phase == SOFTDAT_OPEN && failed == ETIMEDOUT
+        && !c->migrating)
         softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
     else if (rc < 0 && c->sock.fd >= 0)
-        softdat_conn_lost(c);
+        softdat_conn_link_lost(c);
     return any;
 }
 

@@ -13,6 +13,8 @@
  *      listen.c     service points
  *      connect.c    the active side of connecting; disconnecting
  *      accept.c     the passive side: connection requests
+ *      migrate.c    replaces the link of a connection by another one
+ *      retransmit.c what is transmitted again on that link
  *      sockets.c    sockets of connections: addresses, options, credentials
  *      ep.c ep_fsm  endpoints: creation, completion, flushing
  *      post.c       posting requests and receives; extended operations

@@ -22,22 +22,17 @@ static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
-static bool is_response(const struct softdat_frame *f)
+/* Makes a frame: header f, and len bytes of payload: a copy of priv, or data registered under key.
+ * NULL: out of memory; or it would be the response to more reads than an adapter has in flight. */
+static struct softdat_out *make_out(struct softdat_conn *c, const struct softdat_frame *f,
+                                    const void *data, uint32_t key, const void *priv, size_t len)
 {
-    return f->type == SOFTDAT_READ_DATA || f->type == SOFTDAT_PUSHED;
-}
-
-/* Queues a frame: header f, and len bytes of payload: a copy of priv, or data registered under key.
- * False: out of memory; or it would be the response to more reads than an adapter has in flight. */
-static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
-                  uint32_t key, const void *priv, size_t len)
-{
-    bool excess = is_response(f) && c->responses == SOFTDAT_MAX_READS;
+    bool excess = softdat_is_response(f) && c->responses == SOFTDAT_MAX_READS;
     struct softdat_out *out = excess ? NULL : softdat_alloc(sizeof(*out) + (priv ? len : 0));
 
     if (!out)
-        return false;
-    c->responses += is_response(f);
+        return NULL;
+    c->responses += softdat_is_response(f);
     out->f = *f;
     out->key = key;
     out->due = c->phase == SOFTDAT_OPEN ? softdat_delay_due(c->ia) : 0;
@@ -48,21 +43,46 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
         memcpy(out->priv, priv, len);
         out->data = out->priv;
     }
+    return out;
+}
+
+/* Makes a frame and queues it. False: as make_out(). */
+static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const void *data,
+                  uint32_t key, const void *priv, size_t len)
+{
+    struct softdat_out *out = make_out(c, f, data, key, priv, len);
+
+    if (!out)
+        return false;
     softdat_list_append(&c->out_queue, &out->link);
     softdat_tx_progress(c);
     return true;
 }
 
-bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
-                      size_t len)
+/* The header of a control frame; its length is set by make_out(). */
+static struct softdat_frame control_header(struct softdat_conn *c, enum softdat_frame_type type)
 {
     struct softdat_frame f = { .type = (uint8_t)type };
 
-    if (type == SOFTDAT_CONNECT)
+    if (type == SOFTDAT_CONNECT || type == SOFTDAT_MIGRATE)
         /* The peer cannot learn it from a unix socket. */
         f.addr = c->ia->cfg.port[c->port].addr.sin_addr.s_addr;
-    if (type == SOFTDAT_ACCEPT)
+    if (type == SOFTDAT_CONNECT) {
+        f.key = (uint32_t)c->token;
+        f.id = (uint32_t)(c->token >> 32);
+    }
+    if (type == SOFTDAT_ACCEPT && c->ia->cfg.n_ports > 1)
+        f.addr = c->ia->cfg.port[!c->port].addr.sin_addr.s_addr;
+    if (type == SOFTDAT_ACCEPT || type == SOFTDAT_MIGRATED)
         f.size = c->shared.seg != NULL;
+    return f;
+}
+
+bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
+                      size_t len)
+{
+    struct softdat_frame f = control_header(c, type);
+
     if (type == SOFTDAT_BYE)
         c->bye_sent = true;
     return queue(c, &f, NULL, 0, len > 0 ? priv : NULL, len);
@@ -86,7 +106,7 @@ bool softdat_tx_drop_responses(struct softdat_conn *c)
         if (out->key == 0)
             continue;
         softdat_list_remove(&out->link);
-        c->responses -= is_response(&out->f);
+        c->responses -= softdat_is_response(&out->f);
         softdat_free(out);
     }
     return !c->cur_out || c->cur_out->key == 0;
@@ -96,8 +116,19 @@ bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STAT
 {
     struct softdat_frame f = { .type = SOFTDAT_NAK, .status = (uint16_t)status, .id = id };
 
-    c->discard_rx = true;
+    c->discard_rx |= SOFTDAT_DISCARD_NAK;
     return queue(c, &f, NULL, 0, NULL, 0);
+}
+
+bool softdat_tx_frame_first(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
+                            size_t len)
+{
+    struct softdat_frame f = control_header(c, type);
+    struct softdat_out *out = make_out(c, &f, NULL, 0, len > 0 ? priv : NULL, len);
+
+    if (out)
+        softdat_list_prepend(&c->out_queue, &out->link);
+    return out != NULL;
 }
 
 void softdat_tx_ack_later(struct softdat_conn *c)
@@ -144,7 +175,7 @@ void softdat_tx_flush_acks(struct softdat_ia *ia)
 
 /* -- the frame being transmitted -------------------------------------------------------------- */
 
-/* Makes f the current frame; due: its earliest transmit time, ns. */
+/* Makes f the current frame, of which there is none; due: its earliest transmit time, ns. */
 static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_t due)
 {
     c->cur_hdr = *f;
@@ -158,7 +189,6 @@ static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_
     softdat_list_remove(&c->acks);
     c->cur[0] = (struct iovec){ &c->cur_hdr, sizeof(c->cur_hdr) };
     c->cur_n = 1;
-    c->cur_at = 0;
 }
 
 /* True if the memory of a queued READ response is still registered. */
@@ -170,7 +200,7 @@ static bool out_registered(struct softdat_ia *ia, const struct softdat_out *out)
 /* Turns a READ response that has not begun into a NAK, because its registration has been freed. */
 static void refuse_read(struct softdat_conn *c, struct softdat_out *out)
 {
-    c->discard_rx = true;
+    c->discard_rx |= SOFTDAT_DISCARD_NAK;
     c->responses--;
     out->f.type = SOFTDAT_NAK;
     out->f.status = DAT_DTO_ERR_REMOTE_ACCESS;
@@ -219,7 +249,8 @@ static bool apply_bind(struct softdat_ep *ep, struct softdat_dto *d)
 {
     if (d->op != SOFTDAT_DTO_BIND)
         return false;
-    softdat_bind_apply(&d->bind);
+    if (d->state != SOFTDAT_DTO_DONE)
+        softdat_bind_apply(&d->bind);
     d->state = SOFTDAT_DTO_DONE;
     ep->req.sent++;
     softdat_ep_reap(ep);
@@ -313,15 +344,16 @@ static bool begin_request(struct softdat_conn *c)
     ep->req.sent++;
     d->state = SOFTDAT_DTO_SENT;
     c->ia->count[SOFTDAT_N_DIRECT] += direct;
-    if (softdat_is_read(d))
+    if (softdat_is_read(d)) {
         ep->reads++;
-    else
+        c->reads_sent++;
+    } else {
         hint = ack_hint(c, d->seq = ++ep->last_seq, d->len);
+    }
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
         .status = hint, .type = direct ? frame_of[d->op].direct : frame_of[d->op].plain,
     }, d->due);
-    c->cur_out = NULL;
     add_payload(c, d, direct);
     return true;
 }
@@ -352,14 +384,18 @@ static void advance_current(struct softdat_conn *c, size_t n)
         return;
     c->cur_n = c->cur_at = 0;
     if (c->cur_out) {
-        c->responses -= is_response(&c->cur_out->f);
-        softdat_free(c->cur_out);
+        c->responses -= softdat_is_response(&c->cur_out->f);
+        if (softdat_is_answer(&c->cur_out->f))
+            softdat_retransmit_keep(c, c->cur_out);
+        else
+            softdat_free(c->cur_out);
+        c->cur_out = NULL;
+        /* With a segment these are the last frames on the socket; the peer sends READY or
+         * MIGRATE_DONE through the ring. */
+        if ((c->cur_hdr.type == SOFTDAT_ACCEPT || c->cur_hdr.type == SOFTDAT_MIGRATED)
+            && c->shared.seg)
+            softdat_shared_start(c);
     }
-    c->cur_out = NULL;
-    /* With a segment ACCEPT is the last frame on the socket; the peer sends READY through the
-     * ring. */
-    if (c->cur_hdr.type == SOFTDAT_ACCEPT && c->shared.seg)
-        softdat_shared_start(c);
 }
 
 /* Transmits CONNECT with the segment's descriptor. */

@@ -6,6 +6,7 @@
  * PROTOCOL describes them. Numbers are little-endian; this provider runs only on little-endian
  * machines (asserted below), so the struct is the wire form.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 enum softdat_frame_type {
@@ -26,6 +27,9 @@ enum softdat_frame_type {
     SOFTDAT_PULL_IMM,        /* the same, copied as PULL */
     SOFTDAT_ATOMIC,          /* payload: two operands; id: a softdat_atomic */
     SOFTDAT_PUSHED,          /* response to PUSH, in order with READ_DATA */
+    SOFTDAT_MIGRATE,         /* active -> passive: this link replaces that of a connection */
+    SOFTDAT_MIGRATED,        /* passive -> active: the passive side uses the new link */
+    SOFTDAT_MIGRATE_DONE,    /* active -> passive: so does the active side */
     SOFTDAT_FRAME_TYPES
 };
 
@@ -40,6 +44,15 @@ struct softdat_piece {
     uint64_t addr, len;
 };
 
+/* Payload of MIGRATE and MIGRATED: what this side has taken of the other's frames, in total. */
+struct softdat_taken {
+    uint64_t token;              /* MIGRATE: of the connection; else 0 */
+    uint32_t executed;           /* SENDs and WRITEs executed, as softdat_frame.ack */
+    uint32_t writes;             /* the same, and those that wait for a receive */
+    uint32_t reads;              /* READs, PUSHes and ATOMICs */
+    uint32_t responses;          /* READ_DATA and PUSHED */
+};
+
 struct softdat_frame {
     uint8_t magic;
     uint8_t type;
@@ -47,14 +60,31 @@ struct softdat_frame {
                                 or 0 */
     uint32_t len;            /* bytes of payload */
     uint32_t ack;            /* number of the peer's SENDs and WRITEs executed, in total */
-    uint32_t key;            /* WRITE, READ: the rmr_context */
-    uint64_t addr;           /* WRITE, READ: the target address; CONNECT: IPv4 of the active side */
-    uint32_t size;           /* READ, PULL, PUSH: bytes; ACCEPT: 1 if the segment is mapped */
+    uint32_t key;            /* WRITE, READ: the rmr_context; CONNECT: the token, low half */
+    uint64_t addr;           /* WRITE, READ: the target address; CONNECT, MIGRATE: IPv4 of the
+                                active side; ACCEPT: of the passive side's other port, 0: none */
+    uint32_t size;           /* READ, PULL, PUSH: bytes; ACCEPT, MIGRATED: 1 if the segment is
+                                mapped */
     uint32_t id;             /* NAK: number of the failed request, 0: the oldest READ; _IMM:
-                                immediate data; ATOMIC: a softdat_atomic */
+                                immediate data; ATOMIC: a softdat_atomic; CONNECT: the token, high
+                                half */
 };
 
+/* True if the frame is the response to a READ, PUSH or ATOMIC. */
+static inline bool softdat_is_response(const struct softdat_frame *f)
+{
+    return f->type == SOFTDAT_READ_DATA || f->type == SOFTDAT_PUSHED;
+}
+
+/* True if the frame is transmitted again on another link, unless the peer has taken it, and is not
+ * a request. */
+static inline bool softdat_is_answer(const struct softdat_frame *f)
+{
+    return softdat_is_response(f) || f->type == SOFTDAT_NAK || f->type == SOFTDAT_BYE;
+}
+
 _Static_assert(sizeof(struct softdat_frame) == 32, "the header has no padding");
+_Static_assert(sizeof(struct softdat_taken) == 24, "the payload has no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the wire form");
 
 #endif

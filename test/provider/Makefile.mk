@@ -12,7 +12,8 @@ check_PROGRAMS += test/provider/conform test/provider/extended test/provider/emu
     test/provider/robust test/provider/ownership test/provider/ring \
     test/provider/events test/provider/helper test/provider/remote \
     test/provider/exhaustion test/provider/allocator test/provider/lock \
-    test/provider/judge test/provider/scale test/provider/stream
+    test/provider/judge test/provider/scale test/provider/stream \
+    test/provider/migrate
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -58,6 +59,11 @@ test_provider_stream_SOURCES = test/provider/stream.c test/provider/peer.c \
 test_provider_stream_CPPFLAGS = $(provider_test_cppflags)
 test_provider_stream_LDFLAGS = -export-dynamic
 test_provider_stream_LDADD = $(provider_test_libs)
+test_provider_migrate_SOURCES = test/provider/migrate.c test/provider/cuts.c \
+    test/provider/cuts.h $(provider_test)
+test_provider_migrate_CPPFLAGS = $(provider_test_cppflags)
+test_provider_migrate_LDFLAGS = -export-dynamic
+test_provider_migrate_LDADD = $(provider_test_libs)
 test_provider_judge_SOURCES = test/provider/judge.c src/softdat/judge.c
 test_provider_judge_CPPFLAGS = $(provider_test_cppflags)
 test_provider_judge_LDADD = $(provider_test_libs)

@@ -324,6 +324,28 @@ static void heal_within_retry_loses_nothing(void **state)
     expect_reply(0, "show", "path_downs: 1");
 }
 
+/* Both sides refuse a request of the other before either has received the refusal of its own: each
+ * request completes with its error. */
+static void requests_refused_at_both_sides(void **state)
+{
+    struct world *w = *state;
+    DAT_LMR_TRIPLET from_a = seg(&w->a, 0, 8), from_b = seg(&w->b, 0, 8);
+    DAT_RMR_TRIPLET to_b = rseg(&w->b, 0, 8), to_a = rseg(&w->a, 0, 8);
+
+    connect_pair(w);
+    expect_reply(0, "cut 1", "cut");
+    expect_reply(1, "cut 1", "cut");
+    to_a.rmr_context = to_b.rmr_context = 0;
+    OK(dat_ep_post_rdma_write(w->a.ep, 1, &from_a, cookie(1), &to_b, DAT_COMPLETION_DEFAULT_FLAG));
+    OK(dat_ep_post_rdma_write(w->b.ep, 1, &from_b, cookie(2), &to_a, DAT_COMPLETION_DEFAULT_FLAG));
+    expect_reply(0, "heal 1", "healed");
+    expect_reply(1, "heal 1", "healed");
+    expect_dto(&w->a, 1, DAT_DTO_ERR_REMOTE_ACCESS);
+    expect_dto(&w->b, 2, DAT_DTO_ERR_REMOTE_ACCESS);
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_BROKEN);
+}
+
 static void cut_beyond_retry_breaks(void **state)
 {
     struct world *w = *state;
@@ -485,6 +507,7 @@ int main(void)
         CASE_ON(completion_is_lost, "lose0"),
         CASE_ON(adapter_fails_permanently, "fatal0"),
         CASE(heal_within_retry_loses_nothing),
+        CASE_ON(requests_refused_at_both_sides, "ports1"),
         CASE_ON(cut_beyond_retry_breaks, "short0"),
         CASE(cut_keeps_the_connect_timeout),
         CASE(command_breaks_connections),
