@@ -1738,10 +1738,21 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     dat_registry_add_provider(&table, &f.info);
 }
 
+/* Closes what could not be closed, so that libdat2 frees it: its handles of IAs are small
+ * numbers. */
+static void close_ias(void)
+{
+    f.refuse_closes = false;
+    for (uintptr_t i = 0; i < 64 && f.ias; i++)
+        dat_ia_close((DAT_IA_HANDLE)i, DAT_CLOSE_ABRUPT_FLAG);
+}
+
 int fake_stop(void)
 {
     int left = 0;
 
+    if (f.refuse_closes)
+        close_ias();
     dat_registry_remove_provider(&table, &f.info);
     fake_land_writes();
     while (f.pending) {
