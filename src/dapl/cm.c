@@ -6,6 +6,7 @@
 #include "cm_fsm.h"
 #include "cm_hello.h"
 #include "cm_report.h"
+#include "cm_time.h"
 #include "conn.h"
 #include "dapl.h"
 #include "log.h"
@@ -199,11 +200,14 @@ static const char *read_request(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, str
 
 static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
 {
+    enum mdapl_dapl_hello_fit fit = MDAPL_HELLO_FITS;
     struct mdapl_dapl_chan *d = arg;
     struct request r;
-    const char *why = read_request(d, cr, &r);
-    enum mdapl_dapl_hello_fit fit = MDAPL_HELLO_FITS;
+    const char *why;
 
+    if (!mdapl_dapl_rail_usable(ia))             /* the request ends as the adapter is closed */
+        return;
+    why = read_request(d, cr, &r);
     if (why) {
         mdapl_dapl_cm_reject_stranger(d, ia, cr, why);
         return;
@@ -290,6 +294,8 @@ static void timer_fired(struct mdapl_timer *t)
     struct mdapl_dapl_stream *st = MDAPL_OF(cm, struct mdapl_dapl_stream, cm);
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
 
+    if (cm->state == MDAPL_CM_BACKOFF && !mdapl_dapl_rail_usable(st->ia))
+        return;                  /* mdapl_dapl_cm_rail_up() starts the timer again */
     /* The provider has changed the state of the EP, so the event for it is in the queue. */
     if (cm->state != MDAPL_CM_BACKOFF && cm->state != MDAPL_CM_DRAINING && !cm->overdue
         && has_decided(&st->conn->ep)) {
@@ -325,6 +331,25 @@ void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number)
 void mdapl_dapl_cm_broke(struct mdapl_dapl_stream *st)
 {
     run_for(st, MDAPL_CM_LOST, MDAPL_CAUSE_OWN);
+}
+
+void mdapl_dapl_cm_rail_down(struct mdapl_dapl_stream *st, const struct mdapl_dapl_cm_cause *cause)
+{
+    mdapl_dapl_cm_reject_held(st, MDAPL_HELLO_BUSY);
+    run(st, MDAPL_CM_LOST, (struct mdapl_dapl_cm_args){ .cause = cause });
+}
+
+void mdapl_dapl_cm_rail_up(struct mdapl_dapl_stream *st)
+{
+    uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
+
+    /* A CTS between the end of the last connection and DOWN has named keys that are void now. */
+    mdapl_dapl_rndv_drained(st);
+    if (st->cm.state != MDAPL_CM_BACKOFF)
+        return;
+    st->cm.refused = false;
+    st->cm.since = st->peer->was_up ? st->cm.since : now;
+    mdapl_dapl_cm_set_timer(st, now + mdapl_dapl_cm_turn(st));
 }
 
 void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer)

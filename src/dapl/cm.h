@@ -11,6 +11,7 @@
 #include "ia.h"
 
 struct mdapl_dapl_chan;
+struct mdapl_dapl_cm_cause;
 struct mdapl_dapl_conn;
 struct mdapl_dapl_fault;
 struct mdapl_dapl_peer;
@@ -28,6 +29,12 @@ void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
 void mdapl_dapl_cm_broke(struct mdapl_dapl_stream *st);
 /* The adapter reports, asynchronously, that the connection has ended. */
 void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number);
+/* The stream's rail has gone DOWN, for this cause: its connection ends, and so does an attempt at
+ * one. No request is made until mdapl_dapl_cm_rail_up(). */
+void mdapl_dapl_cm_rail_down(struct mdapl_dapl_stream *st,
+                             const struct mdapl_dapl_cm_cause *cause);
+/* The rail is open again: makes a request if the stream is to be connected. */
+void mdapl_dapl_cm_rail_up(struct mdapl_dapl_stream *st);
 /* Ends all connections of the peer and every attempt at one. They drain. */
 void mdapl_dapl_cm_close(struct mdapl_dapl_peer *peer);
 /* After mdapl_dapl_cm_close(): have all connections of the peer drained? */
@@ -38,8 +45,8 @@ bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
 
 /*
  * An asynchronous error of an adapter: the hook of struct mdapl_dapl_ia_hooks, in async.c. An error
- * of an endpoint ends that endpoint's connection; one after which the adapter is unusable is raised
- * as a fault of each of its streams; any other is a line in the log. arg: the channel; what: the
+ * of an endpoint ends that endpoint's connection; one after which the adapter is unusable ends its
+ * rail (ia.h); any other is a line in the log. arg: the channel; what: the
  * handle in the event; ep: the endpoint of that handle, or NULL when it is none.
  */
 void mdapl_dapl_async_event(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what,

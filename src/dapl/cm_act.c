@@ -242,7 +242,8 @@ static int do_backoff(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
               st->peer->base.rank, st->peer->host, s->cause->text,
               (unsigned long long)(pause / 1000000));
-    raise_attempt(st, s, now);
+    if (mdapl_dapl_rail_usable(st->ia))          /* else the peer is not the reason */
+        raise_attempt(st, s, now);
     give_up(st);
     mdapl_dapl_cm_set_timer(st, now + pause);
     return MDAPL_CM_NO_EVENT;

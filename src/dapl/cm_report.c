@@ -18,6 +18,8 @@
 #define WAIT_ADVICE "If it computes for so long without an MPI call, raise " \
                     "MPIR_CVAR_DAPL_CONNECT_UNANSWERED_MS; else check its host and the network"
 
+#define ADAPTER_ADVICE "Check the adapter and the system's log"
+
 static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
     [MDAPL_CAUSE_ESTABLISHED] = {
         DAT_CONNECTION_EVENT_ESTABLISHED, MDAPL_CM_ESTABLISHED, MDAPL_CM_REPLY_LATER,
@@ -67,8 +69,15 @@ static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
     },
     [MDAPL_CAUSE_EP_PROVIDER] = {
         DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
-        "the provider failed (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR)",
-        "Check the adapter and the system's log"
+        "the provider failed (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR)", ADAPTER_ADVICE
+    },
+    [MDAPL_CAUSE_IA_CATASTROPHIC] = {
+        DAT_ASYNC_ERROR_IA_CATASTROPHIC, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
+        "the adapter failed (DAT_ASYNC_ERROR_IA_CATASTROPHIC)", ADAPTER_ADVICE
+    },
+    [MDAPL_CAUSE_EVD_OVERFLOW] = {
+        DAT_ASYNC_ERROR_EVD_OVERFLOW, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
+        "an event queue overflowed (DAT_ASYNC_ERROR_EVD_OVERFLOW)", ADAPTER_ADVICE
     },
     [MDAPL_CAUSE_UNREACHABLE_LATE] = {
         0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NONE,
@@ -91,7 +100,7 @@ static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
     [MDAPL_CAUSE_NO_FLUSH] = {
         0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE,
         "the provider has not completed all transfers of a connection that has ended",
-        "Check the adapter and the system's log"
+        ADAPTER_ADVICE
     },
     [MDAPL_CAUSE_NO_EVENT] = {
         0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE, "no answer and no event of DAT", WAIT_ADVICE
@@ -99,6 +108,11 @@ static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
     [MDAPL_CAUSE_WRONG_ANSWER] = {
         0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO, "somebody else answers there",
         "Check that no two jobs share an address and that all of dat.conf is the same everywhere"
+    },
+    [MDAPL_CAUSE_IA_CALLS] = {
+        0, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
+        "the adapter is unusable (dat_ep_create(): DAT_INTERNAL_ERROR or DAT_INVALID_HANDLE)",
+        ADAPTER_ADVICE
     },
     [MDAPL_CAUSE_LOCAL] = {
         0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO, "this side cannot ask", ""
@@ -281,7 +295,16 @@ void mdapl_dapl_cm_line_ia(const struct mdapl_dapl_stream *st, const struct mdap
                            char *buf, size_t len)
 {
     const struct mdapl_dapl_peer *peer = st->peer;
+    const struct mdapl_dapl_rail_down *down = &f->ia->down;
+    uint64_t ns = mdapl_ctx_now(peer->d->ctx) - down->since;
+    char reopening[320] = "";
 
-    snprintf(buf, len, "IA %s: %s; rank %d on %s cannot be reached any more. Check the adapter and "
-             "the system's log", f->ia->name, f->text, peer->base.rank, peer->host);
+    if (*down->why)
+        snprintf(reopening, sizeof(reopening), "; it could not be opened again for %u.%u s, with "
+                 "%u attempts, the last one: %s", seconds(ns), tenths(ns), down->attempts,
+                 down->why);
+    snprintf(buf, len, "IA %s: %s%s; rank %d on %s cannot be reached any more, %llu frames not "
+             "acknowledged. " ADAPTER_ADVICE "; with a second IA in MPIR_CVAR_DAPL_IA a job goes "
+             "on without this one", f->ia->name, f->text, reopening, peer->base.rank, peer->host,
+             (unsigned long long)mdapl_dapl_peer_unacked(peer));
 }

@@ -46,6 +46,8 @@ enum mdapl_dapl_cm_cause_id {
     MDAPL_CAUSE_EP_BROKEN,
     MDAPL_CAUSE_EP_TIMED_OUT,
     MDAPL_CAUSE_EP_PROVIDER,
+    MDAPL_CAUSE_IA_CATASTROPHIC,
+    MDAPL_CAUSE_EVD_OVERFLOW,
     /* no events of DAT: */
     MDAPL_CAUSE_UNREACHABLE_LATE,    /* UNREACHABLE, but not soon */
     MDAPL_CAUSE_BUSY,                /* PEER_REJECTED, for another request between the two */
@@ -54,6 +56,7 @@ enum mdapl_dapl_cm_cause_id {
     MDAPL_CAUSE_NO_FLUSH,            /* the provider has not completed what it has to flush */
     MDAPL_CAUSE_NO_EVENT,            /* the provider has reported nothing in time */
     MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by the rank of the request */
+    MDAPL_CAUSE_IA_CALLS,            /* calls report that the adapter is unusable */
     MDAPL_CAUSE_LOCAL,               /* this side's adapter refused; mdapl_ctx_err() says why */
     MDAPL_CAUSE_OWN,                 /* the channel itself connects or disconnects */
     MDAPL_CAUSES

@@ -37,6 +37,19 @@ uint64_t mdapl_dapl_cm_outage_end(const struct mdapl_dapl_peer *peer)
     return limit > 0 && peer->was_up && peer->n_up == 0 ? peer->down_since + limit : UINT64_MAX;
 }
 
+uint64_t mdapl_dapl_cm_rail_end(const struct mdapl_dapl_stream *st)
+{
+    const struct mdapl_dapl_peer *peer = st->peer;
+    uint64_t limit = MDAPL_MS(cfg_of(st)->max_outage_ms);
+
+    if (st->cm.state != MDAPL_CM_BACKOFF || limit == 0)
+        return UINT64_MAX;
+    for (int i = 0; i < peer->n_streams; i++)
+        if (mdapl_dapl_rail_usable(peer->stream[i].ia))
+            return UINT64_MAX;
+    return peer->was_up ? mdapl_dapl_cm_outage_end(peer) : st->cm.since + limit;
+}
+
 uint64_t mdapl_dapl_cm_request_time(const struct mdapl_dapl_stream *st, uint64_t now)
 {
     uint64_t limit = MDAPL_MS(cfg_of(st)->connect_unanswered_ms), waited = now - st->cm.since;

@@ -11,6 +11,9 @@
 uint64_t mdapl_dapl_cm_time(const struct mdapl_dapl_stream *st);
 /* The time of a first request. */
 uint64_t mdapl_dapl_cm_first_time(const struct mdapl_dapl_stream *st);
+/* When a stream that waits for its rail to be opened will have waited for too long; UINT64_MAX:
+ * never, or its peer may be reached over another rail. */
+uint64_t mdapl_dapl_cm_rail_end(const struct mdapl_dapl_stream *st);
 /* The time of the next request. It doubles with each unanswered one, so that few requests of this
  * rank are queued at a peer that computes outside MPI for long. */
 uint64_t mdapl_dapl_cm_request_time(const struct mdapl_dapl_stream *st, uint64_t now);

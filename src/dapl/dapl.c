@@ -151,6 +151,8 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_list_init(&d->vbuf_waiters);
     mdapl_list_init(&d->closed);
     mdapl_timers_init(&d->timers);
+    for (int i = 0; i < d->rails.n; i++)
+        mdapl_dapl_rail_init(d->rails.ia[i]);
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
         d->incarnation = (uint32_t)mdapl_ctx_now(d->ctx);
     return rc;
@@ -324,7 +326,7 @@ static int housekeeping(struct mdapl_dapl_chan *d)
     wake_ack_pending(d);
     wake_vbuf_waiters(d);        /* a registration may be free again, for more buffers */
     for (int i = 0; i < d->rails.n; i++)
-        mdapl_dapl_rail_look(d->rails.ia[i], d->now);
+        mdapl_dapl_rail_look(d, d->rails.ia[i]);
     n = mdapl_timers_run(&d->timers, d->now);
     /* After the timers: what is to follow a connection that ended in this round is judged first. */
     if (!mdapl_list_empty(&d->closed))
@@ -447,6 +449,9 @@ static void close_channel(void *state)
     d->closing = true;
     for (peer = NULL; (peer = mdapl_dapl_peer_next(d, peer));)
         mdapl_dapl_cm_close(peer);
+    for (int i = 0; i < d->rails.n; i++)
+        if (!mdapl_dapl_rail_usable(d->rails.ia[i]))
+            mdapl_dapl_rail_shut(d->rails.ia[i], true);
     flush_closing(d);
     for (peer = mdapl_dapl_peer_next(d, NULL); peer; peer = after) {
         after = mdapl_dapl_peer_next(d, peer);

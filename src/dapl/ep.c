@@ -103,6 +103,17 @@ static DAT_EP_ATTR ep_attr(const struct mdapl_dapl_ia *ia, uint32_t recv_max, ui
     return a;
 }
 
+/* Making an EP has failed: the rail is SUSPECT if that says that the adapter is unusable, and not
+ * that something is scarce. */
+static void note_failure(struct mdapl_dapl_ia *ia, DAT_RETURN ret)
+{
+    ia->calls_fail = DAT_GET_TYPE(ret) == DAT_GET_TYPE(DAT_INTERNAL_ERROR)
+                     || ret == (DAT_RETURN)(DAT_CLASS_ERROR | DAT_INVALID_HANDLE
+                                            | DAT_INVALID_HANDLE_IA);
+    if (ia->calls_fail)
+        mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_DOUBT);
+}
+
 int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint32_t recv_max,
                        uint32_t req_max)
 {
@@ -124,6 +135,7 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
     ret = ia->dat->dat_ep_create(ia->handle, ia->pz, evd->handle, evd->handle, ia->conn_evd, &attr,
                                  &ep->handle);
     if (ret != DAT_SUCCESS) {
+        note_failure(ia, ret);
         give_room_back(ep, ia);
         evd->used -= recv_max + req_max;
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM,
@@ -146,7 +158,8 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
 
 void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep)
 {
-    ep->ia->dat->dat_ep_free(ep->handle);
+    if (ep->handle != DAT_HANDLE_NULL)
+        ep->ia->dat->dat_ep_free(ep->handle);
     ep->dto_evd->used -= ep->recv_max + ep->req_max;
     mdapl_tree_remove(&ep->ia->by_handle, &ep->by_handle);
     give_room_back(ep, ep->ia);
@@ -203,6 +216,37 @@ bool mdapl_dapl_ep_flushed(struct mdapl_dapl_ep *ep)
         return true;
     flush_silent_and_unconnected(ep);
     return false;
+}
+
+/* Completes a receive as flushed, or forgets it with its buffer. */
+static void end_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto **at, bool forget)
+{
+    struct mdapl_dapl_dto *dto = *at;
+
+    if (!dto)
+        return;
+    *at = NULL;
+    ep->recv_posted--;
+    if (!forget)
+        dto->done(dto, DAT_DTO_ERR_FLUSHED, 0);
+}
+
+bool mdapl_dapl_ep_end(struct mdapl_dapl_ep *ep, bool abandon)
+{
+    bool freed = ep->handle == DAT_HANDLE_NULL
+                 || ep->ia->dat->dat_ep_free(ep->handle) == DAT_SUCCESS;
+
+    if (!freed && !abandon)
+        return false;
+    ep->abandoned |= !freed;
+    ep->ia->abandoned |= !freed;
+    ep->handle = DAT_HANDLE_NULL;
+    ep->ended = true;
+    while (ep->req_posted > 0)
+        oldest_over(ep, DAT_DTO_ERR_FLUSHED, 0);
+    for (uint32_t i = 0; i <= ep->recv.mask; i++)
+        end_recv(ep, &ep->recv.dto[i], !freed);
+    return true;
 }
 
 /* -- connecting ------------------------------------------------------------------------------- */

@@ -41,6 +41,7 @@ struct mdapl_dapl_ep {
     bool attempted;                     /* a request was made or accepted: an event will end it */
     bool unaccepted;                    /* its acceptance came too late: the caller had gone */
     bool ended;                         /* that event has been dequeued */
+    bool abandoned;                     /* the provider has not freed it: mdapl_dapl_ep_end() */
     DAT_RETURN refused;                 /* what the last post that failed returned */
 };
 
@@ -50,6 +51,13 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
                        uint32_t req_max);
 /* Frees the DAT endpoint, whatever is posted on it. */
 void mdapl_dapl_ep_fini(struct mdapl_dapl_ep *ep);
+/*
+ * Its rail is DOWN: frees the DAT endpoint, after which the adapter does nothing for it, and
+ * completes what is posted on it as flushed. False: the provider refuses. With `abandon` it counts
+ * as freed even so; then its requests complete, and its receives are forgotten with their buffers,
+ * because the adapter may still write there.
+ */
+bool mdapl_dapl_ep_end(struct mdapl_dapl_ep *ep, bool abandon);
 /* Ends its connection, or its attempt at one; what is posted on it is flushed. */
 void mdapl_dapl_ep_disconnect(struct mdapl_dapl_ep *ep);
 /* After mdapl_dapl_ep_disconnect(): has every DTO that was posted completed? Resets the EP for DTOs

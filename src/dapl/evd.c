@@ -96,8 +96,11 @@ static void handle_conn_in_order(struct mdapl_dapl_ia *ia, const DAT_EVENT *even
  * whether it sends its own. */
 static int poll_slow(struct mdapl_dapl_ia *ia)
 {
-    int n = drain(ia, ia->conn_evd, handle_conn_in_order), got;
+    int n, got;
 
+    if (!ia->conn_evd)           /* the rail is DOWN, and closed */
+        return 0;
+    n = drain(ia, ia->conn_evd, handle_conn_in_order);
     do {
         got = drain(ia, ia->cr_evd, handle_cr);
         n += got;

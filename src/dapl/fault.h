@@ -27,7 +27,7 @@ enum mdapl_dapl_fault_kind {
     MDAPL_DAPL_FAULT_FRAME,      /* a frame that the protocol does not allow: text, len */
     MDAPL_DAPL_FAULT_MEMORY,     /* this process has no memory left: text */
     MDAPL_DAPL_FAULT_BUG,        /* an error of this channel: text */
-    MDAPL_DAPL_FAULT_IA,         /* the adapter can carry nothing any more: text */
+    MDAPL_DAPL_FAULT_IA,         /* the adapter failed, and it is not opened again: text */
     MDAPL_DAPL_FAULT_KINDS
 };
 

@@ -3,6 +3,7 @@
 
 #include "cfg.h"
 #include "clock.h"
+#include "ep.h"
 #include "err.h"
 #include "min.h"
 #include "list.h"
@@ -312,6 +313,7 @@ static int make_objects(struct mdapl_dapl_ia *ia)
 
 int mdapl_dapl_ia_make_alarm(struct mdapl_dapl_ia *ia)
 {
+    ia->alarmed = true;
     return evd_create(ia, ALARM_ENTRIES, DAT_EVD_SOFTWARE_FLAG, &ia->alarm_evd);
 }
 
@@ -323,10 +325,22 @@ static int equip(struct mdapl_dapl_ia *ia)
     return rc ? rc : make_objects(ia);
 }
 
-/* Closes the adapter if it is open, with all objects that are left on it. */
-static void take_down(struct mdapl_dapl_ia *ia)
+/* ABRUPT: the provider frees all objects of the IA, with async EVD and registrations. libdat2 may
+ * return an error of its registry after that; the handle is invalid then. */
+static bool is_closed(const struct mdapl_dapl_ia *ia)
+{
+    const DAT_RETURN gone = DAT_GET_TYPE(DAT_INVALID_HANDLE);
+
+    return ia->dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG) == DAT_SUCCESS
+           || DAT_GET_TYPE(ia->dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG)) == gone;
+}
+
+/* Closes the adapter if it is open, with all objects that are left on it. False: the provider does
+ * not close it. */
+static bool take_down(struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_dapl_dat *dat = ia->dat;
+    bool closed;
 
     if (ia->psp)
         dat->dat_psp_free(ia->psp);
@@ -342,12 +356,11 @@ static void take_down(struct mdapl_dapl_ia *ia)
         dat->dat_cno_free(ia->cno);
     if (ia->pz)
         dat->dat_pz_free(ia->pz);
-    /* ABRUPT: the provider frees all objects of the IA, with async EVD and registrations. */
-    if (ia->handle)
-        dat->dat_ia_close(ia->handle, DAT_CLOSE_ABRUPT_FLAG);
+    closed = !ia->handle || is_closed(ia);
     ia->psp = ia->cr_evd = ia->conn_evd = ia->alarm_evd = ia->cno = ia->pz = DAT_HANDLE_NULL;
-    ia->handle = DAT_HANDLE_NULL;
+    ia->handle = closed ? DAT_HANDLE_NULL : ia->handle;
     ia->kept.handle = NULL;
+    return closed;
 }
 
 int mdapl_dapl_ia_open(struct mdapl_ctx *ctx, const struct mdapl_dapl_dat *dat, const char *name,
@@ -395,19 +408,29 @@ void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event e
         return;
     mdapl_log(mdapl_ctx_log(ia->ctx), MDAPL_CONN, "IA %s: %s -> %s", ia->name,
               mdapl_dapl_rail_state_name(ia->state), mdapl_dapl_rail_state_name(next));
-    ia->generation += next == MDAPL_DAPL_RAIL_DOWN;
+    ia->generation += event == MDAPL_DAPL_RAIL_FATAL;
     ia->state = next;
 }
 
-void mdapl_dapl_rail_look(struct mdapl_dapl_ia *ia, uint64_t now)
+int mdapl_dapl_rail_shut(struct mdapl_dapl_ia *ia, bool abandon)
 {
-    if (ia->state == MDAPL_DAPL_RAIL_SUSPECT && now >= ia->quiet_at)
-        mdapl_dapl_rail_step(ia, MDAPL_DAPL_RAIL_QUIET);
+    bool all = true;
+
+    for (uint32_t i = 0; i < ia->n_ep; i++)
+        if (ia->ep[i] && !mdapl_dapl_ep_end(ia->ep[i], abandon))
+            all = false;
+    if (!all)
+        return -EAGAIN;
+    all = take_down(ia);
+    if (!all && !abandon)
+        return -EAGAIN;
+    ia->abandoned |= !all;
+    ia->handle = DAT_HANDLE_NULL;
+    return 0;
 }
 
 int mdapl_dapl_rail_reopen(struct mdapl_dapl_ia *ia)
 {
-    bool alarm = ia->alarm_evd != DAT_HANDLE_NULL;
     int rc;
 
     if (ia->state != MDAPL_DAPL_RAIL_DOWN || ia->by_handle.root)
@@ -417,7 +440,7 @@ int mdapl_dapl_rail_reopen(struct mdapl_dapl_ia *ia)
     rc = open_named(ia, ia->name);
     if (!rc)
         rc = equip(ia);
-    if (!rc && alarm)
+    if (!rc && ia->alarmed)
         rc = mdapl_dapl_ia_make_alarm(ia);
     mdapl_dapl_rail_step(ia, rc ? MDAPL_DAPL_RAIL_REFUSED : MDAPL_DAPL_RAIL_OPENED);
     if (!rc && ia->vbufs && !mdapl_dapl_vbufs_register_again(ia->vbufs)) {

@@ -11,6 +11,7 @@
 #include "dat.h"
 #include "list.h"
 #include "rail_fsm.h"
+#include "timer.h"
 #include "tree.h"
 
 #include <dat2/udat.h>
@@ -19,6 +20,8 @@
 #include <stdint.h>
 
 struct mdapl_ctx;
+struct mdapl_dapl_chan;
+struct mdapl_dapl_cm_cause;
 struct mdapl_dapl_ep;
 struct mdapl_dapl_ia;
 struct mdapl_dapl_vbufs;
@@ -79,6 +82,17 @@ struct mdapl_dapl_dto_evd {
 
 enum { MDAPL_DTO_EVDS = 32 };
 
+/* A rail that is DOWN, and the attempts to open it again (rail.c). */
+struct mdapl_dapl_rail_down {
+    const struct mdapl_dapl_cm_cause *cause;     /* why it is */
+    uint64_t since;          /* ns */
+    uint64_t open_at;        /* when the next attempt is due, ns */
+    uint64_t took;           /* the time of the last attempt, ns */
+    uint32_t attempts;
+    struct mdapl_timer timer;
+    char why[192];           /* why the last one failed; "": there was none */
+};
+
 struct mdapl_dapl_ia {
     struct mdapl_ctx *ctx;
     const struct mdapl_dapl_dat *dat;
@@ -112,6 +126,10 @@ struct mdapl_dapl_ia {
         void (*handle)(struct mdapl_dapl_ia *ia, const DAT_EVENT *event);
         DAT_EVENT event;
     } kept;                  /* found before a sleep, to be handled; handle NULL: none */
+    struct mdapl_dapl_rail_down down;
+    bool calls_fail;         /* a call has reported that the adapter is unusable */
+    bool alarmed;            /* it has an alarm_evd whenever it is open */
+    bool abandoned;          /* it, or an earlier incarnation of it, could not be closed */
 };
 
 /* Opens the adapter of this name, or with "" the first of dat.conf that opens, into *ia_p, which
@@ -129,14 +147,20 @@ struct mdapl_dapl_dto_evd *mdapl_dapl_ia_reserve(struct mdapl_dapl_ia *ia, uint3
  * are still flushed. The caller judges what that means for peers.
  */
 void mdapl_dapl_rail_step(struct mdapl_dapl_ia *ia, enum mdapl_dapl_rail_event event);
-/* May anything be made on it, or posted? */
+/* May anything be made on it, or posted? Else none of its streams is up. */
 static inline bool mdapl_dapl_rail_usable(const struct mdapl_dapl_ia *ia)
 {
     return ia->state == MDAPL_DAPL_RAIL_OPEN || ia->state == MDAPL_DAPL_RAIL_SUSPECT;
 }
 
-/* What is due, to be called now and then. now: ns on the context's clock. */
-void mdapl_dapl_rail_look(struct mdapl_dapl_ia *ia, uint64_t now);
+/*
+ * Closes the DAT objects of a rail that is DOWN, its EPs first: the DTOs that have not completed
+ * are flushed here, once their EP is freed, so op->done() may be called. 0: it is closed. -EAGAIN:
+ * the provider refuses. Then the call can be repeated; with `abandon` the rail counts as closed in
+ * any case, the objects that the provider has not freed are left, and the receives that are posted
+ * on them keep their buffers, because the adapter may still write there.
+ */
+int mdapl_dapl_rail_shut(struct mdapl_dapl_ia *ia, bool abandon);
 /*
  * Closes the DAT objects of a rail that is DOWN and opens the adapter of the same name again, with
  * its old connection qualifier if that is free; its frame buffers are registered anew. 0: OPEN.
@@ -148,6 +172,31 @@ int mdapl_dapl_rail_reopen(struct mdapl_dapl_ia *ia);
 int mdapl_dapl_ia_make_alarm(struct mdapl_dapl_ia *ia);
 /* The text of a DAT status: "DAT_INVALID_PARAMETER, DAT_INVALID_ARG1". */
 const char *mdapl_dapl_dat_text(const struct mdapl_dapl_ia *ia, DAT_RETURN ret, char buf[96]);
+
+/* -- an adapter that fails: rail.c ------------------------------------------------------------- */
+
+/*
+ * It does not end the job (paper resilient-message-passing, adapter failure). Its rail goes DOWN:
+ * its connections end, and what they carried moves to the streams of other rails in the same round
+ * of progress. It is closed, and opened again with backoff. Its streams wait in BACKOFF meanwhile;
+ * once it is open they are connected like any others that have ended. A peer that has no other rail
+ * is given up after MPIR_CVAR_DAPL_MAX_OUTAGE_MS. With MPIR_CVAR_DAPL_FT=off all peers on the rail
+ * are lost at once, and it is not opened again.
+ */
+
+/* Prepares the rail for that, when the timers of its channel have been initialized. */
+void mdapl_dapl_rail_init(struct mdapl_dapl_ia *ia);
+/* The adapter can carry nothing any more. Ignored if that is known. Only inside progress. */
+void mdapl_dapl_rail_fail(struct mdapl_dapl_chan *d, struct mdapl_dapl_ia *ia,
+                          const struct mdapl_dapl_cm_cause *cause);
+/* A rail that is SUSPECT is OPEN again when its time is over, or DOWN if its calls fail. */
+void mdapl_dapl_rail_look_at_suspect(struct mdapl_dapl_chan *d, struct mdapl_dapl_ia *ia);
+/* What is due, to be called now and then. Only inside progress. */
+static inline void mdapl_dapl_rail_look(struct mdapl_dapl_chan *d, struct mdapl_dapl_ia *ia)
+{
+    if (ia->state == MDAPL_DAPL_RAIL_SUSPECT)
+        mdapl_dapl_rail_look_at_suspect(d, ia);
+}
 
 /* -- events: evd.c ---------------------------------------------------------------------------- */
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "rails.h"
 
+#include "clock.h"
 #include "ia.h"
 #include "min.h"
 
 #include <stdio.h>
+#include <time.h>
 
 void mdapl_dapl_rails_init(struct mdapl_dapl_rails *rails)
 {
@@ -97,6 +99,14 @@ static struct mdapl_dapl_ia *any_usable(const struct mdapl_dapl_rails *rails)
     return NULL;
 }
 
+/* No rail is open: the next attempt to open one is due before long. */
+static void sleep_briefly(uint64_t ns)
+{
+    struct timespec t = { .tv_nsec = (long)mdapl_min(ns, MDAPL_MS(1)) };
+
+    nanosleep(&t, NULL);
+}
+
 void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
 {
     const DAT_OS_WAIT_PROXY_AGENT agent = { &rails->alarm, wake_sleeper };
@@ -110,6 +120,8 @@ void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
                        && no_event;
     if (no_event)
         mdapl_dapl_evd_sleep(sleeper, ns);
+    else if (!sleeper)
+        sleep_briefly(ns);
     sleep_on(&rails->alarm, NULL);
     for (int i = 0; i < rails->n; i++)
         if (mdapl_dapl_rail_usable(rails->ia[i]))

@@ -336,6 +336,7 @@ bool mdapl_dapl_block_make(struct mdapl_dapl_regcache *c, size_t bytes, unsigned
                            unsigned rails, struct mdapl_dapl_block *block)
 {
     block->bytes = bytes;
+    block->kept = false;
     block->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block->data == MAP_FAILED)
         return false;
@@ -349,5 +350,6 @@ bool mdapl_dapl_block_make(struct mdapl_dapl_regcache *c, size_t bytes, unsigned
 void mdapl_dapl_block_free(struct mdapl_dapl_block *block)
 {
     mdapl_dapl_lmr_release(&block->lmr);
-    munmap(block->data, block->bytes);
+    if (!block->kept)
+        munmap(block->data, block->bytes);
 }

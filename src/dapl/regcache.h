@@ -82,6 +82,8 @@ struct mdapl_dapl_block {
     struct mdapl_dapl_lmr lmr;
     uint8_t *data;                   /* zeros at first */
     size_t bytes;
+    bool kept;                       /* an adapter that could not be closed may write there: the
+                                      * memory stays mapped */
 };
 
 /* Maps bytes for it and registers them on these rails (a set); unused

@@ -183,6 +183,10 @@ void mdapl_dapl_ring_release(struct mdapl_dapl_conn *conn)
 
     if (!mem)
         return;
+    if (conn->ep.abandoned) {    /* writes of its peer may still land there */
+        mem->chunk->block.kept = true;
+        return;
+    }
     mdapl_list_before(mem->chunk->d->ring_free.next, &mem->link);      /* it is in the caches */
     mem->chunk->d->rings_left++;
 }

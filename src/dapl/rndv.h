@@ -68,7 +68,8 @@ void mdapl_dapl_rndv_free_rx(struct mdapl_dapl_peer *peer);
 /* The connection of st has ended; what is posted on it is still to be flushed, st->conn is it. */
 void mdapl_dapl_rndv_ended(struct mdapl_dapl_stream *st);
 /* It has drained: every DTO of it has completed, and nothing of it is written here any more. The
- * last call while st->conn is it; inside progress, since it may complete the owner's reads. */
+ * last call while st->conn is it; inside progress, since it may complete the owner's reads. It is
+ * called, too, when the rail of st is open again and st has no connection yet. */
 void mdapl_dapl_rndv_drained(struct mdapl_dapl_stream *st);
 /* A new connection of st is up. */
 void mdapl_dapl_rndv_up(struct mdapl_dapl_stream *st);

@@ -43,6 +43,7 @@ void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v)
     while ((item = mdapl_list_take(&v->chunks))) {
         struct chunk *c = MDAPL_OF(item, struct chunk, block.link);
 
+        c->block.kept = v->ia->abandoned;
         mdapl_dapl_block_free(&c->block);
         free(c);
     }

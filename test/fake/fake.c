@@ -42,6 +42,7 @@ struct ia {
     struct evd *async;
     struct ia *next;             /* on f.ias */
     bool dead;                   /* it makes no objects any more */
+    bool silent;                 /* then: nor does it complete what was posted */
 };
 
 struct lmr {
@@ -93,6 +94,7 @@ struct ep {
 
 struct psp {
     struct object o;
+    struct ia *ia;
     struct evd *evd;
     DAT_CONN_QUAL qual;
 };
@@ -143,6 +145,11 @@ static struct {
     uint32_t gen;
     unsigned lmrs, calls, accepts, executed, counted, recvs;
     int strangers_rejected, parked;
+    unsigned steps, end_ia_at;   /* step; 0: none */
+    int end_ia;
+    bool end_silently, refuse_closes;
+    unsigned openings, refuse_openings;
+    uint64_t opening_ns, opened_at;
     bool hold, refuse_ias, hold_flushes, hold_ends, delay_writes, delay_reads, land_at_flush;
     struct late *late;           /* the last one first */
     unsigned eps, completions;   /* made, ever */
@@ -217,7 +224,10 @@ static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDL
     struct ia *ia, **at = &f.ias;
 
     (void)name, (void)qlen;
-    if (f.refuse_ias)
+    f.openings++;
+    f.opened_at = f.now;
+    f.now += f.opening_ns;
+    if (f.refuse_ias || (f.refuse_openings > 0 && f.refuse_openings--))
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     ia = make(sizeof(*ia));
     ia->async = make(sizeof(*ia->async));
@@ -275,6 +285,8 @@ static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
     struct ia **at = &f.ias;
 
     (void)flags;
+    if (f.refuse_closes && ((struct ia *)ia)->dead)
+        return ERROR(DAT_INTERNAL_ERROR);
     while (*at != ia)
         at = &(*at)->next;
     *at = (*at)->next;
@@ -358,11 +370,28 @@ void fake_refuse_ias(bool refuse)
     f.refuse_ias = refuse;
 }
 
+void fake_refuse_openings(unsigned n, uint64_t ns)
+{
+    f.refuse_openings = n;
+    f.opening_ns = ns;
+}
+
+unsigned fake_openings(uint64_t *last_p)
+{
+    *last_p = f.opened_at;
+    return f.openings;
+}
+
+void fake_refuse_closes(void)
+{
+    f.refuse_closes = true;
+}
+
 static struct ia *nth_ia(int nth)
 {
     struct ia *ia = f.ias;
 
-    while (nth-- > 0)
+    while (ia && nth-- > 0)
         ia = ia->next;
     return ia;
 }
@@ -649,10 +678,15 @@ static void land_at(const struct ep *ep)
     }
 }
 
+static bool is_silent(const struct ep *ep)
+{
+    return ((struct ia *)ep->ia)->silent;
+}
+
 static void flush(struct ep *ep)
 {
-    ep->unflushed = f.hold_flushes || f.flushes_at > 0;
-    if (ep->unflushed)
+    ep->unflushed = !is_silent(ep) && (f.hold_flushes || f.flushes_at > 0);
+    if (ep->unflushed || is_silent(ep))
         return;
     land_at(ep);
     for (struct dto *d; (d = ep->req.first); pop(&ep->req)) {
@@ -787,6 +821,13 @@ void fake_delay_reads(bool delay)
     f.delay_reads = delay;
 }
 
+/* The event of an EP's end. */
+static void report_end(struct ep *ep, DAT_EVENT_NUMBER number)
+{
+    if (!is_silent(ep))
+        queue_event(ep, number, NULL, 0);
+}
+
 /* The connection of an EP ends: the other end gets an event, both flush. */
 static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 {
@@ -801,12 +842,12 @@ static void end(struct ep *ep, DAT_EVENT_NUMBER number)
         delay_reads(peer, ep);
     }
     flush(ep);
-    queue_event(ep, number, NULL, 0);
+    report_end(ep, number);
     if (peer) {
         peer->peer = NULL;
         peer->state = DAT_EP_STATE_DISCONNECTED;
         flush(peer);
-        queue_event(peer, number, NULL, 0);
+        report_end(peer, number);
     }
 }
 
@@ -961,10 +1002,11 @@ static DAT_RETURN psp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qual, DAT_EVD_HANDL
     struct psp *psp;
     int i = 0;
 
-    (void)ia, (void)flags;
+    (void)flags;
     if (find_psp(qual))
         return ERROR(DAT_CONN_QUAL_IN_USE);
     psp = make(sizeof(*psp));
+    psp->ia = ia;
     psp->evd = evd;
     psp->qual = qual;
     while (psps[i])
@@ -1164,7 +1206,7 @@ static void happen_pending(struct pending *p)
     if (p->kind == ARRIVE) {
         struct psp *psp = find_psp(p->qual);
 
-        if (!psp) {
+        if (!psp || psp->ia->dead) {
             refuse_unknown(p->cr);
             return;
         }
@@ -1531,6 +1573,8 @@ static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_H
 
 static DAT_RETURN ep_free_listed(DAT_EP_HANDLE handle)
 {
+    if (f.refuse_closes && ((struct ia *)((struct ep *)handle)->ia)->dead)
+        return ERROR(DAT_INTERNAL_ERROR);
     for (int i = 0; i < 256; i++)
         if ((void *)eps[i] == handle)
             eps[i] = NULL;
@@ -1579,15 +1623,39 @@ void fake_end_requests(DAT_EVENT_NUMBER number)
     end_requests(UINT64_MAX, number);
 }
 
-void fake_end_ia(int nth)
+static void end_ia(struct ia *ia, bool silent)
 {
-    struct ia *ia = nth_ia(nth);
-
-    fake_async(nth, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
     ia->dead = true;
+    ia->silent = silent;
     for (int i = 0; i < 256; i++)
         if (eps[i] && eps[i]->ia == ia && eps[i]->state == DAT_EP_STATE_CONNECTED)
             end(eps[i], DAT_CONNECTION_EVENT_BROKEN);
+}
+
+void fake_end_ia(int nth)
+{
+    fake_async(nth, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
+    end_ia(nth_ia(nth), false);
+}
+
+void fake_end_ia_unreported(int nth)
+{
+    struct ia *ia = nth_ia(nth);
+
+    if (ia)
+        end_ia(ia, false);
+}
+
+void fake_end_ia_later(unsigned steps, int nth, bool silent)
+{
+    f.end_ia_at = f.steps + steps;
+    f.end_ia = nth;
+    f.end_silently = silent;
+}
+
+unsigned fake_steps(void)
+{
+    return f.steps;
 }
 
 struct fake_faults *fake_faults(void)
@@ -1595,13 +1663,9 @@ struct fake_faults *fake_faults(void)
     return &f.faults;
 }
 
-bool fake_step(void)
+/* first: the EP that is tried first. */
+static bool step(uint64_t first)
 {
-    uint64_t first = fake_random(256);
-
-    f.now += 1000 + fake_random(1000);
-    end_holds();
-    end_requests(f.now, DAT_CONNECTION_EVENT_TIMED_OUT);
     if (fake_random(3) == 0 && move_pending())
         return true;
     for (uint64_t i = 0; i < 256; i++) {
@@ -1611,6 +1675,22 @@ bool fake_step(void)
             return true;
     }
     return move_pending();
+}
+
+bool fake_step(void)
+{
+    uint64_t first = fake_random(256);
+    bool moved;
+
+    f.now += 1000 + fake_random(1000);
+    end_holds();
+    end_requests(f.now, DAT_CONNECTION_EVENT_TIMED_OUT);
+    moved = step(first);
+    if (moved && ++f.steps == f.end_ia_at) {
+        fake_async(f.end_ia, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
+        end_ia(nth_ia(f.end_ia), f.end_silently);
+    }
+    return moved;
 }
 
 /* -- starting and ending ---------------------------------------------------------------------- */
@@ -1641,6 +1721,8 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     };
 
     memset(&f, 0, sizeof(f));
+    memset(eps, 0, sizeof(eps));
+    memset(psps, 0, sizeof(psps));
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     for (int i = 0; i < 8; i++)
         fake_random(2);
@@ -1656,10 +1738,21 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     dat_registry_add_provider(&table, &f.info);
 }
 
+/* Closes what could not be closed, so that libdat2 frees it: its handles of IAs are small
+ * numbers. */
+static void close_ias(void)
+{
+    f.refuse_closes = false;
+    for (uintptr_t i = 0; i < 64 && f.ias; i++)
+        dat_ia_close((DAT_IA_HANDLE)i, DAT_CLOSE_ABRUPT_FLAG);
+}
+
 int fake_stop(void)
 {
     int left = 0;
 
+    if (f.refuse_closes)
+        close_ias();
     dat_registry_remove_provider(&table, &f.info);
     fake_land_writes();
     while (f.pending) {
@@ -1670,6 +1763,12 @@ int fake_stop(void)
             cr_unmake(p->cr);
         free(p);
     }
+    for (int i = 0; i < 256; i++)        /* of an IA that has not been closed */
+        while (eps[i] && eps[i]->req.first)
+            pop(&eps[i]->req);
+    for (int i = 0; i < 256; i++)
+        while (eps[i] && eps[i]->recv.first)
+            pop(&eps[i]->recv);
     while (f.objects) {
         struct object *o = f.objects;
 

@@ -105,8 +105,21 @@ void fake_async(int nth_ia, DAT_EVENT_NUMBER number);
 /* The nth IA fails: an asynchronous error, its connections break, and it makes no EP and no LMR any
  * more. */
 void fake_end_ia(int nth_ia);
+/* The same without the asynchronous error, and only if there is an nth IA. */
+void fake_end_ia_unreported(int nth_ia);
+/* As fake_end_ia(), after so many more steps in which something happens. silent: what is posted on
+ * it is not completed, and no event of its connections arrives there. */
+void fake_end_ia_later(unsigned steps, int nth_ia, bool silent);
+/* Steps in which something has happened. */
+unsigned fake_steps(void);
 /* No IA opens from now on, or they do again. */
 void fake_refuse_ias(bool refuse);
+/* So many of the next openings are refused; each opening takes this time, in ns. */
+void fake_refuse_openings(unsigned n, uint64_t ns);
+/* How many times an IA was to be opened, and when that was last, on the fake's clock. */
+unsigned fake_openings(uint64_t *last_p);
+/* From now on IAs that have failed, and their EPs, are not freed: the calls return an error. */
+void fake_refuse_closes(void);
 /* The same of the nth EP, in the order of their creation. */
 void fake_async_ep(int nth_ep, DAT_EVENT_NUMBER number);
 /* Which of them it is. */

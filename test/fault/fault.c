@@ -247,7 +247,7 @@ static void report(void)
 {
     static const char *const name[] = {
         "dapl_breaks", "dapl_reconnects", "dapl_replayed_frames", "dapl_old_frames", "dapl_dup",
-        "dapl_stale_completions",
+        "dapl_stale_completions", "dapl_ia_reopens",
     };
     enum { NAMES = sizeof(name) / sizeof(name[0]), OWN = 7 };
     unsigned long long mine[NAMES + OWN] = {

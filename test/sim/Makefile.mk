@@ -11,7 +11,7 @@ sim_sources = test/sim/sim.c test/sim/sim.h $(fake_sources)
 check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test/sim/test_connect \
     test/sim/test_replay test/sim/test_rails \
     test/sim/test_recover test/sim/test_conn test/sim/test_groups test/sim/test_break \
-    test/sim/test_bodies
+    test/sim/test_bodies test/sim/test_ia
 test_sim_test_sim_SOURCES = test/sim/test_sim.c $(fake_sources)
 test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_sim_LDADD = $(sim_test_ldadd)
@@ -27,6 +27,9 @@ test_sim_test_replay_LDADD = $(sim_test_ldadd)
 test_sim_test_bodies_SOURCES = test/sim/test_bodies.c $(sim_sources)
 test_sim_test_bodies_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_bodies_LDADD = $(sim_test_ldadd)
+test_sim_test_ia_SOURCES = test/sim/test_ia.c $(sim_sources)
+test_sim_test_ia_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_ia_LDADD = $(sim_test_ldadd)
 test_sim_test_rails_SOURCES = test/sim/test_rails.c $(sim_sources)
 test_sim_test_rails_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_rails_LDADD = $(sim_test_ldadd)

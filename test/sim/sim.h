@@ -54,6 +54,7 @@ struct sim {
     bool drained[SIM_RANKS];     /* for tests that drain by themselves */
     bool verbose;                /* the frames on stderr */
     bool parts;                  /* bodies are read in parts, and some are dropped before the end */
+    bool unclosed;               /* an adapter does not close, and its objects are left */
     bool keep;                   /* bodies stay, filled, when they have been read: sim_kept() */
     struct reading *kept;
     struct sim_rank rank[SIM_RANKS];
