@@ -5,10 +5,13 @@
  * destination and number give a message's length, bytes and mode. A rank receives them by
  * MPI_ANY_SOURCE and MPI_ANY_TAG, and each source's have to be complete and in order.
  *
- * Rank 0 prints "fault: N messages, B bytes: L lost, D doubled, R reordered, C corrupt" and a
- * line of sums over all ranks: the faults that the provider has injected, as daplsoft reports, and
- * the counters that follow what has failed.
+ * Rank 0 prints "fault: N messages, B bytes: L lost, D doubled, R reordered, C corrupt", a line of
+ * sums over all ranks: the faults that the provider has injected, as daplsoft reports, and the
+ * counters that follow what has failed; and by how much a rank has grown at most since a quarter of
+ * its messages had been received: in bytes of heap, descriptors and mappings.
  */
+#include <dirent.h>
+#include <malloc.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -207,6 +210,57 @@ static void show_process(void)
         fclose(f);
 }
 
+/* -- what the process holds -------------------------------------------------------------------- */
+
+enum { HEAP, DESCRIPTORS, MAPPINGS, HELD };
+
+static long long count_files(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    long long n = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static long long count_lines(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    long long n = 0;
+    int c;
+
+    while (f && (c = getc(f)) != EOF)
+        n += c == '\n';
+    if (f)
+        fclose(f);
+    return n;
+}
+
+static void look(long long held[HELD])
+{
+    struct mallinfo2 heap = mallinfo2();
+
+    held[HEAP] = (long long)(heap.uordblks + heap.hblkhd);
+    held[DESCRIPTORS] = count_files("/proc/self/fd");
+    held[MAPPINGS] = count_lines("/proc/self/maps");
+}
+
+static void report_growth(const long long before[HELD])
+{
+    long long grown[HELD], most[HELD];
+
+    look(grown);
+    for (int i = 0; i < HELD; i++)
+        grown[i] -= before[i];
+    MPI_Reduce(grown, most, HELD, MPI_LONG_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (me.rank == 0)
+        printf("fault: grown heap %lld descriptors %lld mappings %lld\n", most[HEAP],
+               most[DESCRIPTORS], most[MAPPINGS]);
+}
+
 /* -- the report ------------------------------------------------------------------------------- */
 
 /* The value of a counter of this rank; 0 if there is none of that name. */
@@ -271,6 +325,7 @@ static void report(void)
 int main(int argc, char **argv)
 {
     uint64_t per_dst[RANKS_MAX] = { 0 };
+    long long held[HELD] = { 0 };
     int provided;
 
     MPI_Init(&argc, &argv);
@@ -298,10 +353,13 @@ int main(int argc, char **argv)
     while (in.done < in.all || !all_sent()) {
         receive_some();
         send_some();
+        if (!held[HEAP] && in.done >= in.all / 4)
+            look(held);
     }
     for (int i = 0; i < me.size; i++)
         in.lost += in.expected[i] > in.taken[i] ? in.expected[i] - in.taken[i] : 0;
     MPI_Barrier(MPI_COMM_WORLD);
+    report_growth(held);
     report();
     MPI_Finalize();
     return in.lost + in.doubled + in.reordered + in.corrupt > 0;
