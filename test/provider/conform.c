@@ -468,14 +468,12 @@ static void wrong_handles(void **state)
 static void garbage_is_dropped(void **state)
 {
     struct world *w = *state;
-    struct sockaddr_in to = *(struct sockaddr_in *)(void *)w->addr;
     uint8_t junk[4096];
     int fd[16];
 
-    to.sin_port = htons((uint16_t)w->qual);
     for (int i = 0; i < 16; i++) {
-        fd[i] = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(connect(fd[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        fd[i] = raw_socket();
+        raw_connect(fd[i], w->addr, w->qual);
         for (size_t k = 0; k < sizeof(junk); k++)
             junk[k] = (uint8_t)(k * 31 + (size_t)i * 17);
         if (i % 3 == 0)

@@ -66,11 +66,8 @@ static void silent_connections(void **state)
     peer_start_prepared(&p, "soft0", serve_among_silent, few_descriptors);
     recv_byte(p.fd);
     for (int i = 0; i < SILENT_CONNECTIONS; i++) {
-        struct sockaddr_in to = p.addr;
-
-        to.sin_port = htons((uint16_t)p.qual);
-        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(fd[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        fd[i] = raw_socket();
+        raw_connect(fd[i], &p.addr, p.qual);
     }
     open_side(&s, "soft0");
     send_byte(p.fd, 'g');
@@ -95,14 +92,11 @@ static void late_connections(void **state)
     static const struct softdat_frame connect_frame = { .magic = SOFTDAT_WIRE_MAGIC,
                                                         .type = SOFTDAT_CONNECT };
     struct world *w = *state;
-    struct sockaddr_in to;
     int fd[LATE_CONNECTIONS];
 
-    memcpy(&to, w->addr, sizeof(to));
-    to.sin_port = htons((uint16_t)w->qual);
     for (int i = 0; i < LATE_CONNECTIONS; i++) {
-        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(fd[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        fd[i] = raw_socket();
+        raw_connect(fd[i], w->addr, w->qual);
     }
     for (int i = 0; i < 20; i++)
         expect_nothing(w->b.cr);
@@ -155,15 +149,12 @@ static void reads_without_end(void **state)
                                                         .type = SOFTDAT_CONNECT };
     static const struct softdat_frame ready = { .magic = SOFTDAT_WIRE_MAGIC,
                                                 .type = SOFTDAT_READY };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct world *w = *state;
-    struct sockaddr_in to;
+    int fd = raw_socket();
     DAT_EVENT e;
 
-    memcpy(&to, w->addr, sizeof(to));
-    to.sin_port = htons((uint16_t)w->qual);
     set_buffer(fd, SO_RCVBUF);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    raw_connect(fd, w->addr, w->qual);
     assert_int_equal(send(fd, &connect_frame, sizeof(ready), MSG_NOSIGNAL), sizeof(ready));
     e = next_event(w->b.cr);
     OK(dat_cr_accept(e.event_data.cr_arrival_event_data.cr_handle, w->b.ep, 0, NULL));

@@ -164,6 +164,23 @@ void connect_pair(struct world *w)
     expect_conn(&w->b, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
 
+int raw_socket(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+    return fd;
+}
+
+void raw_connect(int fd, const void *addr, DAT_CONN_QUAL qual)
+{
+    struct sockaddr_in to;
+
+    memcpy(&to, addr, sizeof(to));
+    to.sin_port = htons((uint16_t)qual);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+}
+
 DAT_EP_STATE state_of(struct side *s)
 {
     DAT_EP_STATE st;

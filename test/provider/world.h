@@ -71,6 +71,10 @@ int tear_down(void **state);
 DAT_CR_HANDLE request(struct world *w, const void *priv, int len);
 /* Connects a's EP to b's. */
 void connect_pair(struct world *w);
+/* A TCP socket whose port, like that of the provider's own, can be a qualifier at the same time. */
+int raw_socket(void);
+/* Connects it to a service point at addr (struct sockaddr_in), without a protocol. */
+void raw_connect(int fd, const void *addr, DAT_CONN_QUAL qual);
 DAT_EP_STATE state_of(struct side *s);
 /* Sends a command to the process's k-th adapter, as daplsoft does. Returns the length of the reply,
  * -1: none. reply: SOFTDAT_CONTROL_MAX + 1 bytes. */
