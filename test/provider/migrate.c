@@ -78,7 +78,7 @@ static struct words {
 } words[2];
 
 /* Registers a side's WORD with the right for atomic operations. */
-static void register_words(struct side *s, struct words *words)
+static void register_words(struct side *s, struct words *mine)
 {
     DAT_REGION_DESCRIPTION region = { .for_va = s->buf + WORD };
     DAT_LMR_CONTEXT local;
@@ -87,7 +87,7 @@ static void register_words(struct side *s, struct words *words)
     int priv = DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
 
     OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, 8, s->pz, (DAT_MEM_PRIV_FLAGS)priv,
-                      DAT_VA_TYPE_VA, &words->lmr, &local, &words->key, &len, &addr));
+                      DAT_VA_TYPE_VA, &mine->lmr, &local, &mine->key, &len, &addr));
 }
 
 static void prepare(struct world *w)

@@ -108,9 +108,9 @@ static bool is_over(struct sim *s)
 static void expect_given_up(struct sim *s, uint64_t began)
 {
     static const char *const text[] = {
-        "IA fake: the adapter failed (DAT_ASYNC_ERROR_IA_CATASTROPHIC)", "could not be opened "
-        "again for 3.0 s", "attempts", "rank ", "cannot be reached any more", "not acknowledged",
-        "Check the adapter",
+        "IA fake: the adapter failed (DAT_ASYNC_ERROR_IA_CATASTROPHIC)",
+        "could not be opened again for 3.0 s", "attempts", "rank ", "cannot be reached any more",
+        "not acknowledged", "Check the adapter",
     };
     const char *why;
     int owner;
