@@ -6,13 +6,13 @@ sim_test_cppflags = $(util_cppflags) -I$(srcdir)/src/dapl -I$(srcdir)/test/unit 
     -I$(srcdir)/test/fake $(DAT_CPPFLAGS)
 sim_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
 fake_sources = test/fake/fake.c test/fake/fake.h test/unit/unit.h
-sim_sources = test/sim/sim.c test/sim/sim.h $(fake_sources)
+sim_sources = test/sim/sim.c test/sim/sim.h test/sim/seeds.h $(fake_sources)
 
 check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test/sim/test_connect \
     test/sim/test_replay test/sim/test_rails \
     test/sim/test_recover test/sim/test_conn test/sim/test_groups test/sim/test_break \
     test/sim/test_bodies test/sim/test_ia
-test_sim_test_sim_SOURCES = test/sim/test_sim.c $(fake_sources)
+test_sim_test_sim_SOURCES = test/sim/test_sim.c test/sim/seeds.h $(fake_sources)
 test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_sim_LDADD = $(sim_test_ldadd)
 test_sim_test_flow_SOURCES = test/sim/test_flow.c $(sim_sources)
@@ -45,7 +45,7 @@ test_sim_test_conn_LDADD = $(sim_test_ldadd)
 test_sim_test_break_SOURCES = test/sim/test_break.c $(sim_sources)
 test_sim_test_break_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_break_LDADD = $(sim_test_ldadd)
-test_sim_test_connect_SOURCES = test/sim/test_connect.c $(fake_sources)
+test_sim_test_connect_SOURCES = test/sim/test_connect.c test/sim/seeds.h $(fake_sources)
 test_sim_test_connect_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_connect_LDADD = $(sim_test_ldadd)
 endif

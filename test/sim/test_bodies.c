@@ -8,21 +8,14 @@
 #include "conn.h"
 #include "peer.h"
 #include "rndv.h"
+#include "seeds.h"
 #include "sim.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
 
 static void start(struct sim *s, uint64_t i)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, 2, NULL, NULL);
+    sim_start(s, seed_at(i), 2, NULL, NULL);
     s->verbose = only_seed != 0;
     s->keep = true;
 }
@@ -175,7 +168,7 @@ static void pairs(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < seeds(600); i++) {
-        uint64_t seed = only_seed ? only_seed : i + 1;
+        uint64_t seed = seed_at(i);
         struct fake_fault plan[MOST_FAULTS];
         int scenario, n;
 
@@ -198,9 +191,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(pairs),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

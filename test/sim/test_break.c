@@ -11,26 +11,20 @@
 #include "conn.h"
 #include "err.h"
 #include "peer.h"
+#include "seeds.h"
 #include "sim.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MESSAGES = 24 };
 
-static uint64_t only_seed;
 static bool all;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
 
 static void start(struct sim *s, uint64_t i, const struct fake_faults *faults)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, 2, faults, NULL);
+    sim_start(s, seed_at(i), 2, faults, NULL);
     s->verbose = only_seed != 0;
 }
 
@@ -233,7 +227,7 @@ static void pairs(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < seeds(300); i++) {
-        uint64_t seed = only_seed ? only_seed : i + 1;
+        uint64_t seed = seed_at(i);
         struct fake_fault plan[4];
         int scenario, n;
 
@@ -311,7 +305,7 @@ static bool rank_0_is_lost(struct sim *s)
 /* Three ranks; the connection of the first two breaks in the middle of messages. */
 static void break_of_three(struct sim *s, uint64_t i, const char *knobs)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, 3, NULL, NULL);
+    sim_start(s, seed_at(i), 3, NULL, NULL);
     s->verbose = only_seed != 0;
     sim_open_all(s, knobs);
     for (int k = 0; k < 12; k++)
@@ -423,10 +417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_has_gone_is_given_up),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     all = argc > 3;
     return RUN(tests);
 }

@@ -9,20 +9,13 @@
 #include "conn.h"
 #include "err.h"
 #include "peer.h"
+#include "seeds.h"
 #include "sim.h"
 
-#include <stdlib.h>
-
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
 
 static void start(struct sim *s, uint64_t i, int n, const struct fake_faults *faults)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, n, faults, NULL);
+    sim_start(s, seed_at(i), n, faults, NULL);
     s->verbose = only_seed != 0;
 }
 
@@ -386,9 +379,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(late_writes_are_no_frames),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

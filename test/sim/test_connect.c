@@ -12,6 +12,7 @@
 #include "err.h"
 #include "fake.h"
 #include "log.h"
+#include "seeds.h"
 #include "stats.h"
 #include "transport.h"
 
@@ -303,18 +304,6 @@ static int lines_with(int rank, const char *text)
     for (const char *s = w.rank[rank].lines; (s = strstr(s, text)); s++)
         n++;
     return n;
-}
-
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
-
-static uint64_t seed_at(uint64_t i)
-{
-    return only_seed ? only_seed : i + 1;
 }
 
 static const char waiting[] = "has not answered";
@@ -723,9 +712,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(request_is_noticed),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include "err.h"
+#include "seeds.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -14,17 +15,11 @@
 #include <unistd.h>
 
 static const char started_again[] = "MDAPL_TEST_FAULTS_CONF";
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
 
 static void start(struct sim *s, uint64_t i, int n, const struct fake_faults *faults,
                   const struct fake_limits *limits)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, n, faults, limits);
+    sim_start(s, seed_at(i), n, faults, limits);
     s->verbose = only_seed != 0;
 }
 
@@ -272,10 +267,7 @@ int main(int argc, char **argv)
 
     if (!getenv(started_again))
         write_dat_conf(argv);
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     rc = RUN(tests);
     if (getenv(started_again))
         unlink(getenv(started_again));

@@ -6,23 +6,16 @@
 #include "unit.h"
 
 #include "err.h"
+#include "seeds.h"
 #include "sim.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
 
 static void start(struct sim *s, uint64_t i, int n, const struct fake_faults *faults,
                   const struct fake_limits *limits)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, n, faults, limits);
+    sim_start(s, seed_at(i), n, faults, limits);
     s->verbose = only_seed != 0;
 }
 
@@ -347,9 +340,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(ring_for_few_peers),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

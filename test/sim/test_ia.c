@@ -10,24 +10,12 @@
 #include "conn.h"
 #include "err.h"
 #include "peer.h"
+#include "seeds.h"
 #include "sim.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
-
-static uint64_t seed_of(uint64_t i)
-{
-    return only_seed ? only_seed : i + 1;
-}
 
 static void start(struct sim *s, uint64_t seed)
 {
@@ -227,7 +215,7 @@ static void again_and_again_without_a_report(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < seeds(150); i++) {
-        uint64_t seed = seed_of(i);
+        uint64_t seed = seed_at(i);
         int scenario = (int)(seed % SCENARIOS);
         struct sim s;
 
@@ -263,7 +251,7 @@ static void opening_takes_a_tenth(void **state)
         uint64_t last, next;
         DAT_CONN_QUAL qual;
 
-        start(&s, seed_of(i));
+        start(&s, seed_at(i));
         sim_open_all(&s, "wiring=ring ring=off");
         exchange(&s, MESSAGES, 3000);
         qual = sim_dapl_peer(&s, 0, 1)->stream[0].ia->qual;
@@ -295,9 +283,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(opening_takes_a_tenth),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

@@ -8,24 +8,17 @@
 
 #include "err.h"
 #include "regcache.h"
+#include "seeds.h"
 #include "sim.h"
 #include "vbuf.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
 
 static void start(struct sim *s, uint64_t i, int n)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, n, NULL, NULL);
+    sim_start(s, seed_at(i), n, NULL, NULL);
     s->verbose = only_seed != 0;
 }
 
@@ -333,9 +326,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_refused_reopening_leaves_it_down),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "peer.h"
 #include "fault.h"
+#include "seeds.h"
 #include "sim.h"
 
 #include <errno.h>
@@ -18,16 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
-
 static void start(struct sim *s, uint64_t i, const struct fake_faults *faults)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, 2, faults, NULL);
+    sim_start(s, seed_at(i), 2, faults, NULL);
     s->verbose = only_seed != 0;
 }
 
@@ -405,9 +399,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(owner_knows_that_a_peer_is_lost),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

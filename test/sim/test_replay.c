@@ -9,27 +9,20 @@
 #include "conn.h"
 #include "err.h"
 #include "peer.h"
+#include "seeds.h"
 #include "frames.h"
 #include "window.h"
 #include "sim.h"
 #include "vbuf.h"
 #include "wire.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { FRAME_BYTES = 8192 };
 
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
-
 static void start(struct sim *s, uint64_t i)
 {
-    sim_start(s, only_seed ? only_seed : i + 1, 2, NULL, NULL);
+    sim_start(s, seed_at(i), 2, NULL, NULL);
     s->verbose = only_seed != 0;
 }
 
@@ -352,9 +345,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_step),
     };
 
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
+    read_seed(argc, argv);
     return RUN(tests);
 }

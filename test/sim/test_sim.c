@@ -15,6 +15,7 @@
 #include "err.h"
 #include "fake.h"
 #include "memwatch.h"
+#include "seeds.h"
 #include "stats.h"
 #include "transport.h"
 #include "wire.h"
@@ -409,18 +410,6 @@ static void whole_run(uint64_t seed, const struct fake_faults *faults,
 
 /* -- the tests -------------------------------------------------------------------------------- */
 
-static uint64_t only_seed;
-
-static uint64_t seeds(uint64_t n)
-{
-    return only_seed ? 1 : n;
-}
-
-static uint64_t seed_at(uint64_t i)
-{
-    return only_seed ? only_seed : i + 1;
-}
-
 /* Does this system allow registrations to be kept? */
 static bool can_watch(void)
 {
@@ -721,7 +710,6 @@ int main(int argc, char **argv)
     };
 
     fix_addresses(argv);
-    if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 0);
+    read_seed(argc, argv);
     return RUN(tests);
 }

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_TEST_SEEDS_H
+#define MDAPL_TEST_SEEDS_H
+/*
+ * The seeds of a test program, each of which fixes all that happens in one run of a test. PROGRAM
+ * [SEED [TEST]] runs that one seed (0: all), and that test alone.
+ */
+#include "unit.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+static uint64_t only_seed;       /* 0: all */
+
+/* How many of n seeds to run. */
+static inline uint64_t seeds(uint64_t n)
+{
+    return only_seed ? 1 : n;
+}
+
+/* The i-th of them, from 0. */
+static inline uint64_t seed_at(uint64_t i)
+{
+    return only_seed ? only_seed : i + 1;
+}
+
+static inline void read_seed(int argc, char **argv)
+{
+    if (argc > 1)
+        only_seed = strtoull(argv[1], NULL, 0);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+}
+
+#endif
