@@ -6,6 +6,14 @@
 
 static const uint64_t ready_timeout_ns = UINT64_C(30) * 1000000000; /* from ACCEPT to READY */
 
+void softdat_conn_learn_address(struct softdat_conn *c)
+{
+    if (c->peer.sin_family == AF_INET)
+        return;
+    c->peer.sin_family = AF_INET;
+    c->peer.sin_addr.s_addr = (in_addr_t)c->hdr.addr;
+}
+
 /* Handles CONNECT: makes the connection request and posts its event. Without room for the event the
  * connection is closed, which the active side sees as a rejection. */
 bool softdat_cm_on_connect(struct softdat_conn *c)
@@ -23,10 +31,7 @@ bool softdat_cm_on_connect(struct softdat_conn *c)
     c->deadline = 0;
     c->cr = cr;
     c->token = (uint64_t)c->hdr.id << 32 | c->hdr.key;
-    if (c->peer.sin_family != AF_INET) {
-        c->peer.sin_family = AF_INET;
-        c->peer.sin_addr.s_addr = (in_addr_t)c->hdr.addr;
-    }
+    softdat_conn_learn_address(c);
     cr->conn = c;
     cr->sp = c->sp;
     cr->from = c->peer;

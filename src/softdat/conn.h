@@ -284,6 +284,12 @@ struct softdat_conn *softdat_connect_from(struct softdat_ia *ia, int port, struc
 /* Sends the first frame of a connection that softdat_connect_from() has connected at once. */
 void softdat_connect_start(struct softdat_conn *c);
 
+/* accept.c */
+
+/* Takes the active side's address from the frame of c->hdr (CONNECT, MIGRATE), if its socket has
+ * none. */
+void softdat_conn_learn_address(struct softdat_conn *c);
+
 /* Handlers of connection management frames (accept.c, connect.c), called by softdat_cm_frame() in
  * the phase that permits them. False: cannot be served, the connection ends. */
 bool softdat_cm_on_connect(struct softdat_conn *c);

@@ -304,10 +304,7 @@ bool softdat_cm_on_migrate(struct softdat_conn *carrier)
         softdat_conn_lost(c);
         return false;
     }
-    if (carrier->peer.sin_family != AF_INET) {
-        carrier->peer.sin_family = AF_INET;
-        carrier->peer.sin_addr.s_addr = (in_addr_t)carrier->hdr.addr;
-    }
+    softdat_conn_learn_address(carrier);
     mine = taken(c);
     attach(c, carrier, theirs.executed);
     softdat_conn_deadline(c, retry_ns(c->ia));
