@@ -46,8 +46,8 @@ bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d);
 /*
  * An asynchronous error of an adapter: the hook of struct mdapl_dapl_ia_hooks, in async.c. An error
  * of an endpoint ends that endpoint's connection; one after which the adapter is unusable ends its
- * rail (ia.h); any other is a line in the log. arg: the channel; what: the
- * handle in the event; ep: the endpoint of that handle, or NULL when it is none.
+ * rail (ia.h); any other is a line in the log. arg: the channel; what: the handle in the event; ep:
+ * the endpoint of that handle, or NULL when it is none.
  */
 void mdapl_dapl_async_event(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what,
                             struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number);
