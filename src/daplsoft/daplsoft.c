@@ -7,7 +7,8 @@
  *   daplsoft cut   TARGET [PORT]         the path through a port goes down; without PORT, all
  *   daplsoft heal  TARGET [PORT]         the path is up again
  *   daplsoft break TARGET [PORT]         its connections break
- *   daplsoft migrate TARGET [PORT]       those that it has made move to the other port
+ *   daplsoft migrate TARGET [PORT]       they move to their alternate path; if not armed, and made
+ *                                        by this side, to the other port
  *   daplsoft fail  TARGET                the adapter fails permanently (IA catastrophic error)
  *
  * TARGET: PID, PID.K (the K-th IA of that process) or all. Adapters of another host or network

@@ -6,8 +6,15 @@
 
 static const uint64_t ready_timeout_ns = UINT64_C(30) * 1000000000; /* from ACCEPT to READY */
 
+void softdat_conn_learn_ports(struct softdat_conn *c)
+{
+    c->peer_port = c->hdr.status & SOFTDAT_PORT_MASK;
+    c->peer_ports = (uint8_t)(c->hdr.status >> SOFTDAT_PORTS_SHIFT);
+}
+
 void softdat_conn_learn_address(struct softdat_conn *c)
 {
+    softdat_conn_learn_ports(c);
     if (c->peer.sin_family == AF_INET)
         return;
     c->peer.sin_family = AF_INET;
@@ -31,6 +38,7 @@ bool softdat_cm_on_connect(struct softdat_conn *c)
     c->deadline = 0;
     c->cr = cr;
     c->token = (uint64_t)c->hdr.id << 32 | c->hdr.key;
+    c->multipath = c->hdr.size != 0;
     softdat_conn_learn_address(c);
     cr->conn = c;
     cr->sp = c->sp;
@@ -110,6 +118,7 @@ DAT_RETURN softdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_
     } else {
         c->ep = ep;
         ep->conn = c;
+        softdat_alternate_begin(ep, c->multipath);
         c->phase = SOFTDAT_ACCEPT_SENT;
         softdat_conn_deadline(c, ready_timeout_ns);
         softdat_tx_frame(c, SOFTDAT_ACCEPT, priv, (size_t)size);
@@ -150,6 +159,7 @@ bool softdat_cm_on_ready(struct softdat_conn *c)
     softdat_conn_open(c);
     softdat_ep_step(c->ep, SOFTDAT_EP_UP);
     softdat_ep_event(c->ep, DAT_CONNECTION_EVENT_ESTABLISHED, NULL, 0);
+    softdat_alternate_open(c);
     softdat_tx_progress(c);
     return true;
 }

@@ -11,6 +11,9 @@
 
 #define DAT_ERROR(type, subtype) ((DAT_RETURN)(DAT_CLASS_ERROR | (type) | (subtype)))
 
+/* alternate.c: the operations of dat_path_extensions.h */
+DAT_RETURN softdat_alternate_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
+
 /* ia.c */
 DAT_RETURN softdat_set_context(DAT_HANDLE, DAT_CONTEXT);
 DAT_RETURN softdat_get_context(DAT_HANDLE, DAT_CONTEXT *);

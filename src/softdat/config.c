@@ -178,8 +178,13 @@ static const struct row rows[] = {
     NUMBER("max_lmr_size", max_lmr_size, 4096, UINT64_MAX, "a number of bytes from 4k"),
     NUMBER("rate", rate, 1, UINT64_MAX, "bytes per second"),
     NUMBER("latency", latency_us, 0, 10000000, "microseconds, at most 10000000"),
+    NUMBER("rate1", port_rate[0], 1, UINT64_MAX, "bytes per second"),
+    NUMBER("rate2", port_rate[1], 1, UINT64_MAX, "bytes per second"),
+    NUMBER("latency1", port_latency_us[0], 0, 10000000, "microseconds, at most 10000000"),
+    NUMBER("latency2", port_latency_us[1], 0, 10000000, "microseconds, at most 10000000"),
     NUMBER("jitter", jitter_us, 0, 10000000, "microseconds, at most 10000000"),
     NUMBER("retry", retry_ms, 1, 3600000, "milliseconds, from 1 to 3600000"),
+    NUMBER("path_timeout", path_timeout_ms, 1, 3600000, "milliseconds, from 1 to 3600000"),
     NUMBER("seed", seed, 0, UINT64_MAX, "a number"),
     NUMBER("faults", max_faults, 0, UINT64_MAX, "a number"),
     NUMBER("fatal", fatal_after, 1, UINT64_MAX, "a number of requests"),
@@ -255,6 +260,8 @@ static bool finish(const char *ia_name, struct softdat_config *cfg)
                                          .mask = { INADDR_NONE } };
     if (!port[0].addr.sin_addr.s_addr)
         port[0].addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (!cfg->path_timeout_ms)
+        cfg->path_timeout_ms = (cfg->retry_ms + 3) / 4;
     cfg->n_ports = port[1].addr.sin_family ? 2 : 1;
     if (port[0].addr.sin_addr.s_addr == port[1].addr.sin_addr.s_addr) {
         report_value(ia_name, "addr2", inet_ntoa(port[1].addr.sin_addr),
@@ -262,7 +269,10 @@ static bool finish(const char *ia_name, struct softdat_config *cfg)
         return false;
     }
     /* Link emulation has no effect on direct copies, so they are off. */
-    if (cfg->rate || cfg->latency_us || cfg->jitter_us)
+    cfg->limits = cfg->rate || cfg->port_rate[0] || cfg->port_rate[1];
+    cfg->delays = cfg->latency_us || cfg->jitter_us || cfg->port_latency_us[0]
+                  || cfg->port_latency_us[1];
+    if (cfg->limits || cfg->delays)
         cfg->direct_bytes = 0;
     return true;
 }

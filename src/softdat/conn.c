@@ -9,13 +9,18 @@
 
 static const uint64_t linger_ns = UINT64_C(2) * 1000000000;      /* to transmit the queue */
 
+void softdat_due(struct softdat_ia *ia, uint64_t when)
+{
+    if (when >= ia->next_deadline)
+        return;
+    ia->next_deadline = when;
+    softdat_helper_wake(ia);     /* it may sleep beyond that time */
+}
+
 void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns)
 {
     c->deadline = softdat_now() + ns;
-    if (c->deadline < c->ia->next_deadline) {
-        c->ia->next_deadline = c->deadline;
-        softdat_helper_wake(c->ia);      /* it may sleep beyond the deadline */
-    }
+    softdat_due(c->ia, c->deadline);
 }
 
 /* The events of a round may be those of a socket that has been replaced in it. */
@@ -24,6 +29,11 @@ static bool socket_ended(int fd)
     struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 
     return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+bool softdat_conn_ended(const struct softdat_conn *c)
+{
+    return c->sock.fd >= 0 && socket_ended(c->sock.fd);
 }
 
 static void conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
@@ -78,8 +88,8 @@ void softdat_conn_unlist(struct softdat_conn *c)
 {
     softdat_list_remove(&c->polled);
     c->ia->n_streams -= c->stream;
-    c->ia->n_sockets -= c->sock.fd >= 0 && !c->uses_rings && !c->stream;
-    c->stream = false;
+    c->ia->n_sockets -= c->sock.fd >= 0 && !c->uses_rings && !c->stream && !c->resting;
+    c->stream = c->resting = false;
 }
 
 void softdat_conn_poll(struct softdat_conn *c)
@@ -103,6 +113,7 @@ void softdat_conn_free(struct softdat_conn *c)
     softdat_direct_withdraw(c);
     softdat_conn_unlist(c);
     softdat_sock_close(c->ia, &c->sock);
+    softdat_standby_ended(c);
     softdat_list_remove(&c->acks);
     softdat_list_remove(&c->delayed);
     softdat_list_remove(&c->to_break);
@@ -145,9 +156,11 @@ void softdat_conn_detach(struct softdat_conn *c, bool linger)
 
     softdat_direct_withdraw(c);
     softdat_retransmit_forget(c);
+    softdat_standby_detach(c);
     if (c->ep)
         c->ep->conn = NULL;
     c->ep = NULL;
+    c->may_transmit = c->may_receive = 0;
     /* The consumer owns the memory of the EP's requests and of queued READ responses again, so the
      * provider must not access it. A frame of it that is half transmitted cannot be completed. */
     if (!linger || c->phase < SOFTDAT_OPEN || half_written_request || half_written_answer) {
@@ -169,8 +182,7 @@ void softdat_conn_open(struct softdat_conn *c)
     if (!c->uses_rings)
         softdat_conn_poll(c);
     c->ia->count[SOFTDAT_N_CONNECTS]++;
-    if (!c->local)
-        softdat_path_keep_alive(c);
+    softdat_path_keep_alive(c);
     softdat_path_set_deadline(c);
 }
 
@@ -214,6 +226,7 @@ static const struct { DAT_EVENT_NUMBER lost, expired; } end_of[] = {
                                DAT_CONNECTION_EVENT_TIMED_OUT },
     [SOFTDAT_ACCEPTED] = { 0, 0 },
     [SOFTDAT_CR_PENDING] = { 0, 0 },
+    [SOFTDAT_STANDBY_LINK] = { 0, 0 },
     [SOFTDAT_ACCEPT_SENT] = { DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
                               DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR },
     [SOFTDAT_OPEN] = { DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_BROKEN },
@@ -253,20 +266,30 @@ void softdat_conn_expire(struct softdat_conn *c)
 
 /* -- frames of connection management ---------------------------------------------------------- */
 
+#define DURING(phase) (1u << (phase))
+
 static const struct {
-    enum softdat_conn_phase phase;   /* the phase that permits the frame */
+    unsigned phases;             /* DURING() of those that permit the frame */
     bool (*act)(struct softdat_conn *);
 } cm_frame[SOFTDAT_FRAME_TYPES] = {
-    [SOFTDAT_CONNECT] = { SOFTDAT_ACCEPTED, softdat_cm_on_connect },
-    [SOFTDAT_ACCEPT] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_accept },
-    [SOFTDAT_REJECT] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_reject },
-    [SOFTDAT_READY] = { SOFTDAT_ACCEPT_SENT, softdat_cm_on_ready },
-    [SOFTDAT_MIGRATE] = { SOFTDAT_ACCEPTED, softdat_cm_on_migrate },
-    [SOFTDAT_MIGRATED] = { SOFTDAT_CONNECT_SENT, softdat_cm_on_migrated },
-    [SOFTDAT_MIGRATE_DONE] = { SOFTDAT_OPEN, softdat_cm_on_migrate_done },
+    [SOFTDAT_CONNECT] = { DURING(SOFTDAT_ACCEPTED), softdat_cm_on_connect },
+    [SOFTDAT_ACCEPT] = { DURING(SOFTDAT_CONNECT_SENT), softdat_cm_on_accept },
+    [SOFTDAT_REJECT] = { DURING(SOFTDAT_CONNECT_SENT), softdat_cm_on_reject },
+    [SOFTDAT_READY] = { DURING(SOFTDAT_ACCEPT_SENT), softdat_cm_on_ready },
+    [SOFTDAT_MIGRATE] = { DURING(SOFTDAT_ACCEPTED) | DURING(SOFTDAT_STANDBY_LINK),
+                          softdat_cm_on_migrate },
+    [SOFTDAT_MIGRATED] = { DURING(SOFTDAT_CONNECT_SENT), softdat_cm_on_migrated },
+    [SOFTDAT_MIGRATE_DONE] = { DURING(SOFTDAT_OPEN), softdat_cm_on_migrate_done },
+    [SOFTDAT_LOADED] = { DURING(SOFTDAT_OPEN), softdat_cm_on_loaded },
+    [SOFTDAT_STANDBY] = { DURING(SOFTDAT_ACCEPTED), softdat_cm_on_standby },
+    [SOFTDAT_STANDBY_OK] = { DURING(SOFTDAT_CONNECT_SENT), softdat_cm_on_standby_ok },
+    [SOFTDAT_STANDBY_READY] = { DURING(SOFTDAT_STANDBY_LINK), softdat_cm_on_standby_ready },
+    /* in transit when the active side has sent MIGRATE by itself */
+    [SOFTDAT_MOVE] = { DURING(SOFTDAT_STANDBY_LINK) | DURING(SOFTDAT_CONNECT_SENT),
+                       softdat_cm_on_move },
 };
 
 bool softdat_cm_frame(struct softdat_conn *c)
 {
-    return c->phase == cm_frame[c->hdr.type].phase && cm_frame[c->hdr.type].act(c);
+    return cm_frame[c->hdr.type].phases & DURING(c->phase) && cm_frame[c->hdr.type].act(c);
 }

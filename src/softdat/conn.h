@@ -7,8 +7,8 @@
  */
 #include "link.h"
 #include "wire.h"
+#include "dat_path_extensions.h"
 
-#include <dat2/udat.h>
 #include <netinet/in.h>
 
 struct softdat_config;
@@ -75,6 +75,7 @@ enum softdat_conn_phase {
     SOFTDAT_CONNECT_SENT,        /* active: waits for ACCEPT or REJECT */
     SOFTDAT_ACCEPTED,            /* passive: the socket is accepted, waits for CONNECT */
     SOFTDAT_CR_PENDING,          /* passive: waits for dat_cr_accept or dat_cr_reject */
+    SOFTDAT_STANDBY_LINK,        /* has no EP: a link in reserve, over the alternate path */
     SOFTDAT_ACCEPT_SENT,         /* passive: waits for READY */
     SOFTDAT_OPEN,
     SOFTDAT_LINGERING,           /* has no EP: transmits its queue, then waits for the peer's end */
@@ -88,7 +89,6 @@ struct softdat_conn {
                                     and its frames travel on the socket */
     struct softdat_list delayed; /* on ia->delayed until resume_at */
     struct softdat_list to_break; /* on ia->to_break: breaks at the end of this round (fault.c) */
-    bool request_failed;         /* to_break: the failed request has its status already */
     struct softdat_ia *ia;
     struct softdat_ep *ep;       /* NULL: none yet, or detached */
     struct softdat_cr *cr;
@@ -99,9 +99,11 @@ struct softdat_conn {
     uint64_t unacked_since;      /* ns: the remote kernel has acknowledged nothing since; 0: all */
     uint8_t port;                /* index of the adapter's port */
     bool local;                  /* same host: the socket is an abstract unix socket */
+    bool request_failed;         /* to_break: the failed request has its status already */
     struct softdat_shared shared;
     bool uses_rings;             /* frames travel through shared rings, not the socket */
     bool plain;                  /* the same, and nothing is emulated or injected (short.c) */
+    uint64_t may_transmit, may_receive;  /* ia->changes when that was checked last (short.c) */
     bool stream;                 /* on ia->streams */
     int segment_fd;              /* active: sent with CONNECT or MIGRATE; -1: none */
 
@@ -113,7 +115,8 @@ struct softdat_conn {
     unsigned attempts;           /* to make a link while there is none */
     int old_fd;                  /* active: the former socket, not read any more; -1: none */
     struct softdat_conn *carrier;    /* active: makes the new link; NULL: none */
-    struct softdat_conn *migrates;   /* of a carrier: the connection that it makes a link for */
+    struct softdat_conn *migrates;   /* of a carrier or a standby: the connection whose link it is
+                                        to be */
     struct softdat_conn *heir;   /* of a former carrier: has its link, parses what it has read */
     uint32_t reads_sent;         /* READs, PUSHes and ATOMICs transmitted, in total */
     uint32_t reads_taken;        /* the same of the peer, received */
@@ -135,6 +138,7 @@ struct softdat_conn {
     uint64_t rate_free_at;       /* link emulation: ns, when the rate permits more bytes */
     uint64_t resume_at;          /* ns, when a delayed connection continues */
     uint64_t judged_at;          /* ns, when the last request that was judged completed */
+    uint16_t grant;              /* bytes that the port's rate permits then */
     bool bye_sent;
     bool blocked;                /* the ring or the socket's buffer is full: continue when it has
                                     room */
@@ -152,10 +156,10 @@ struct softdat_conn {
     struct softdat_list waiting; /* on the receive queue's list while it holds or parks a send */
     struct softdat_held *held_current;   /* the buffered send that is being received */
     size_t held_bytes;
-    bool stalled;                /* SOFTDAT_HELD_MAX is exceeded: reads nothing */
-    bool parked;                 /* hdr is a SEND that exceeds SOFTDAT_HELD_MAX: payload unread */
     uint8_t *read_ahead;         /* parked: bytes read behind that header; owned */
     size_t n_read_ahead;
+    bool stalled;                /* SOFTDAT_HELD_MAX is exceeded: reads nothing */
+    bool parked;                 /* hdr is a SEND that exceeds SOFTDAT_HELD_MAX: payload unread */
     uint8_t discard_rx;          /* softdat_discard: drop every frame but NAK and BYE */
     bool bye_received;
     uint32_t executed;           /* SENDs and WRITEs of the peer executed, in total */
@@ -165,6 +169,13 @@ struct softdat_conn {
     uint32_t ack_requested;      /* number of the last one with SOFTDAT_ACK_NOW */
     uint64_t ack_bytes;          /* bytes of those after it */
     bool long_expected;          /* the last frame was long: read less behind the next */
+
+    /* the alternate path; the rest is with the EP (struct softdat_alternate) */
+    uint8_t peer_port, peer_ports;   /* number of the peer's port; how many it has; 0: unknown */
+    bool multipath;              /* it was requested with several paths (DAT 2.0) */
+    bool has_standby;            /* without an EP: its standby is still there */
+    bool is_standby;             /* of the connection that it `migrates`, passive: once known */
+    bool resting;                /* of a standby: ia->n_sockets does not count it */
 };
 
 /* A send, or the notification of a write with immediate data, that waits for a receive. */
@@ -220,6 +231,8 @@ void softdat_conn_lost(struct softdat_conn *c);
 /* Ends c because the transport has given up: its oldest unfinished request completes with status,
  * the others with DAT_DTO_ERR_FLUSHED. Frees c. */
 void softdat_conn_break(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status);
+/* Makes a round of progress at time `when`, ns, or before handle what is due then. */
+void softdat_due(struct softdat_ia *ia, uint64_t when);
 /* Sets c's deadline to ns from now. */
 void softdat_conn_deadline(struct softdat_conn *c, uint64_t ns);
 /* Handles a deadline that has passed; may free c. */
@@ -230,6 +243,8 @@ void softdat_conn_open(struct softdat_conn *c);
 void softdat_conn_failed(struct softdat_conn *c, DAT_EVENT_NUMBER number);
 /* Handles the end of c's socket: ends c, unless c migrates and may get another. */
 void softdat_conn_link_lost(struct softdat_conn *c);
+/* True if the peer has closed c's socket. */
+bool softdat_conn_ended(const struct softdat_conn *c);
 /* Takes c off the lists of what is polled. */
 void softdat_conn_unlist(struct softdat_conn *c);
 /* Lets the rounds of progress poll c, which is open and has a link. */
@@ -246,6 +261,8 @@ void softdat_migrate_send(struct softdat_conn *carrier);
 void softdat_migrate_retry(struct softdat_conn *c);
 /* The carrier ends: its connection keeps its link, or tries again. */
 void softdat_migrate_failed(struct softdat_conn *c);
+/* Returns the passive side of the connection that has this token; NULL: there is none. */
+struct softdat_conn *softdat_conn_find(struct softdat_ia *ia, uint64_t token);
 /* Takes the link from c: nothing is received or transmitted until it has another. */
 void softdat_migrate_unlink(struct softdat_conn *c);
 /* Handlers of MIGRATE, MIGRATED and MIGRATE_DONE, and of a REJECT in place of MIGRATED. */
@@ -253,6 +270,68 @@ bool softdat_cm_on_migrate(struct softdat_conn *carrier);
 bool softdat_cm_on_migrated(struct softdat_conn *carrier);
 bool softdat_cm_on_migrate_done(struct softdat_conn *c);
 bool softdat_migrate_rejected(struct softdat_conn *carrier);
+
+/* standby.c */
+
+/* Makes the standby of c if this side has to, both have loaded their alternate and there is none;
+ * tries again later if that is not possible now. */
+void softdat_standby_make(struct softdat_conn *c);
+/* The socket of a standby is connected: transmits STANDBY. */
+void softdat_standby_send(struct softdat_conn *standby);
+/* Returns the connection whose standby s is; NULL: s is none, or its connection is not known. */
+static inline struct softdat_conn *softdat_standby_of(const struct softdat_conn *s)
+{
+    return s->is_standby ? s->migrates : NULL;
+}
+
+/* True if c has a standby over a path that is up. */
+bool softdat_standby_usable(const struct softdat_conn *c);
+/* Begins to migrate c to its standby for that cause, or asks the active side to. False: it has no
+ * usable one, or no peer to migrate with. */
+bool softdat_standby_begin(struct softdat_conn *c, DAT_PATH_CAUSE cause);
+/* The link of c, between hosts, has failed with that errno value: c migrates without, if it has a
+ * standby. False: it has none, or the end of the link is the end of c. */
+bool softdat_standby_replaces(struct softdat_conn *c, int error);
+/* Takes the standby out of reserve: it is the carrier of c's new link. */
+void softdat_standby_take(struct softdat_conn *standby);
+/* Closes the standby of c, if it has one, without an event, and makes none. */
+void softdat_standby_close(struct softdat_conn *c);
+/* The EP of c, which lingers, is about to be detached: the standby stays until c ends. */
+void softdat_standby_detach(struct softdat_conn *c);
+/* c ends: closes its standby; or is one, and its connection makes another. */
+void softdat_standby_ended(struct softdat_conn *c);
+/* A port has changed: closes the standbys over paths that are down, and migrates the connections
+ * that have one; makes standbys where the path is up. */
+void softdat_standby_ports(struct softdat_ia *ia);
+/* Makes the standbys whose time has come. */
+void softdat_standby_resume(struct softdat_ia *ia);
+/* Returns the earliest such time, ns; UINT64_MAX: none waits. */
+uint64_t softdat_standby_next(const struct softdat_ia *ia);
+/* Handlers of STANDBY, STANDBY_OK, STANDBY_READY and MOVE. */
+bool softdat_cm_on_standby(struct softdat_conn *c);
+bool softdat_cm_on_standby_ok(struct softdat_conn *c);
+bool softdat_cm_on_standby_ready(struct softdat_conn *c);
+bool softdat_cm_on_move(struct softdat_conn *c);
+
+/* alternate.c: the states of an alternate path */
+
+/* c is open: loads its alternate if several paths were requested. */
+void softdat_alternate_open(struct softdat_conn *c);
+/* The standby of c is there. */
+void softdat_alternate_armed(struct softdat_conn *c);
+/* It has failed. */
+void softdat_alternate_down(struct softdat_conn *c);
+/* Both sides use another link: the standby, if c->move, or one without. */
+void softdat_alternate_moved(struct softdat_conn *c);
+/* Stores the path of the standby that c is to have. False: it is to have none now, since it is
+ * armed, or one side has not loaded, or the two want different ports, or the path is in use. */
+bool softdat_alternate_path(const struct softdat_conn *c, DAT_PATH *path);
+/* c breaks, because its path is down: reports it if c should have migrated. */
+void softdat_alternate_failed(struct softdat_conn *c);
+/* A port of the adapter goes up or down. */
+void softdat_alternate_port(struct softdat_ia *ia, uint32_t port, bool up);
+/* Handler of LOADED. */
+bool softdat_cm_on_loaded(struct softdat_conn *c);
 
 /* listen.c */
 
@@ -286,8 +365,9 @@ void softdat_connect_start(struct softdat_conn *c);
 
 /* accept.c */
 
-/* Takes the active side's address from the frame of c->hdr (CONNECT, MIGRATE), if its socket has
- * none. */
+/* Takes the peer's ports from the frame of c->hdr, one that makes a link. */
+void softdat_conn_learn_ports(struct softdat_conn *c);
+/* The same, and the active side's address (CONNECT, STANDBY, MIGRATE), if its socket has none. */
 void softdat_conn_learn_address(struct softdat_conn *c);
 
 /* Handlers of connection management frames (accept.c, connect.c), called by softdat_cm_frame() in
@@ -344,19 +424,10 @@ enum { SOFTDAT_SHORT = SOFTDAT_INLINE - sizeof(struct softdat_frame) };     /* b
 bool softdat_short_plain(const struct softdat_conn *c);
 /* Sets ep->short_send and ep->short_rdma by its attributes. */
 void softdat_short_limits(struct softdat_ep *ep, const struct softdat_config *cfg);
-/* Posts a send or an RDMA write of one segment of 1 to ep->short_send, ep->short_rdma bytes and
- * transmits it, if nothing is queued before it. False: it is to be posted like any other. Without
- * the lock. */
-bool softdat_short_send(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
-                        DAT_COMPLETION_FLAGS flags);
-bool softdat_short_write(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
-                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                         DAT_COMPLETION_FLAGS flags);
-/* Store the next event of evd, which is empty and notifies no CNO or waiter, in *event: the receive
- * of a short send in c's ring; the completion of c's oldest request. False: there is none, or it is
- * left to softdat_rx_ring(); nothing has changed. */
-bool softdat_short_recv_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);
-bool softdat_short_sent_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);
+/* Ends a dequeue of evd, which is empty and notifies no CNO or waiter, by the thread that owns the
+ * lock, when c's ring has input: stores the receive of a short send, or the completion of the
+ * oldest request, in *event, or makes a round as any other dequeue. Releases the lock. */
+DAT_RETURN softdat_short_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);
 /* Executes the send or write in the in-line frame of c's ring. False: there is none, or it is left
  * to softdat_frame_header(). */
 bool softdat_short_receive(struct softdat_conn *c);

@@ -16,7 +16,7 @@ static void send_connect(struct softdat_conn *c)
 {
     c->phase = SOFTDAT_CONNECT_SENT;
     if (c->migrates) {
-        softdat_migrate_send(c);
+        c->is_standby ? softdat_standby_send(c) : softdat_migrate_send(c);
         return;
     }
     if (getrandom(&c->token, sizeof(c->token), GRND_NONBLOCK) != sizeof(c->token))
@@ -137,6 +137,7 @@ static void connect_now(struct softdat_ep *ep, DAT_TIMEOUT us, const void *priv,
         return;
     }
     ep->port = (uint8_t)port;
+    c->multipath = ep->alternate && ep->alternate->multipath;
     c->ep = ep;
     ep->conn = c;
     if (us != DAT_TIMEOUT_INFINITE)
@@ -165,7 +166,11 @@ DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_C
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
     if (size < 0 || (uint32_t)size > ep->h.ia->cfg.max_priv || (size > 0 && !priv))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG5);
-    if (qos != DAT_QOS_BEST_EFFORT || flags != DAT_CONNECT_DEFAULT_FLAG)
+    if (flags & ~(DAT_CONNECT_FLAGS)(DAT_CONNECT_MULTIPATH_REQUESTED_FLAG
+                                     | DAT_CONNECT_MULTIPATH_REQUIRED_FLAG))
+        return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG8);
+    if (qos != DAT_QOS_BEST_EFFORT
+        || (flags & DAT_CONNECT_MULTIPATH_REQUIRED_FLAG && ep->h.ia->cfg.n_ports < 2))
         return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
     softdat_lock(ep->h.ia);
     if (ep->h.ia->failed) {
@@ -174,6 +179,7 @@ DAT_RETURN softdat_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_C
         memcpy(&ep->remote, to, sizeof(ep->remote));
         ep->remote.sin_port = htons((uint16_t)qual);
         ep->remote_qual = qual;
+        softdat_alternate_begin(ep, flags != DAT_CONNECT_DEFAULT_FLAG);
         connect_now(ep, us, priv, (size_t)size);
     } else {
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
@@ -211,6 +217,7 @@ bool softdat_cm_on_accept(struct softdat_conn *c)
     if (!ep)
         return false;
     c->other_addr.s_addr = (in_addr_t)c->hdr.addr;
+    softdat_conn_learn_ports(c);
     if (c->hdr.size && c->shared.seg) {
         softdat_direct_probe(c);
         softdat_shared_start(c);
@@ -219,6 +226,7 @@ bool softdat_cm_on_accept(struct softdat_conn *c)
     softdat_tx_frame(c, SOFTDAT_READY, NULL, 0);
     softdat_ep_step(ep, SOFTDAT_EP_UP);
     softdat_ep_event(ep, DAT_CONNECTION_EVENT_ESTABLISHED, c->priv, c->hdr.len);
+    softdat_alternate_open(c);
     return true;
 }
 
@@ -228,7 +236,7 @@ bool softdat_cm_on_reject(struct softdat_conn *c)
     uint8_t priv[SOFTDAT_PRIV_MAX];
     size_t len = c->hdr.len;
 
-    if (c->migrates)
+    if (c->migrates && !c->is_standby)
         return softdat_migrate_rejected(c);
     memcpy(priv, c->priv, len);
     softdat_conn_free(c);

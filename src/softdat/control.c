@@ -51,8 +51,8 @@ static const char *const counter_name[SOFTDAT_COUNTERS] = {
 static const char *const phase_name[] = {
     [SOFTDAT_CONNECTING] = "connecting", [SOFTDAT_CONNECT_SENT] = "connect-sent",
     [SOFTDAT_ACCEPTED] = "accepted", [SOFTDAT_CR_PENDING] = "request-pending",
-    [SOFTDAT_ACCEPT_SENT] = "accept-sent", [SOFTDAT_OPEN] = "open",
-    [SOFTDAT_LINGERING] = "lingering",
+    [SOFTDAT_STANDBY_LINK] = "standby", [SOFTDAT_ACCEPT_SENT] = "accept-sent",
+    [SOFTDAT_OPEN] = "open", [SOFTDAT_LINGERING] = "lingering",
 };
 
 static const char *const while_polled[] = {
@@ -75,6 +75,22 @@ static void append_link(struct reply *a, const struct softdat_conn *c)
         append(a, ", no direct RDMA: the kernel does not allow it");
 }
 
+/* Appends the paths of a connection by their ports, the local and the peer's, and what has become
+ * of them. */
+static void append_paths(struct reply *a, const struct softdat_conn *c)
+{
+    static const char *const state_name[] = {
+        [DAT_PATH_MIGRATED] = "migrated", [DAT_PATH_REARM] = "rearm", [DAT_PATH_ARMED] = "armed",
+    };
+    static const struct softdat_alternate none;
+    const struct softdat_alternate *p = c->ep->alternate ? c->ep->alternate : &none;
+
+    append(a, " path=%d:%d %s", c->port + 1, c->peer_port, state_name[p->state]);
+    if (p->standby)
+        append(a, " alternate=%d:%d", p->standby->port + 1, p->standby->peer_port);
+    append(a, ", %u armed, %u migrated, %u failed", p->n_armed, p->n_migrated, p->n_failed);
+}
+
 static void append_conn(struct reply *a, const struct softdat_conn *c)
 {
     char addr[INET_ADDRSTRLEN];
@@ -83,6 +99,8 @@ static void append_conn(struct reply *a, const struct softdat_conn *c)
     append(a, "connection: %s port=%d state=%s outstanding=%u by ", addr, c->port + 1,
            phase_name[c->phase], c->ep ? c->ep->req.count : 0);
     append_link(a, c);
+    if (c->ep)
+        append_paths(a, c);
     append(a, "\n");
 }
 
@@ -105,8 +123,12 @@ static void show(struct softdat_ia *ia, int port, struct reply *a)
     append_ports(a, ia);
     for (int i = 0; i < SOFTDAT_COUNTERS; i++)
         append(a, "%s: %llu\n", counter_name[i], (unsigned long long)ia->count[i]);
-    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next)
-        append_conn(a, SOFTDAT_OF(l, struct softdat_conn, link));
+    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        if (c->phase != SOFTDAT_STANDBY_LINK)    /* its connection's line has it */
+            append_conn(a, c);
+    }
 }
 
 /* -- the other commands ----------------------------------------------------------------------- */

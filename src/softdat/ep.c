@@ -174,6 +174,7 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number)
     if (!softdat_ep_step(ep, SOFTDAT_EP_DOWN))
         return;
     softdat_ep_flush(ep);
+    softdat_alternate_end(ep);
     softdat_ep_event(ep, number, NULL, 0);
     if (ep->srq)
         post_last_recv_event(ep);
@@ -239,11 +240,16 @@ static uint32_t request_iov(const DAT_EP_ATTR *a)
     return max_of(a->max_request_iov, a->max_rdma_read_iov, a->max_rdma_write_iov);
 }
 
-static bool ep_rings(struct softdat_ep *ep)
+/* srq: NULL, or where its receives will be. */
+static bool ep_rings(struct softdat_ep *ep, const struct softdat_srq *srq)
 {
     const DAT_EP_ATTR *a = &ep->attr;
+    uint32_t recv_iov = max_of(a->max_recv_iov, srq ? (DAT_COUNT)srq->rq.max_iov : 1, 1);
 
-    return softdat_rq_make(&ep->own, max_of(a->max_recv_dtos, 1, 1), max_of(a->max_recv_iov, 1, 1))
+    ep->current_recv_seg = softdat_alloc_n(recv_iov, sizeof(*ep->current_recv_seg));
+    return ep->current_recv_seg
+           && softdat_rq_make(&ep->own, max_of(a->max_recv_dtos, 1, 1),
+                              max_of(a->max_recv_iov, 1, 1))
            && softdat_ring_make(&ep->req, max_of(a->max_request_dtos, 1, 1), request_iov(a));
 }
 
@@ -251,6 +257,7 @@ static void ep_rings_free(struct softdat_ep *ep)
 {
     softdat_ring_free(&ep->own.ring);
     softdat_ring_free(&ep->req);
+    softdat_free(ep->current_recv_seg);
 }
 
 static void count_use(struct softdat_evd *evd, int n)
@@ -269,6 +276,8 @@ void softdat_ep_destroy(struct softdat_ep *ep)
     if (ep->srq)
         ep->srq->users--;
     ep_rings_free(ep);
+    softdat_free(ep->alternate);
+    ep->alternate = NULL;
     softdat_handle_end(&ep->h);
 }
 
@@ -282,7 +291,8 @@ static struct softdat_evd *optional_evd(DAT_EVD_HANDLE handle, bool *ok)
     return evd;
 }
 
-static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP_ATTR *attr)
+static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP_ATTR *attr,
+                                  const struct softdat_srq *srq)
 {
     struct softdat_ep *ep = softdat_alloc(sizeof(*ep));
 
@@ -292,7 +302,7 @@ static struct softdat_ep *ep_make(const struct softdat_config *cfg, const DAT_EP
     ep->attr = attr ? *attr : default_attr(cfg);
     ep->rq = &ep->own;
     softdat_short_limits(ep, cfg);
-    if (ep_rings(ep))
+    if (ep_rings(ep, srq))
         return ep;
     ep_rings_free(ep);
     softdat_free(ep);
@@ -332,7 +342,7 @@ static DAT_RETURN create(struct softdat_ia *ia, struct softdat_pz *pz, DAT_EVD_H
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
     if (ia->failed)
         return DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
-    ep = ep_make(&ia->cfg, attr);
+    ep = ep_make(&ia->cfg, attr, srq);
     if (!ep)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     ep->recv_evd = optional_evd(recv, &ok);
@@ -418,7 +428,7 @@ DAT_RETURN softdat_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP
     memset(p, 0, sizeof(*p));
     softdat_lock(ep->h.ia);
     p->ia_handle = ep->h.ia;
-    p->ep_state = ep->state;
+    p->ep_state = softdat_alternate_ep_state(ep);
     p->local_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ep->h.ia->cfg.port[ep->port].addr;
     p->remote_ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ep->remote;
     p->remote_port_qual = ep->remote_qual;
@@ -439,7 +449,7 @@ static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
 
     if (ep->own.ring.count + ep->req.count > 0)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
-    renewed = ep_make(&ep->h.ia->cfg, attr);
+    renewed = ep_make(&ep->h.ia->cfg, attr, ep->srq);
     if (!renewed)
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     ep_rings_free(ep);
@@ -448,6 +458,7 @@ static DAT_RETURN change_attr(struct softdat_ep *ep, const DAT_EP_ATTR *attr)
     ep->own.ring = renewed->own.ring;
     ep->own.max_iov = renewed->own.max_iov;
     ep->req = renewed->req;
+    ep->current_recv_seg = renewed->current_recv_seg;
     softdat_free(renewed);
     return DAT_SUCCESS;
 }
@@ -510,7 +521,7 @@ DAT_RETURN softdat_ep_get_status(DAT_EP_HANDLE handle, DAT_EP_STATE *state, DAT_
         return bad_ep;
     softdat_lock(ep->h.ia);
     if (state)
-        *state = ep->state;
+        *state = softdat_alternate_ep_state(ep);
     if (recv_idle)
         *recv_idle = ep->rq->ring.count == 0;
     if (req_idle)

@@ -5,6 +5,7 @@
 #include "ep_fsm.h"
 #include "mem.h"
 #include "wire.h"
+#include "dat_path_extensions.h"
 
 #include <netinet/in.h>
 
@@ -34,16 +35,16 @@ struct softdat_dto {
     enum softdat_dto_state state;
     DAT_DTO_COMPLETION_STATUS status;
     uint32_t seq;                /* SEND and WRITE: sequence number, acknowledged by the peer */
+    int n_seg;
     uint64_t len;                /* bytes requested; completed receive: bytes received */
     uint64_t raddr;
     uint64_t due;                /* link emulation: earliest transmit time, ns */
     uint32_t rkey;
     uint32_t regions_freed;      /* ia->regions_freed when its segments were last verified */
+    uint64_t begun;
+    struct softdat_seg *seg;     /* n_seg entries of the ring's array */
     bool direct;                 /* the target copies the bytes (PULL, PUSH) */
     bool judged;                 /* the way was chosen by the judge, at time `begun`, ns */
-    uint64_t begun;
-    int n_seg;
-    struct softdat_seg *seg;     /* n_seg entries of the ring's array */
     uint8_t ext;                 /* extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
     uint32_t imm;                /* immediate data, sent or received */
     uint64_t operand[2];         /* atomic operation: add; or compare, swap */
@@ -81,6 +82,14 @@ static inline void softdat_ring_pop(struct softdat_ring *r)
         r->sent--;
 }
 
+/* A registration as the last segment used it: what short.c needs of it. */
+struct softdat_known {
+    uint32_t key;                /* lmr_context; 0: none */
+    uint32_t regions_freed;      /* ia->regions_freed when it was looked up */
+    uint64_t va, len;            /* as in softdat_region */
+    uint8_t *at;
+};
+
 /* A queue of receives: of one EP, or shared by several (rq.c). */
 struct softdat_rq {
     struct softdat_ring ring;
@@ -97,9 +106,31 @@ struct softdat_srq {
     int users;
 };
 
+/* The alternate path of an EP, and its migrations (alternate.c, standby.c). Most EPs have none. */
+struct softdat_alternate {
+    struct softdat_ep *ep;
+    DAT_PATH path;               /* as it was set */
+    bool set;
+    bool multipath;              /* DAT 2.0: the provider loads, and reports by DAT's own events */
+    bool peer_loaded;            /* the peer has loaded its alternate, */
+    DAT_PATH peer_path;          /* which is this */
+    DAT_PATH_STATE state;
+    uint32_t n_armed, n_migrated, n_failed;
+    struct softdat_conn *standby;    /* the link over the alternate path; NULL: none */
+    struct softdat_list waits;   /* on ia->standbys until standby_at, ns */
+    uint64_t standby_at;
+    unsigned tries;              /* to make a standby, since there was one */
+    uint32_t move;               /* number of the migration that is being made; 0: none */
+    uint32_t move_cause;         /* DAT_PATH_CAUSE, of this side; 0: the peer has begun it */
+    bool move_asked;             /* passive: MOVE has been transmitted */
+    bool link_reset;             /* the remote kernel has reset the former link */
+};
+
 struct softdat_ep {
     struct softdat_handle h;
     DAT_EP_STATE state;          /* changed only by softdat_ep_step() */
+    uint8_t port;                /* index of the adapter's port */
+    bool has_current_recv;
     DAT_EP_ATTR attr;
     struct softdat_pz *pz;
     struct softdat_evd *recv_evd, *req_evd, *conn_evd;
@@ -107,16 +138,16 @@ struct softdat_ep {
     struct softdat_rq own, *rq;  /* rq: &own, or &srq->rq */
     struct softdat_srq *srq;
     struct softdat_dto current_recv;    /* the receive of the send that arrives now */
-    struct softdat_seg current_recv_seg[SOFTDAT_MAX_IOV];
-    bool has_current_recv;
+    struct softdat_seg *current_recv_seg;       /* as many as a receive can have */
     struct softdat_ring req;
     uint32_t last_seq;           /* sequence number of the last SEND or WRITE transmitted */
     uint32_t reads;              /* RDMA reads and atomics in flight */
     uint32_t short_send, short_rdma;     /* bytes that may be posted by short.c */
+    struct softdat_known known_out, known_in;    /* of its last request and receive there */
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
-    uint8_t port;                /* index of the adapter's port */
     uint8_t priv[SOFTDAT_PRIV_MAX];   /* the peer's private data, for the event */
+    struct softdat_alternate *alternate;     /* NULL: none was ever set */
 };
 
 /* ep.c; called with the lock. */
@@ -145,6 +176,14 @@ void softdat_ep_down(struct softdat_ep *ep, DAT_EVENT_NUMBER number);
 /* Frees an EP without a connection. */
 void softdat_ep_destroy(struct softdat_ep *ep);
 
+/* alternate.c */
+/* A connection of ep begins: nothing has been loaded or counted. */
+void softdat_alternate_begin(struct softdat_ep *ep, bool multipath);
+/* It has ended. The counts stay. */
+void softdat_alternate_end(struct softdat_ep *ep);
+/* Returns ep's state as the consumer sees it: several paths have one of their own. */
+DAT_EP_STATE softdat_alternate_ep_state(const struct softdat_ep *ep);
+
 /* rq.c */
 /* Allocates a ring of size DTOs with seg_each segments each. False: out of memory; free r. */
 bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each);
@@ -161,6 +200,26 @@ void softdat_srq_consumed(struct softdat_srq *srq);
  * not connected, DAT_INSUFFICIENT_RESOURCES if its request queue is full. */
 DAT_RETURN softdat_ep_post_bind(struct softdat_ep *ep, const struct softdat_bind *bind,
                                 DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
+/* The DAT calls of these names, of requests and receives that short.c does not post itself. ep is
+ * NULL if the handle was of no EP. Without the lock. */
+DAT_RETURN softdat_post_send(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
+DAT_RETURN softdat_post_write(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                              DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                              DAT_COMPLETION_FLAGS flags);
+DAT_RETURN softdat_post_recv(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
+/* Makes d, behind the last entry of the ring, whose segments are set, a posted receive. */
+static inline void softdat_recv_append(struct softdat_ring *ring, struct softdat_dto *d,
+                                       DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    d->cookie = cookie;
+    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
+    d->op = DAT_DTO_RECEIVE;
+    d->ext = 0;
+    d->status = DAT_DTO_SUCCESS;
+    ring->count++;
+}
 /* Posts a receive of n segments in protection zone pz; called with the lock. Returns an error as
  * dat_ep_post_recv does (DAT 2.0). */
 DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,

@@ -398,10 +398,9 @@ static bool round_into(struct softdat_evd *evd, DAT_EVENT *event)
     return stored;
 }
 
-/* The rest of a dequeue, with the lock. Not inline, as dequeue(): the registers that they save
- * would be saved for each empty poll. */
-__attribute__((noinline)) static DAT_RETURN dequeue_locked(struct softdat_evd *evd,
-                                                           DAT_EVENT *event)
+/* Not inline, as dequeue(): the registers that they save would be saved for each empty poll. */
+__attribute__((noinline)) DAT_RETURN softdat_evd_dequeue_locked(struct softdat_evd *evd,
+                                                                DAT_EVENT *event)
 {
     DAT_RETURN ret = DAT_SUCCESS;
     bool queued = atomic_load_explicit(&evd->count, memory_order_relaxed) > 0;
@@ -416,18 +415,6 @@ __attribute__((noinline)) static DAT_RETURN dequeue_locked(struct softdat_evd *e
     return ret;
 }
 
-/* The same; the ring of c has input. */
-__attribute__((noinline)) static DAT_RETURN dequeue_from(struct softdat_evd *evd, DAT_EVENT *event,
-                                                         struct softdat_conn *c)
-{
-    if (notifies(evd)
-        || !(softdat_shared_has_bytes(c) ? softdat_short_recv_event(c, evd, event)
-                                         : softdat_short_sent_event(c, evd, event)))
-        return dequeue_locked(evd, event);
-    softdat_lock_leave(&evd->h.ia->lock);
-    return DAT_SUCCESS;
-}
-
 /* A dequeue by a thread that is not the owner of the lock. */
 __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT_EVENT *event)
 {
@@ -437,7 +424,7 @@ __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT
         softdat_lock_take(&ia->lock);
     else if (!softdat_lock_try(&ia->lock))
         return queue_empty;
-    return dequeue_locked(evd, event);
+    return softdat_evd_dequeue_locked(evd, event);
 }
 
 /* A dequeue by the former owner of the lock, whose bias has been revoked as it entered. */
@@ -474,10 +461,11 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
         return dequeue_revoked(evd, event);
     if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0
         || !softdat_round_quiet(ia, softdat_count_call(ia)))
-        return dequeue_locked(evd, event);
+        return softdat_evd_dequeue_locked(evd, event);
     c = softdat_ring_pending(ia);
     if (c)
-        return dequeue_from(evd, event, c);
+        return notifies(evd) ? softdat_evd_dequeue_locked(evd, event)
+                             : softdat_short_event(c, evd, event);
     return softdat_lock_end(&ia->lock) ? queue_empty : wake_and_return_empty(ia);
 }
 

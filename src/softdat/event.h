@@ -47,6 +47,8 @@ void softdat_evd_post(struct softdat_evd *evd, const DAT_EVENT *event);
 /* The same without the copy: fill the slot, then push it. NULL: the EVD is full, as above. */
 DAT_EVENT *softdat_evd_slot(struct softdat_evd *evd);
 void softdat_evd_push(struct softdat_evd *evd, DAT_EVENT *slot);
+/* Ends a dequeue with a round of progress if evd is empty, and releases the lock. */
+DAT_RETURN softdat_evd_dequeue_locked(struct softdat_evd *evd, DAT_EVENT *event);
 /* Returns the ns that remain of a wait of `us` that began at `start`, softdat_now(). */
 uint64_t softdat_wait_left(uint64_t start, DAT_TIMEOUT us);
 /* Sleeps without the lock until efd or a descriptor of the adapter wakes the thread, at most ns. */

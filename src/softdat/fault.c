@@ -6,8 +6,9 @@
 /*
  * Link emulation and fault injection. Both are off by default and then cost a comparison.
  *
- * Link emulation: a frame is transmitted `latency`, and up to `jitter` more, after it was posted,
- * and a connection transmits at most `rate` bytes per second. Frames keep their order.
+ * Link emulation: a frame is transmitted `latency`, that of its port, and up to `jitter` more,
+ * after it was posted; a connection transmits at most `rate` bytes per second, and all connections
+ * of a port together at most the rate of the port. Frames keep their order.
  *
  * Fault injection draws from a generator that starts with `seed`: the same calls in the same order
  * get the same faults. A fault is carried out at the end of a round of progress
@@ -30,10 +31,10 @@ static uint64_t draw(struct softdat_ia *ia)
     return z ^ z >> 31;
 }
 
-uint64_t softdat_delay_draw_due(struct softdat_ia *ia)
+uint64_t softdat_delay_draw_due(struct softdat_ia *ia, uint8_t port)
 {
     const struct softdat_config *cfg = &ia->cfg;
-    uint64_t us = cfg->latency_us;
+    uint64_t us = cfg->latency_us + cfg->port_latency_us[port];
 
     if (cfg->jitter_us)
         us += draw(ia) % (cfg->jitter_us + 1);
@@ -55,19 +56,70 @@ static size_t defer(struct softdat_conn *c, uint64_t when)
     return 0;
 }
 
+/* Makes the idle time of a link, but the last CATCH_UP_NS, one that has not been used. */
+static void catch_up(uint64_t *free_at, uint64_t now)
+{
+    if (*free_at + CATCH_UP_NS < now)
+        *free_at = now - CATCH_UP_NS;
+}
+
+static uint64_t ns_of(size_t n, uint64_t rate)
+{
+    return n * UINT64_C(1000000000) / rate;
+}
+
+/* The bytes of the current frame that are to be transmitted next. */
+static size_t next_burst(const struct softdat_conn *c)
+{
+    size_t n = 0;
+
+    for (int i = c->cur_at; i < c->cur_n && n < BURST; i++)
+        n += c->cur[i].iov_len;
+    return n < BURST ? n : BURST;
+}
+
+/* The connections of a port get its time in the order in which they ask for it: a connection that
+ * has to wait has been granted its part already. */
+static void ask_port(struct softdat_conn *c, uint64_t now)
+{
+    struct softdat_port *p = &c->ia->cfg.port[c->port];
+
+    if (c->grant > 0)
+        return;
+    catch_up(&p->free_at, now);
+    c->grant = (uint16_t)next_burst(c);
+    if (c->rate_free_at < p->free_at)
+        c->rate_free_at = p->free_at;
+    p->free_at += ns_of(c->grant, c->ia->cfg.port_rate[c->port]);
+}
+
 size_t softdat_rate_limit(struct softdat_conn *c)
 {
-    uint64_t rate = c->ia->cfg.rate, now = softdat_now();
+    const struct softdat_config *cfg = &c->ia->cfg;
+    uint64_t now = softdat_now(), port_rate = cfg->port_rate[c->port];
 
     if (c->cur_due > now)
         return defer(c, c->cur_due);
-    if (!rate)
-        return SIZE_MAX;
+    if (port_rate)
+        ask_port(c, now);
     if (c->rate_free_at > now)
         return defer(c, c->rate_free_at);
-    if (c->rate_free_at + CATCH_UP_NS < now)
-        c->rate_free_at = now - CATCH_UP_NS;
-    return BURST;
+    catch_up(&c->rate_free_at, now);
+    return port_rate ? c->grant : cfg->rate ? (size_t)BURST : SIZE_MAX;
+}
+
+void softdat_rate_charge_limits(struct softdat_conn *c, size_t n)
+{
+    if (c->ia->cfg.rate)
+        c->rate_free_at += ns_of(n, c->ia->cfg.rate);
+    c->grant = n < c->grant ? (uint16_t)(c->grant - n) : 0;
+}
+
+static void resume(struct softdat_conn *c)
+{
+    if (c->uses_rings)
+        softdat_doorbell(c);     /* it may be what could not be sent (shared.c) */
+    softdat_tx_progress(c);
 }
 
 void softdat_delay_resume(struct softdat_ia *ia)
@@ -87,7 +139,7 @@ void softdat_delay_resume(struct softdat_ia *ia)
         else if (c->migrating && c->sock.fd < 0)
             softdat_migrate_retry(c);
         else
-            softdat_tx_progress(c);
+            resume(c);
     }
 }
 

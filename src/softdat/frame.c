@@ -453,6 +453,11 @@ static const struct {
     [SOFTDAT_MIGRATE] = { false, header_priv, softdat_cm_frame, NULL },
     [SOFTDAT_MIGRATED] = { false, header_priv, softdat_cm_frame, NULL },
     [SOFTDAT_MIGRATE_DONE] = { true, header_bare, softdat_cm_frame, NULL },
+    [SOFTDAT_LOADED] = { true, header_bare, softdat_cm_frame, NULL },
+    [SOFTDAT_STANDBY] = { false, header_bare, softdat_cm_frame, NULL },
+    [SOFTDAT_STANDBY_OK] = { false, header_bare, softdat_cm_frame, NULL },
+    [SOFTDAT_STANDBY_READY] = { false, header_bare, softdat_cm_frame, NULL },
+    [SOFTDAT_MOVE] = { false, header_bare, softdat_cm_frame, NULL },
 };
 
 /* True if the frame is handled while all others are dropped. A NAK is: both sides may have refused

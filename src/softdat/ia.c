@@ -85,6 +85,9 @@ DAT_RETURN softdat_get_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 
 /* -- opening and closing ---------------------------------------------------------------------- */
 
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
 /* Fills the named attributes: facts for which DAT_IA_ATTR has no field. */
 static void name_attributes(struct softdat_ia *ia)
 {
@@ -93,12 +96,15 @@ static void name_attributes(struct softdat_ia *ia)
         { DAT_IB_ATTR_FETCH_AND_ADD, "TRUE" },
         { DAT_IB_ATTR_CMP_AND_SWAP, "TRUE" },
         { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
+        { DAT_PATH_ATTR, TEXT(DAT_PATH_EXTENSION_VERSION) },
         { "DAT_SOFTDAT", "TRUE" },                   /* identifies this provider */
         { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* of the bytes of RDMA writes */
     };
 
     memcpy(ia->named, always, sizeof(always));
     ia->n_named = sizeof(always) / sizeof(always[0]);
+    snprintf(ia->ports_text, sizeof(ia->ports_text), "%u", ia->cfg.n_ports);
+    ia->named[ia->n_named++] = (DAT_NAMED_ATTR){ DAT_PATH_ATTR_PORTS, ia->ports_text };
     if (ia->cfg.n_ports < 2)
         return;
     inet_ntop(AF_INET, &ia->cfg.port[1].addr.sin_addr, ia->port_text, sizeof(ia->port_text));
@@ -132,6 +138,7 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->streams);
     softdat_list_init(&ia->delayed);
     softdat_list_init(&ia->to_break);
+    softdat_list_init(&ia->standbys);
     ia->random = cfg->seed;
     softdat_judge_init(&ia->judge_write);
     softdat_judge_init(&ia->judge_read);
@@ -301,7 +308,7 @@ static void fill_provider_attr(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
                                       | DAT_COMPLETION_BARRIER_FENCE_FLAG,
         .is_thread_safe = DAT_FALSE,     /* the key of a "nonthreadsafe" line */
         .max_private_data_size = (DAT_COUNT)ia->cfg.max_priv,
-        .supports_multipath = DAT_FALSE,
+        .supports_multipath = ia->cfg.n_ports > 1 ? DAT_TRUE : DAT_FALSE,
         .ep_creator = DAT_PSP_CREATES_EP_NEVER,
         .pz_support = DAT_PZ_UNIQUE,
         .optimal_buffer_alignment = 64,
@@ -316,7 +323,8 @@ static void fill_provider_attr(struct softdat_ia *ia, DAT_PROVIDER_ATTR *a)
         .lmr_sync_req = DAT_FALSE,
         .dto_async_return_guaranteed = DAT_TRUE,
         .rdma_write_for_rdma_read_req = DAT_FALSE,
-        .ha_supported = DAT_FALSE,
+        .ha_supported = ia->cfg.n_ports > 1 ? DAT_TRUE : DAT_FALSE,
+        .ha_loadbalancing = DAT_HA_LB_NONE,  /* connections are moved only by their consumer */
         .num_provider_specific_attr = ia->n_named,
         .provider_specific_attr = ia->named,
     };

@@ -31,6 +31,7 @@ struct softdat_port {
     unsigned ifindex;            /* 0: the address belongs to no interface */
     bool cut;                    /* by daplsoft */
     bool carrier;                /* the interface is up and has a carrier */
+    uint64_t free_at;            /* link emulation: ns, when the rate permits more bytes */
 };
 
 /* Faults that are injected at random, one in so many cases. */
@@ -54,7 +55,11 @@ struct softdat_config {
     uint64_t max_lmr_size;       /* bytes */
     uint64_t rate;               /* bytes per second and connection; 0: no limit */
     uint64_t latency_us, jitter_us;
+    uint64_t port_rate[SOFTDAT_MAX_PORTS];       /* of all connections of a port together */
+    uint64_t port_latency_us[SOFTDAT_MAX_PORTS];
+    bool limits, delays;         /* there is a rate, or a latency or jitter, of whatever kind */
     uint64_t retry_ms;           /* time after which connections over a down path break */
+    uint64_t path_timeout_ms;    /* time without acknowledgement after which they migrate */
     uint64_t seed, max_faults;
     uint64_t one_in[SOFTDAT_FAULTS];     /* 0: not injected */
     uint64_t fatal_after;        /* requests until the adapter fails; 0: it does not */
@@ -83,6 +88,7 @@ struct softdat_ia {
     struct softdat_list streams; /* open connections whose frames travel on sockets */
     struct softdat_list delayed; /* connections that continue at a given time */
     struct softdat_list to_break; /* connections that break at the end of the round */
+    struct softdat_list standbys; /* struct softdat_alternate: a standby is made at a given time */
     int n_streams;
     int n_sockets;               /* connections on neither list: not open yet */
     struct softdat_evd *async_evd;
@@ -100,9 +106,11 @@ struct softdat_ia {
     uint64_t listen_resume_at;   /* ns: accepting is paused until then; 0: not paused */
     bool fatal;                  /* the adapter is to fail at the end of this round */
     bool failed;                 /* it has failed */
-    DAT_NAMED_ATTR named[8];     /* named attributes for dat_ia_query */
+    DAT_NAMED_ATTR named[12];    /* named attributes for dat_ia_query */
     DAT_COUNT n_named;
     char port_text[16];          /* address of the second port */
+    char ports_text[4];          /* number of ports */
+    bool uses_paths;             /* an operation of dat_path_extensions.h was called */
 
     struct softdat_sock netlink; /* carrier changes (path.c) */
     struct softdat_sock control; /* listens for daplsoft (control.c) */
@@ -119,9 +127,11 @@ struct softdat_ia {
     int waiters;                 /* threads of the application that sleep in a wait */
     bool doorbells_armed;        /* peers send a doorbell when they write a ring */
     bool rings_blocked;          /* a ring was full, or not to be read, in the last round */
-    uint64_t next_deadline;      /* earliest of all connections, ns; UINT64_MAX: none */
+    uint64_t next_deadline;      /* earliest of connections and standbys, ns; UINT64_MAX: none */
     uint64_t last_epoll;         /* ns */
     uint64_t idle_since;         /* ns: no input since then; 0: input in the last round */
+    uint64_t changes;            /* calls and rounds that may have changed a connection's usual
+                                    case (quick.h, softdat_changing()); not 0 while one exists */
     uint32_t rounds;
     uint32_t next_complete;      /* the call that makes the next complete round */
     uint32_t quiet_rounds;       /* rounds of rings only between two reads of the clock */
@@ -195,6 +205,8 @@ void softdat_fork_unregister(struct softdat_ia *ia);
 /* Starts to follow the carrier of the adapter's interfaces. */
 void softdat_path_start(struct softdat_ia *ia);
 void softdat_path_stop(struct softdat_ia *ia);
+/* True if c's port is cut, or has no carrier and c leaves the host. */
+bool softdat_path_down(const struct softdat_conn *c);
 /* Returns the index of the port from which to connect to that address; -1: no port is up. */
 int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to);
 /* Cuts or heals the port with that index. False: there is no such port. */
@@ -203,15 +215,19 @@ bool softdat_path_set(struct softdat_ia *ia, int port, bool cut);
 void softdat_path_listen(struct softdat_ia *ia, bool on);
 /* Sets the deadline of an open connection according to the state of its path and its requests. */
 void softdat_path_set_deadline(struct softdat_conn *c);
-/* Turns on TCP keep-alive for a connection between hosts. */
+/* Turns on TCP keep-alive for a connection between hosts, with the time that its state gives it. */
 void softdat_path_keep_alive(const struct softdat_conn *c);
-/* Handles that deadline: breaks c if its path is down or the remote kernel does not respond. */
+/* Handles that deadline: if its path is down or the remote kernel does not respond c migrates, or
+ * breaks. */
 void softdat_path_expired(struct softdat_conn *c);
+/* Breaks c, whose path is down; reports it if c should have migrated. */
+void softdat_path_break(struct softdat_conn *c);
 
 /* fault.c */
-/* Slow paths of softdat_delay_due() and softdat_rate_allow() (quick.h). */
-uint64_t softdat_delay_draw_due(struct softdat_ia *ia);
+/* Slow paths of softdat_delay_due(), softdat_rate_allow() and softdat_rate_charge() (quick.h). */
+uint64_t softdat_delay_draw_due(struct softdat_ia *ia, uint8_t port);
 size_t softdat_rate_limit(struct softdat_conn *c);
+void softdat_rate_charge_limits(struct softdat_conn *c, size_t n);
 /* Delays c until time `when`, ns. */
 void softdat_delay_until(struct softdat_conn *c, uint64_t when);
 /* Continues the connections whose time has come. */

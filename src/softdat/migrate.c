@@ -71,9 +71,11 @@ static void attach(struct softdat_conn *c, struct softdat_conn *carrier, uint32_
     c->local = carrier->local;
     c->port = carrier->port;
     c->peer = carrier->peer;
+    c->peer_port = carrier->peer_port;
     c->shared = carrier->shared;
     c->shared.executed_seen = executed;
     c->unacked_since = 0;
+    c->grant = 0;
     carrier->sock.fd = -1;       /* and ia->n_sockets counts c in its place */
     carrier->shared.seg = NULL;
     carrier->migrates = c->carrier = NULL;
@@ -88,8 +90,7 @@ static void attach(struct softdat_conn *c, struct softdat_conn *carrier, uint32_
         atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
     else if (c->phase == SOFTDAT_OPEN)
         softdat_conn_poll(c);
-    if (!c->local)
-        softdat_path_keep_alive(c);
+    softdat_path_keep_alive(c);
     if (c->ep) {
         c->ep->port = c->port;
         softdat_tx_ack_later(c);
@@ -104,6 +105,7 @@ static void finish(struct softdat_conn *c)
     c->migrating = false;
     c->plain = softdat_short_plain(c) && !(c->ep && c->ep->has_current_recv);
     softdat_path_set_deadline(c);
+    softdat_alternate_moved(c);
 }
 
 /* What c has taken. It does not change while c has no link: a send that waits for a receive and
@@ -171,6 +173,8 @@ bool softdat_migrate(struct softdat_conn *c)
     struct sockaddr_in to;
     int port = other_path(c, &to);
 
+    if (softdat_standby_usable(c))
+        return softdat_standby_begin(c, DAT_PATH_CAUSE_REQUEST);
     return c->phase == SOFTDAT_OPEN && c->active && c->token && !softdat_break_pending(c)
            && make_carrier(c, port, to);
 }
@@ -197,12 +201,15 @@ void softdat_migrate_failed(struct softdat_conn *carrier)
         softdat_conn_free(carrier->carrier);
         carrier->carrier = NULL;
     }
-    if (!c)
+    if (!c || carrier->is_standby)
         return;
     carrier->migrates = NULL;
     if (c->carrier == carrier)
         c->carrier = NULL;
-    if (c->sock.fd < 0 && !c->carrier)
+    /* The peer that has reset the former link, and has now closed the standby, is gone. */
+    if (c->ep && c->ep->alternate && c->ep->alternate->link_reset)
+        softdat_fault_break_later(c);
+    else if (c->sock.fd < 0 && !c->carrier)
         softdat_delay_until(c, softdat_now() + again_ns);
 }
 
@@ -229,8 +236,9 @@ bool softdat_cm_on_migrated(struct softdat_conn *carrier)
     struct softdat_taken theirs;
     bool shared = carrier->hdr.size && carrier->shared.seg;
 
-    if (!c || !read_taken(carrier, &theirs))
+    if (!c || carrier->is_standby || !read_taken(carrier, &theirs))
         return false;
+    softdat_conn_learn_ports(carrier);
     if (!take_back(c, &theirs)) {
         softdat_conn_lost(c);    /* and its carrier */
         return true;
@@ -265,7 +273,7 @@ bool softdat_migrate_rejected(struct softdat_conn *carrier)
 
 /* -- the passive side ------------------------------------------------------------------------- */
 
-static struct softdat_conn *find(struct softdat_ia *ia, uint64_t token)
+struct softdat_conn *softdat_conn_find(struct softdat_ia *ia, uint64_t token)
 {
     for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
@@ -279,7 +287,7 @@ static struct softdat_conn *find(struct softdat_ia *ia, uint64_t token)
 /* Answers the request of a peer from which this side has disconnected. */
 static bool reject(struct softdat_conn *carrier)
 {
-    carrier->ia->n_unidentified--;
+    carrier->ia->n_unidentified -= carrier->phase == SOFTDAT_ACCEPTED;
     softdat_conn_linger(carrier);
     carrier->bye_sent = true;
     return softdat_tx_frame(carrier, SOFTDAT_REJECT, NULL, 0);
@@ -292,9 +300,11 @@ bool softdat_cm_on_migrate(struct softdat_conn *carrier)
 
     if (!read_taken(carrier, &theirs))
         return false;
-    c = find(carrier->ia, theirs.token);
+    c = softdat_conn_find(carrier->ia, theirs.token);
     if (!c)
         return false;
+    if (carrier->resting)
+        softdat_standby_take(carrier);
     if (!c->ep)
         return reject(carrier);
     if (c->phase == SOFTDAT_ACCEPT_SENT && !softdat_cm_on_ready(c))
@@ -305,6 +315,8 @@ bool softdat_cm_on_migrate(struct softdat_conn *carrier)
         return false;
     }
     softdat_conn_learn_address(carrier);
+    if (c->ep->alternate)
+        c->ep->alternate->move = carrier->hdr.id;
     mine = taken(c);
     attach(c, carrier, theirs.executed);
     softdat_conn_deadline(c, retry_ns(c->ia));

@@ -69,20 +69,29 @@ void softdat_sock_close(struct softdat_ia *ia, struct softdat_sock *s)
 
 /* -- the event loop --------------------------------------------------------------------------- */
 
+static struct softdat_conn *first_expired(struct softdat_ia *ia, uint64_t now)
+{
+    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next) {
+        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
+
+        if (c->deadline && c->deadline <= now)
+            return c;
+    }
+    return NULL;
+}
+
+/* A connection that expires gets another deadline or ends, perhaps with others: its carrier, its
+ * standby. */
 static void expire(struct softdat_ia *ia)
 {
     uint64_t now = softdat_now();
-    struct softdat_list *l = ia->conns.next;
+    struct softdat_conn *c;
 
-    while (l != &ia->conns) {
-        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
-
-        l = l->next;
-        if (c->deadline && c->deadline <= now)
-            softdat_conn_expire(c);
-    }
-    ia->next_deadline = UINT64_MAX;      /* an expired connection may have a new deadline */
-    for (l = ia->conns.next; l != &ia->conns; l = l->next) {
+    while ((c = first_expired(ia, now)))
+        softdat_conn_expire(c);
+    softdat_standby_resume(ia);
+    ia->next_deadline = softdat_standby_next(ia);
+    for (struct softdat_list *l = ia->conns.next; l != &ia->conns; l = l->next) {
         uint64_t deadline = SOFTDAT_OF(l, struct softdat_conn, link)->deadline;
 
         if (deadline && deadline < ia->next_deadline)
@@ -258,6 +267,7 @@ static int complete_round(struct softdat_ia *ia)
 {
     int n;
 
+    softdat_changing(ia);
     /* This thread polls, so peers need send no doorbells; the helper thread checks that it goes
      * on. */
     if (softdat_shared_disarm(ia))

@@ -2,12 +2,13 @@
 #include "softdat.h"
 #include "calls.h"
 
-#include <linux/netlink.h>
+#include <errno.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,7 +58,7 @@ int softdat_path_choose(const struct softdat_ia *ia, struct in_addr to)
 
 /* -- up and down ------------------------------------------------------------------------------ */
 
-static bool path_down(const struct softdat_conn *c)
+bool softdat_path_down(const struct softdat_conn *c)
 {
     const struct softdat_port *p = &c->ia->cfg.port[c->port];
 
@@ -75,30 +76,45 @@ static bool outstanding(const struct softdat_conn *c)
     return !softdat_tx_idle(c) || (c->ep && c->ep->req.sent > 0);
 }
 
+/* The time without acknowledgements after which c is to migrate or to break; or it is a standby and
+ * has failed. */
+static uint64_t timeout_ns(const struct softdat_conn *c)
+{
+    bool short_time = softdat_standby_usable(c) || c->resting;
+
+    return short_time ? c->ia->cfg.path_timeout_ms * 1000000 : retry_ns(c->ia);
+}
+
 /* If the port is down the deadline is `retry` from now; between hosts, with anything outstanding, a
- * quarter of that. An idle connection between hosts is left to TCP keep-alive. */
+ * quarter of that, or of the time after which it migrates. An idle connection between hosts is left
+ * to TCP keep-alive. */
 void softdat_path_set_deadline(struct softdat_conn *c)
 {
     if (c->phase != SOFTDAT_OPEN || c->migrating)
         return;                  /* they have a deadline of their own */
     c->deadline = 0;
-    if (path_down(c))
+    if (softdat_path_down(c))
         softdat_conn_deadline(c, retry_ns(c->ia));
     else if (!c->local && outstanding(c))
-        softdat_conn_deadline(c, retry_ns(c->ia) / 4 + 1);
+        softdat_conn_deadline(c, timeout_ns(c) / 4 + 1);
 }
 
 /* The remote kernel answers keep-alive probes even while its process is stopped. TCP takes whole
- * seconds, so `retry` is rounded up. */
+ * seconds, so the time is rounded up. A standby at rest has no deadline for what it has transmitted
+ * last, so TCP has. */
 void softdat_path_keep_alive(const struct softdat_conn *c)
 {
-    int s = (int)((c->ia->cfg.retry_ms + 999) / 1000), one = 1;
+    int s = (int)((timeout_ns(c) + 999999999) / 1000000000), one = 1;
     int first = s > 2 ? s / 2 : 1, next = s > 4 ? s / 4 : 1;
     int n = s > first ? (s - first + next - 1) / next : 1;
+    int unacked_ms = c->resting ? s * 1000 : 0;
 
+    if (c->local)
+        return;
     setsockopt(c->sock.fd, IPPROTO_TCP, TCP_KEEPIDLE, &first, sizeof(first));
     setsockopt(c->sock.fd, IPPROTO_TCP, TCP_KEEPINTVL, &next, sizeof(next));
     setsockopt(c->sock.fd, IPPROTO_TCP, TCP_KEEPCNT, &n, sizeof(n));
+    setsockopt(c->sock.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked_ms, sizeof(unacked_ms));
     setsockopt(c->sock.fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
@@ -129,6 +145,7 @@ static void port_changed(struct softdat_ia *ia, int port)
     bool cut = ia->cfg.port[port].cut;
 
     suspend_listeners(ia, port, cut || ia->listen_resume_at);
+    softdat_alternate_port(ia, (uint32_t)port, !cut && ia->cfg.port[port].carrier);
     while (l != &ia->conns) {
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, link);
 
@@ -142,6 +159,7 @@ static void port_changed(struct softdat_ia *ia, int port)
     }
     if (!cut)
         softdat_request_progress(ia); /* no doorbell announces what the rings contain already */
+    softdat_standby_ports(ia);
 }
 
 bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
@@ -161,12 +179,12 @@ bool softdat_path_set(struct softdat_ia *ia, int port, bool cut)
 /* -- an unresponsive remote kernel ------------------------------------------------------------ */
 
 /*
- * True if the remote kernel has acknowledged nothing for `retry` although segments are in flight.
+ * True if the remote kernel has acknowledged nothing for ns although segments are in flight.
  * The time runs from the moment at which unacknowledged segments are found, and restarts with each
  * acknowledgement. The age of the last acknowledgement alone would be wrong: before the first
  * segment in flight there may have been nothing to acknowledge for long.
  */
-static bool remote_unresponsive(struct softdat_conn *c)
+static bool remote_unresponsive(struct softdat_conn *c, uint64_t ns)
 {
     struct tcp_info info;
     socklen_t len = sizeof(info);
@@ -180,27 +198,46 @@ static bool remote_unresponsive(struct softdat_conn *c)
     else if (c->unacked_since == 0
              || now - c->unacked_since >= info.tcpi_last_ack_recv * UINT64_C(1000000))
         c->unacked_since = now;
-    return c->unacked_since && now - c->unacked_since >= retry_ns(c->ia);
+    return c->unacked_since && now - c->unacked_since >= ns;
 }
 
+void softdat_path_break(struct softdat_conn *c)
+{
+    softdat_alternate_failed(c);
+    softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
+}
+
+/* A connection that is armed migrates first. If that has not helped until `retry` it breaks. */
 void softdat_path_expired(struct softdat_conn *c)
 {
-    if (c->migrating || path_down(c) || remote_unresponsive(c))
-        softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
-    else
-        softdat_path_set_deadline(c);
+    if (c->migrating || softdat_path_down(c) || remote_unresponsive(c, retry_ns(c->ia))) {
+        softdat_path_break(c);
+        return;
+    }
+    if (softdat_standby_usable(c) && remote_unresponsive(c, timeout_ns(c)))
+        softdat_standby_begin(c, DAT_PATH_CAUSE_TIMEOUT);
+    softdat_path_set_deadline(c);
 }
 
 /* -- carrier ---------------------------------------------------------------------------------- */
 
-static void link_changed(struct softdat_ia *ia, const struct ifinfomsg *info)
+/* True if the interface is up and has a carrier. */
+static bool has_carrier(const struct softdat_ia *ia, unsigned ifindex)
 {
-    bool carrier = (info->ifi_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+    struct ifreq r;
 
+    memset(&r, 0, sizeof(r));
+    return if_indextoname(ifindex, r.ifr_name) && ioctl(ia->netlink.fd, SIOCGIFFLAGS, &r) == 0
+           && r.ifr_flags & IFF_UP && r.ifr_flags & IFF_RUNNING;
+}
+
+static void read_links(struct softdat_ia *ia)
+{
     for (uint32_t i = 0; i < ia->cfg.n_ports; i++) {
         struct softdat_port *p = &ia->cfg.port[i];
+        bool carrier = !p->ifindex || has_carrier(ia, p->ifindex);
 
-        if (!p->ifindex || (int)p->ifindex != info->ifi_index || p->carrier == carrier)
+        if (p->carrier == carrier)
             continue;
         p->carrier = carrier;
         ia->count[SOFTDAT_N_CUTS] += !carrier;
@@ -208,16 +245,17 @@ static void link_changed(struct softdat_ia *ia, const struct ifinfomsg *info)
     }
 }
 
+/* A message says that a link has changed; what it is now is read, since the kernel may have dropped
+ * later messages. */
 static void netlink_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
-    _Alignas(struct nlmsghdr) char buf[8192];
-    ssize_t n = recv(s->fd, buf, sizeof(buf), MSG_DONTWAIT);
-    struct nlmsghdr *h = (struct nlmsghdr *)(void *)buf;
+    char message;
 
     (void)events;
-    for (; n > 0 && NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n))
-        if (h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK)
-            link_changed(ia, NLMSG_DATA(h));
+    while (recv(s->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC) > 0
+           || errno == ENOBUFS)
+        ;
+    read_links(ia);
 }
 
 /* Without netlink, which a sandbox may forbid, a lost carrier is noticed later, by TCP. */
@@ -230,6 +268,8 @@ void softdat_path_start(struct softdat_ia *ia)
     if (fd >= 0 && (bind(fd, (struct sockaddr *)&nl, sizeof(nl))
                     || softdat_sock_add(ia, &ia->netlink, EPOLLIN)))
         softdat_sock_close(ia, &ia->netlink);
+    if (ia->netlink.fd >= 0)
+        read_links(ia);
 }
 
 void softdat_path_stop(struct softdat_ia *ia)

@@ -161,7 +161,7 @@ static void start_request(struct softdat_ep *ep, struct softdat_dto *d)
 {
     d->state = SOFTDAT_DTO_QUEUED;
     d->status = DAT_DTO_SUCCESS;
-    d->due = softdat_delay_due(ep->h.ia);
+    d->due = softdat_delay_due(ep->h.ia, ep->port);
     ep->req.count++;
     count_request(ep->h.ia, d);
     if (ep->conn)
@@ -198,36 +198,18 @@ static DAT_RETURN post_request(struct softdat_ep *ep, const struct kind *k,
     if (k->answered && ep->attr.max_rdma_read_out <= 0)
         return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
     softdat_lock_take(&ep->h.ia->lock);
+    softdat_changing(ep->h.ia);
     ret = post_locked(ep, k, r);
     softdat_unlock(ep->h.ia);
     return ret;
 }
 
-/* Not inline: what it stores on the stack would be stored for each short send as well. */
-__attribute__((noinline)) static DAT_RETURN post_send(struct softdat_ep *ep, DAT_COUNT n,
-                                                      const DAT_LMR_TRIPLET *seg,
-                                                      DAT_DTO_COOKIE cookie,
-                                                      DAT_COMPLETION_FLAGS flags)
+DAT_RETURN softdat_post_send(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct request r = { .n = n, .seg = seg, .cookie = cookie, .flags = flags };
 
     return post_request(ep, &kind_send, &r);
-}
-
-/* True if the segment is one of 1 to max bytes. */
-static inline bool is_short(DAT_COUNT n, const DAT_LMR_TRIPLET *seg, uint32_t max)
-{
-    return n == 1 && seg && seg->segment_length - 1 < max;
-}
-
-DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    struct softdat_ep *ep = ep_of(handle);
-
-    if (ep && is_short(n, seg, ep->short_send) && softdat_short_send(ep, seg, cookie, flags))
-        return DAT_SUCCESS;
-    return post_send(ep, n, seg, cookie, flags);
 }
 
 DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
@@ -239,17 +221,12 @@ DAT_RETURN softdat_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_
     return post_request(ep_of(handle), &kind_read, &r);
 }
 
-DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                      DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
-                                      DAT_COMPLETION_FLAGS flags)
+DAT_RETURN softdat_post_write(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                              DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                              DAT_COMPLETION_FLAGS flags)
 {
-    struct softdat_ep *ep = ep_of(handle);
-    struct request r;
+    struct request r = { .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
 
-    if (ep && remote && is_short(n, seg, ep->short_rdma)
-        && softdat_short_write(ep, seg, remote, cookie, flags))
-        return DAT_SUCCESS;
-    r = (struct request){ .n = n, .seg = seg, .cookie = cookie, .remote = remote, .flags = flags };
     return post_request(ep, &kind_write, &r);
 }
 
@@ -325,23 +302,10 @@ DAT_RETURN softdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list ar
     va_copy(copy, args);
     k = read_args(&r, op, &copy);
     va_end(copy);
-    return k ? post_request(ep_of(handle), k, &r)
-             : DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+    return k ? post_request(ep_of(handle), k, &r) : softdat_alternate_op(handle, op, args);
 }
 
 /* -- receives --------------------------------------------------------------------------------- */
-
-/* Makes d, behind the last entry of the ring, whose segments are set, a posted receive. */
-static inline void append_receive(struct softdat_ring *ring, struct softdat_dto *d,
-                                  DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    d->cookie = cookie;
-    d->flags = flags & ~(DAT_COMPLETION_FLAGS)DAT_COMPLETION_SUPPRESS_FLAG;
-    d->op = DAT_DTO_RECEIVE;
-    d->ext = 0;
-    d->status = DAT_DTO_SUCCESS;
-    ring->count++;
-}
 
 DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
                            const struct softdat_pz *pz, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
@@ -357,7 +321,7 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     ret = resolve_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     if (ret != DAT_SUCCESS)
         return ret;
-    append_receive(&rq->ring, d, cookie, flags);
+    softdat_recv_append(&rq->ring, d, cookie, flags);
     if (!softdat_list_empty(&rq->waiting)) {
         softdat_round_complete(ia);
         softdat_held_deliver(rq);
@@ -365,33 +329,9 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
     return DAT_SUCCESS;
 }
 
-/* The usual case of softdat_rq_post(): one segment, nothing waits for a receive. False: it is
- * another case. */
-static inline bool post_recv_one(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
-                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+DAT_RETURN softdat_post_recv(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
+                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    struct softdat_ring *ring = &ep->own.ring;
-    struct softdat_dto *d = softdat_ring_at(ring, ring->count);
-    struct softdat_ia *ia = ep->h.ia;
-    uint8_t *at = softdat_region_at(softdat_region_find(ia, seg->lmr_context), ep->pz,
-                                    seg->virtual_address, seg->segment_length,
-                                    DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-
-    if (!at || seg->segment_length == 0 || ring->count == ring->size
-        || !softdat_list_empty(&ep->own.waiting))
-        return false;
-    d->seg[0] = (struct softdat_seg){ at, seg->segment_length, seg->lmr_context };
-    d->n_seg = 1;
-    d->len = seg->segment_length;
-    d->regions_freed = ia->regions_freed;
-    append_receive(ring, d, cookie, flags);
-    return true;
-}
-
-DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
-                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    struct softdat_ep *ep = ep_of(handle);
     DAT_RETURN ret;
 
     if (!ep)
@@ -399,10 +339,7 @@ DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
     if (ep->srq)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
     softdat_lock_take(&ep->h.ia->lock);
-    if (n == 1 && seg && ep->conn && post_recv_one(ep, seg, cookie, flags)) {
-        softdat_lock_release(&ep->h.ia->lock);
-        return DAT_SUCCESS;
-    }
+    softdat_changing(ep->h.ia);
     ret = softdat_rq_post(ep->h.ia, ep->rq, ep->pz, n, seg, cookie, flags);
     if (ret == DAT_SUCCESS && !ep->conn && ep->state == DAT_EP_STATE_DISCONNECTED)
         softdat_ep_flush(ep);

@@ -16,10 +16,18 @@ static inline void softdat_round_complete(struct softdat_ia *ia)
     ia->next_complete = atomic_load_explicit(&ia->calls, memory_order_relaxed);
 }
 
+/* Called with the lock by whatever may change what makes the usual case of a connection (short.c),
+ * before it does. */
+static inline void softdat_changing(struct softdat_ia *ia)
+{
+    ia->changes++;
+}
+
 /* Locks the adapter for a call that may change what is to be polled. */
 static inline void softdat_lock(struct softdat_ia *ia)
 {
     softdat_lock_take(&ia->lock);
+    softdat_changing(ia);
     softdat_round_complete(ia);
 }
 
@@ -96,23 +104,24 @@ static inline bool softdat_path_cut(const struct softdat_conn *c)
     return c->ia->cfg.port[c->port].cut;
 }
 
-/* Returns the earliest transmit time, ns, of a frame that is posted now; 0: at once. */
-static inline uint64_t softdat_delay_due(struct softdat_ia *ia)
+/* Returns the earliest transmit time, ns, of a frame that is posted now for that port (its index);
+ * 0: at once. */
+static inline uint64_t softdat_delay_due(struct softdat_ia *ia, uint8_t port)
 {
-    return ia->cfg.latency_us || ia->cfg.jitter_us ? softdat_delay_draw_due(ia) : 0;
+    return ia->cfg.delays ? softdat_delay_draw_due(ia, port) : 0;
 }
 
 /* Returns how many bytes of the current frame may be transmitted now. 0: c is delayed. */
 static inline size_t softdat_rate_allow(struct softdat_conn *c)
 {
-    return c->cur_due || c->ia->cfg.rate ? softdat_rate_limit(c) : SIZE_MAX;
+    return c->cur_due || c->ia->cfg.limits ? softdat_rate_limit(c) : SIZE_MAX;
 }
 
-/* Charges n transmitted bytes to the rate limit. */
+/* Charges n transmitted bytes to the rate limits. */
 static inline void softdat_rate_charge(struct softdat_conn *c, size_t n)
 {
-    if (c->ia->cfg.rate)
-        c->rate_free_at += n * UINT64_C(1000000000) / c->ia->cfg.rate;
+    if (c->ia->cfg.limits)
+        softdat_rate_charge_limits(c, n);
 }
 
 /* True if a fault of this kind is injected now. */
@@ -123,14 +132,23 @@ static inline bool softdat_fault_injected(struct softdat_ia *ia, enum softdat_fa
 
 /* -- rings (shared.c) ------------------------------------------------------------------------- */
 
-/* Wakes the peer if it sleeps, once for each time that it has armed. */
-static inline void softdat_doorbell(struct softdat_conn *c)
+/* Returns the peer's `armed`, which is odd, if it sleeps and has had no doorbell since it armed; 0:
+ * none is due. */
+static inline uint32_t softdat_doorbell_due(const struct softdat_conn *c)
 {
     uint32_t armed;
 
     atomic_thread_fence(memory_order_seq_cst);
     armed = atomic_load_explicit(&c->shared.theirs->armed, memory_order_relaxed);
-    if (armed & 1 && armed != c->shared.doorbell_sent)
+    return armed & 1 && armed != c->shared.doorbell_sent ? armed : 0;
+}
+
+/* Wakes the peer if it sleeps, once for each time that it has armed. */
+static inline void softdat_doorbell(struct softdat_conn *c)
+{
+    uint32_t armed = softdat_doorbell_due(c);
+
+    if (armed)
         softdat_shared_wake_peer(c, armed);
 }
 
@@ -153,7 +171,7 @@ static inline void softdat_inline_note(struct softdat_shared *s, size_t len)
     s->tail += (uint32_t)len;
 }
 
-/* The same, published with the other counters. */
+/* The same, published with the other counters. A doorbell may be due. */
 static inline void softdat_inline_publish(struct softdat_conn *c, size_t len)
 {
     struct softdat_shared *s = &c->shared;
@@ -164,7 +182,6 @@ static inline void softdat_inline_publish(struct softdat_conn *c, size_t len)
     atomic_store_explicit(&s->mine->tail, s->tail, memory_order_release);
     s->head_published = s->head;
     c->acked = c->executed;
-    softdat_doorbell(c);
 }
 
 /* Returns the length of the in-line frame if that is the next to be read; 0: it is not. */
@@ -180,7 +197,8 @@ static inline size_t softdat_inline_length(struct softdat_shared *s)
            ? len : 0;
 }
 
-/* Consumes the in-line frame of len bytes, whose request has been executed, and reports both. */
+/* Consumes the in-line frame of len bytes, whose request has been executed, and reports both. A
+ * doorbell may be due. */
 static inline void softdat_inline_executed(struct softdat_conn *c, size_t len)
 {
     struct softdat_shared *s = &c->shared;
@@ -191,7 +209,6 @@ static inline void softdat_inline_executed(struct softdat_conn *c, size_t len)
     s->head_published = s->head;
     atomic_store_explicit(&s->mine->executed, c->executed, memory_order_release);
     atomic_store_explicit(&s->mine->head, s->head, memory_order_release);
-    softdat_doorbell(c);
 }
 
 /* -- received payload (sink.c, held.c) -------------------------------------------------------- */

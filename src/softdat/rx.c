@@ -205,6 +205,19 @@ void softdat_rx_stall(struct softdat_conn *c, bool stalled)
     softdat_sock_set_events(c->ia, &c->sock, events | (stalled ? EPOLLRDHUP : EPOLLIN));
 }
 
+/* The socket has ended; error: an errno value, 0: the peer has closed it. */
+static void link_failed(struct softdat_conn *c, int error)
+{
+    if (c->phase != SOFTDAT_OPEN || c->migrating)
+        softdat_conn_link_lost(c);
+    else if (softdat_standby_replaces(c, error))
+        return;
+    else if (error == ETIMEDOUT)
+        softdat_path_break(c);
+    else
+        softdat_conn_link_lost(c);
+}
+
 bool softdat_rx_ready(struct softdat_conn *c)
 {
     bool any = false;
@@ -219,11 +232,8 @@ bool softdat_rx_ready(struct softdat_conn *c)
     }
     if (rc < 0 && c->uses_rings)
         softdat_rx_ring(c);      /* what the peer wrote before it closed is valid */
-    if (rc < 0 && c->sock.fd >= 0 && c->phase == SOFTDAT_OPEN && failed == ETIMEDOUT
-        && !c->migrating)
-        softdat_conn_break(c, DAT_DTO_ERR_TRANSPORT);
-    else if (rc < 0 && c->sock.fd >= 0)
-        softdat_conn_link_lost(c);
+    if (rc < 0 && c->sock.fd >= 0)
+        link_failed(c, failed);
     return any;
 }
 
@@ -259,9 +269,13 @@ static bool read_ring(struct softdat_conn *c)
 
 bool softdat_rx_ring(struct softdat_conn *c)
 {
-    bool any = softdat_shared_has_bytes(c) && (softdat_short_receive(c) || read_ring(c));
+    bool any = softdat_shared_has_bytes(c) && softdat_short_receive(c);
     uint32_t executed;
 
+    if (!any) {
+        softdat_changing(c->ia);
+        any = softdat_shared_has_bytes(c) && read_ring(c);
+    }
     if (c->sock.fd < 0)
         return any;
     if (!softdat_list_empty(&c->acks))

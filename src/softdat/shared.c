@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@
  * needed.
  */
 enum { CHUNK = 1 << 13 };        /* bytes per store of tail, so that both sides copy concurrently */
+static const uint64_t again_ns = 1000000;    /* until a doorbell that could not be sent is again */
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -132,9 +134,15 @@ void softdat_shared_wake_peer(struct softdat_conn *c, uint32_t armed)
 {
     char byte = 0;
 
+    /* No memory in the kernel: no doorbell is on its way. Any other failure needs none: a full
+     * buffer has an unread one, and the end of the socket is reported by it. */
+    if (send(c->sock.fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0
+        && (errno == ENOBUFS || errno == ENOMEM)) {
+        if (softdat_list_empty(&c->delayed))
+            softdat_delay_until(c, softdat_now() + again_ns);
+        return;
+    }
     c->shared.doorbell_sent = armed;
-    if (send(c->sock.fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return;                  /* full: a doorbell is unread; else the socket reports the end */
 }
 
 void softdat_shared_ack(struct softdat_conn *c)

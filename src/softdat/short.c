@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
+#include "calls.h"
 
 #include <string.h>
 
 /*
- * Short sends and RDMA writes over a ring: from the triplet to the in-line frame of the ring, and
- * from there to the destination, when nothing is queued before them. They are the frames of tx.c
- * and frame.c, in the same order and with the same checks; whatever is not the usual case is left
- * to these: the functions return false and have changed nothing.
+ * The calls of every message, in their usual case. Short sends and RDMA writes go over a ring: from
+ * the triplet to the in-line frame of the ring, and from there to the destination, when nothing is
+ * queued before them. They are the frames of tx.c and frame.c, in the same order and with the same
+ * checks. Each call of DAT ends by a tail call if its case is another one, so that no register is
+ * saved for what is rare; it has changed nothing then.
+ *
+ * What makes the usual case of a connection is checked again only after something else than the
+ * calls of this file has had the lock (ia->changes).
  */
 
-/* memcpy() by words: a call costs more than the copy. */
+/* memcpy() by words, of which the last two may overlap: a call costs more than the copy. */
 static inline void copy_short(uint8_t *to, const uint8_t *from, size_t n)
 {
-    for (; n >= 8; n -= 8, to += 8, from += 8)
-        memcpy(to, from, 8);
-    for (; n > 0; n--)
-        *to++ = *from++;
+    size_t i = 0;
+
+    if (n < 8) {
+        for (; i < n; i++)
+            to[i] = from[i];
+        return;
+    }
+    for (; i + 8 < n; i += 8)
+        memcpy(to + i, from + i, 8);
+    memcpy(to + n - 8, from + n - 8, 8);
 }
 
 bool softdat_short_plain(const struct softdat_conn *c)
@@ -26,19 +37,88 @@ bool softdat_short_plain(const struct softdat_conn *c)
 
     for (int i = 0; i < SOFTDAT_FAULTS; i++)
         faults |= i != SOFTDAT_FAULT_LMR && cfg->one_in[i];
-    return c->uses_rings && !faults && !cfg->rate && !cfg->latency_us && !cfg->jitter_us;
+    return c->uses_rings && !faults && !cfg->limits && !cfg->delays;
+}
+
+/* -- the usual case --------------------------------------------------------------------------- */
+
+/* True if a request of c that is posted now may be transmitted at once. */
+static bool may_transmit(struct softdat_conn *c)
+{
+    const struct softdat_ep *ep = c ? c->ep : NULL;
+
+    if (!ep || !c->plain || ep->state != DAT_EP_STATE_CONNECTED || c->cur_n > 0
+        || ep->req.sent != ep->req.count || !softdat_list_empty(&c->out_queue)
+        || !softdat_list_empty(&c->acks) || softdat_break_pending(c) || softdat_path_cut(c))
+        return false;
+    c->may_transmit = c->ia->changes;
+    return true;
+}
+
+/* True if the in-line frame of c's ring may be executed, and its requests completed, now. */
+static bool may_receive(struct softdat_conn *c)
+{
+    const struct softdat_ep *ep = c->ep;
+
+    if (!ep || !c->plain || ep->state != DAT_EP_STATE_CONNECTED || c->hdr_have > 0 || c->stalled
+        || c->discard_rx || !softdat_list_empty(&c->held) || softdat_break_pending(c))
+        return false;
+    c->may_receive = c->ia->changes;
+    return true;
+}
+
+/* Finds the registration of a segment for local_at(). False: it has none. */
+static bool know(struct softdat_ep *ep, struct softdat_known *k, const DAT_LMR_TRIPLET *seg,
+                 DAT_MEM_PRIV_FLAGS priv)
+{
+    const struct softdat_ia *ia = ep->h.ia;
+    const struct softdat_region *r = softdat_region_find(ia, seg->lmr_context);
+
+    if (!softdat_region_at(r, ep->pz, seg->virtual_address, seg->segment_length, priv))
+        return false;
+    *k = (struct softdat_known){ r->key, ia->regions_freed, r->va, r->len, r->at };
+    return true;
+}
+
+/* Returns the local address of a segment whose registration was that of the one before; NULL: it
+ * was not, or does not contain the segment. */
+static inline uint8_t *local_at(const struct softdat_ia *ia, const struct softdat_known *k,
+                                const DAT_LMR_TRIPLET *seg)
+{
+    uint64_t at = seg->virtual_address - k->va;
+
+    return k->key == seg->lmr_context && k->regions_freed == ia->regions_freed
+           && seg->segment_length <= k->len && at <= k->len - seg->segment_length
+           ? k->at + at : NULL;
+}
+
+/* The ends of a call: the lock is released, after a doorbell to the peer if one is due. */
+__attribute__((noinline)) static DAT_RETURN wake_waiter(struct softdat_ia *ia)
+{
+    softdat_lock_wake(&ia->lock);
+    return DAT_SUCCESS;
+}
+
+__attribute__((noinline)) static DAT_RETURN ring_doorbell(struct softdat_conn *c, uint32_t armed)
+{
+    softdat_shared_wake_peer(c, armed);
+    softdat_lock_leave(&c->ia->lock);
+    return DAT_SUCCESS;
+}
+
+static inline DAT_RETURN done(struct softdat_ia *ia)
+{
+    return softdat_lock_end(&ia->lock) ? DAT_SUCCESS : wake_waiter(ia);
+}
+
+static inline DAT_RETURN done_with_ring(struct softdat_conn *c)
+{
+    uint32_t armed = softdat_doorbell_due(c);
+
+    return armed ? ring_doorbell(c, armed) : done(c->ia);
 }
 
 /* -- transmitting ----------------------------------------------------------------------------- */
-
-/* True if the next request of ep may be transmitted at once. */
-static inline bool may_transmit(const struct softdat_conn *c, const struct softdat_ep *ep)
-{
-    return c && c->plain && ep->state == DAT_EP_STATE_CONNECTED && c->cur_n == 0
-           && ep->req.sent == ep->req.count && ep->req.count < ep->req.size
-           && softdat_list_empty(&c->out_queue) && softdat_list_empty(&c->acks)
-           && !softdat_break_pending(c) && !softdat_path_cut(c);
-}
 
 /* Stores the request in the queue as one that is transmitted. */
 static inline void record(struct softdat_ep *ep, int op, uint32_t len, DAT_DTO_COOKIE cookie,
@@ -60,27 +140,26 @@ static inline void record(struct softdat_ep *ep, int op, uint32_t len, DAT_DTO_C
     ep->req.sent++;
 }
 
-/* Posts a send (remote: NULL) or a write; called with the lock. */
-static inline __attribute__((always_inline)) bool
-post(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, const DAT_RMR_TRIPLET *remote,
+/* True if a request of ep, posted now, is the in-line frame of an idle ring. */
+static inline bool posts_inline(const struct softdat_ep *ep, DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_conn *c = ep->conn;
+
+    return c && c->may_transmit == c->ia->changes && ep->req.count < ep->req.size
+           && !(flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0)
+           && softdat_all_read(&c->shared);
+}
+
+/* Posts a send (remote: NULL) or a write of the bytes at `from`. */
+static inline __attribute__((always_inline)) DAT_RETURN
+post(struct softdat_ep *ep, const uint8_t *from, uint32_t len, const DAT_RMR_TRIPLET *remote,
      DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct softdat_conn *c = ep->conn;
-    struct softdat_ia *ia = ep->h.ia;
-    uint32_t len = seg->segment_length;
-    struct softdat_frame *f;
-    const uint8_t *from;
+    struct softdat_ia *ia = c->ia;
+    struct softdat_frame *f = (struct softdat_frame *)(void *)c->shared.mine->inline_data;
 
-    if (!may_transmit(c, ep) || !softdat_all_read(&c->shared)
-        || (remote && remote->segment_length < len)
-        || (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0))
-        return false;
-    from = softdat_region_at(softdat_region_find(ia, seg->lmr_context), ep->pz,
-                             seg->virtual_address, len, 0);
-    if (!from)
-        return false;
     record(ep, remote ? DAT_DTO_RDMA_WRITE : DAT_DTO_SEND, len, cookie, flags);
-    f = (struct softdat_frame *)(void *)c->shared.mine->inline_data;
     *f = (struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .type = remote ? SOFTDAT_WRITE : SOFTDAT_SEND, .len = len,
         .ack = c->executed, .key = remote ? remote->rmr_context : 0,
@@ -90,30 +169,71 @@ post(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, const DAT_RMR_TRIPLET *r
     ia->count[remote ? SOFTDAT_N_WRITES : SOFTDAT_N_SENDS]++;
     ia->count[SOFTDAT_N_BYTES_OUT] += len;
     softdat_inline_publish(c, sizeof(*f) + len);
-    return true;
+    return done_with_ring(c);
 }
 
-bool softdat_short_send(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
-                        DAT_COMPLETION_FLAGS flags)
+/* True if the segment is one of 1 to max bytes. */
+static inline bool is_short(DAT_COUNT n, const DAT_LMR_TRIPLET *seg, uint32_t max)
 {
-    bool posted;
-
-    softdat_lock_take(&ep->h.ia->lock);
-    posted = post(ep, seg, NULL, cookie, flags);
-    softdat_lock_release(&ep->h.ia->lock);
-    return posted;
+    return n == 1 && seg && seg->segment_length - 1 < max;
 }
 
-bool softdat_short_write(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg,
-                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                         DAT_COMPLETION_FLAGS flags)
+/* With the lock, which it releases. True: the request is to be posted once more by the call that
+ * has not found its case usual, and which will now. */
+static bool post_again(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg)
 {
-    bool posted;
+    bool again = (!posts_inline(ep, 0) || !local_at(ep->h.ia, &ep->known_out, seg))
+                 && may_transmit(ep->conn) && know(ep, &ep->known_out, seg, 0)
+                 && posts_inline(ep, 0);
 
-    softdat_lock_take(&ep->h.ia->lock);
-    posted = post(ep, seg, remote, cookie, flags);
-    softdat_lock_release(&ep->h.ia->lock);
-    return posted;
+    softdat_lock_leave(&ep->h.ia->lock);
+    return again;
+}
+
+__attribute__((noinline)) static DAT_RETURN
+send_again(struct softdat_ep *ep, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
+           DAT_COMPLETION_FLAGS flags)
+{
+    return post_again(ep, seg) ? softdat_ep_post_send(ep, 1, seg, cookie, flags)
+                               : softdat_post_send(ep, 1, seg, cookie, flags);
+}
+
+DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    uint8_t *from;
+
+    if (!ep || !is_short(n, seg, ep->short_send) || !softdat_lock_enter(&ep->h.ia->lock))
+        return softdat_post_send(ep, n, seg, cookie, flags);
+    from = local_at(ep->h.ia, &ep->known_out, seg);
+    if (!from || !posts_inline(ep, flags))
+        return send_again(ep, seg, cookie, flags);
+    return post(ep, from, seg->segment_length, NULL, cookie, flags);
+}
+
+__attribute__((noinline)) static DAT_RETURN
+write_again(struct softdat_ep *ep, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
+            const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+{
+    return post_again(ep, seg) ? softdat_ep_post_rdma_write(ep, 1, seg, cookie, remote, flags)
+                               : softdat_post_write(ep, 1, seg, cookie, remote, flags);
+}
+
+DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                      DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                                      DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    uint8_t *from;
+
+    if (!ep || !remote || !is_short(n, seg, ep->short_rdma)
+        || remote->segment_length < seg->segment_length || !softdat_lock_enter(&ep->h.ia->lock))
+        return softdat_post_write(ep, n, seg, cookie, remote, flags);
+    from = local_at(ep->h.ia, &ep->known_out, seg);
+    if (!from || !posts_inline(ep, flags))
+        return write_again(ep, seg, cookie, remote, flags);
+    return post(ep, from, seg->segment_length, remote, cookie, flags);
 }
 
 static uint32_t least(uint64_t a, uint64_t b)
@@ -129,6 +249,48 @@ void softdat_short_limits(struct softdat_ep *ep, const struct softdat_config *cf
     ep->short_rdma = least(ep->attr.max_rdma_size, cfg->max_message);
 }
 
+/* -- posting a receive ------------------------------------------------------------------------ */
+
+__attribute__((noinline)) static DAT_RETURN
+recv_again(struct softdat_ep *ep, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
+           DAT_COMPLETION_FLAGS flags)
+{
+    bool again = !local_at(ep->h.ia, &ep->known_in, seg)
+                 && know(ep, &ep->known_in, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+
+    softdat_lock_leave(&ep->h.ia->lock);
+    return again ? softdat_ep_post_recv(ep, 1, seg, cookie, flags)
+                 : softdat_post_recv(ep, 1, seg, cookie, flags);
+}
+
+/* The usual case: one segment, the EP is connected and has its own receives, nothing waits for
+ * one. */
+DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
+                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_ring *ring;
+    struct softdat_dto *d;
+    struct softdat_ia *ia;
+    uint8_t *to;
+
+    if (!ep || n != 1 || !seg || seg->segment_length == 0 || ep->srq
+        || !softdat_lock_enter(&ep->h.ia->lock))
+        return softdat_post_recv(ep, n, seg, cookie, flags);
+    ia = ep->h.ia;
+    ring = &ep->own.ring;
+    to = local_at(ia, &ep->known_in, seg);
+    if (!to || !ep->conn || ring->count == ring->size || !softdat_list_empty(&ep->own.waiting))
+        return recv_again(ep, seg, cookie, flags);
+    d = softdat_ring_at(ring, ring->count);
+    d->seg[0] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
+    d->n_seg = 1;
+    d->len = seg->segment_length;
+    d->regions_freed = ia->regions_freed;
+    softdat_recv_append(ring, d, cookie, flags);
+    return done(ia);
+}
+
 /* -- receiving -------------------------------------------------------------------------------- */
 
 /* Copies the in-line frame's header, once, as the peer can change it at any time. Returns the
@@ -137,8 +299,7 @@ static inline size_t header(struct softdat_conn *c, struct softdat_frame *f)
 {
     size_t size = softdat_inline_length(&c->shared);
 
-    if (size <= sizeof(*f) || c->hdr_have > 0 || c->stalled || c->discard_rx
-        || softdat_break_pending(c))
+    if (size <= sizeof(*f))
         return 0;
     memcpy(f, c->shared.theirs->inline_data, sizeof(*f));
     return f->magic == SOFTDAT_WIRE_MAGIC && f->len == size - sizeof(*f) ? size : 0;
@@ -156,8 +317,8 @@ static inline struct softdat_dto *deliver(struct softdat_conn *c, uint32_t len)
     struct softdat_ring *ring = &ep->own.ring;
     struct softdat_dto *d = softdat_ring_at(ring, 0);
 
-    if (ep->srq || ring->count == 0 || d->n_seg != 1 || !softdat_list_empty(&c->held)
-        || softdat_recv_check(c->ia, d, len) != DAT_DTO_SUCCESS)
+    if (ep->srq || ring->count == 0 || d->n_seg != 1 || len > d->len
+        || d->regions_freed != c->ia->regions_freed)
         return NULL;
     copy_short(d->seg[0].at, payload(c), len);
     d->len = len;
@@ -194,12 +355,13 @@ static bool execute_send(struct softdat_conn *c, uint32_t len)
 bool softdat_short_receive(struct softdat_conn *c)
 {
     struct softdat_frame f;
-    size_t size = c->plain && c->ep ? header(c, &f) : 0;
+    size_t size = may_receive(c) ? header(c, &f) : 0;
 
     if (size == 0 || !(f.type == SOFTDAT_SEND ? execute_send(c, f.len)
                                               : f.type == SOFTDAT_WRITE && store_write(c, &f)))
         return false;
     softdat_inline_executed(c, size);
+    softdat_doorbell(c);
     return true;
 }
 
@@ -221,46 +383,51 @@ static inline void fill(DAT_EVENT *event, struct softdat_evd *evd, struct softda
     e->rmr_context = 0;
 }
 
-static inline bool received(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+/* The receive of a short send in c's ring. */
+static inline DAT_RETURN received(struct softdat_conn *c, struct softdat_evd *evd,
+                                  DAT_EVENT *event)
 {
     struct softdat_frame f;
-    size_t size = header(c, &f);
+    size_t size = c->ep->recv_evd == evd ? header(c, &f) : 0;
     struct softdat_dto *d = size > 0 && f.type == SOFTDAT_SEND ? deliver(c, f.len) : NULL;
 
     if (!d)
-        return false;
+        return softdat_evd_dequeue_locked(evd, event);
     fill(event, evd, c->ep, d);
     softdat_ring_pop(&c->ep->own.ring);
     softdat_inline_executed(c, size);
-    return true;
+    return done_with_ring(c);
 }
 
 /* The completion of the oldest request, if the peer has executed it and not more than is
  * outstanding. */
-static inline bool sent(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+static inline DAT_RETURN sent(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
 {
     struct softdat_ep *ep = c->ep;
     uint32_t executed = softdat_shared_executed(c);
     struct softdat_dto *d = softdat_ring_at(&ep->req, 0);
 
-    if (ep->req.sent == 0 || ep->state != DAT_EP_STATE_CONNECTED || softdat_is_read(d) || d->ext
+    if (ep->req_evd != evd || ep->req.sent == 0 || softdat_is_read(d) || d->ext
         || d->state != SOFTDAT_DTO_SENT || d->judged || d->flags & DAT_COMPLETION_SUPPRESS_FLAG
-        || (int32_t)(executed - d->seq) < 0 || (int32_t)(ep->last_seq - executed) < 0
-        || softdat_break_pending(c))
-        return false;
+        || (int32_t)(executed - d->seq) < 0 || (int32_t)(ep->last_seq - executed) < 0)
+        return softdat_evd_dequeue_locked(evd, event);
     fill(event, evd, ep, d);
     softdat_ring_pop(&ep->req);
     if (executed == d->seq)
         c->shared.executed_seen = executed;
-    return true;
+    return done(c->ia);
 }
 
-bool softdat_short_recv_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+__attribute__((noinline)) static DAT_RETURN
+event_again(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
 {
-    return c->plain && c->ep && c->ep->recv_evd == evd && received(c, evd, event);
+    return may_receive(c) ? softdat_short_event(c, evd, event)
+                          : softdat_evd_dequeue_locked(evd, event);
 }
 
-bool softdat_short_sent_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+DAT_RETURN softdat_short_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
 {
-    return c->plain && c->ep && c->ep->req_evd == evd && sent(c, evd, event);
+    if (c->may_receive != c->ia->changes)
+        return event_again(c, evd, event);
+    return softdat_shared_has_bytes(c) ? received(c, evd, event) : sent(c, evd, event);
 }

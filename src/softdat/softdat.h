@@ -14,13 +14,15 @@
  *      connect.c    the active side of connecting; disconnecting
  *      accept.c     the passive side: connection requests
  *      migrate.c    replaces the link of a connection by another one
+ *      alternate.c  the states of an alternate path, and its operations and events
+ *      standby.c    the link over an alternate path that is made in advance
  *      retransmit.c what is transmitted again on that link
  *      sockets.c    sockets of connections: addresses, options, credentials
  *      ep.c ep_fsm  endpoints: creation, completion, flushing
  *      post.c       posting requests and receives; extended operations
  *      rq.c         queues of receives, also shared ones
  *      tx.c rx.c    transmitting and receiving frames (wire.h, PROTOCOL)
- *      short.c      short sends and writes over rings, when nothing is queued before them
+ *      short.c      the calls of every message in their usual case: short frames over rings
  *      frame.c      handlers of received frames, by type
  *      sink.c       destinations of received payload
  *      held.c       sends that arrive before their receive is posted

@@ -35,7 +35,7 @@ static struct softdat_out *make_out(struct softdat_conn *c, const struct softdat
     c->responses += softdat_is_response(f);
     out->f = *f;
     out->key = key;
-    out->due = c->phase == SOFTDAT_OPEN ? softdat_delay_due(c->ia) : 0;
+    out->due = c->phase == SOFTDAT_OPEN ? softdat_delay_due(c->ia, c->port) : 0;
     out->f.magic = SOFTDAT_WIRE_MAGIC;
     out->f.len = (uint32_t)len;
     out->data = data;
@@ -59,17 +59,33 @@ static bool queue(struct softdat_conn *c, const struct softdat_frame *f, const v
     return true;
 }
 
+/* The frames that make a link. */
+static const bool links[SOFTDAT_FRAME_TYPES] = {
+    [SOFTDAT_CONNECT] = true, [SOFTDAT_ACCEPT] = true, [SOFTDAT_MIGRATE] = true,
+    [SOFTDAT_MIGRATED] = true, [SOFTDAT_STANDBY] = true, [SOFTDAT_STANDBY_OK] = true,
+};
+
 /* The header of a control frame; its length is set by make_out(). */
 static struct softdat_frame control_header(struct softdat_conn *c, enum softdat_frame_type type)
 {
     struct softdat_frame f = { .type = (uint8_t)type };
 
-    if (type == SOFTDAT_CONNECT || type == SOFTDAT_MIGRATE)
+    if (links[type])
+        f.status = (uint16_t)((c->port + 1u) | c->ia->cfg.n_ports << SOFTDAT_PORTS_SHIFT);
+    if (type == SOFTDAT_CONNECT || type == SOFTDAT_STANDBY || type == SOFTDAT_MIGRATE)
         /* The peer cannot learn it from a unix socket. */
         f.addr = c->ia->cfg.port[c->port].addr.sin_addr.s_addr;
-    if (type == SOFTDAT_CONNECT) {
+    if (type == SOFTDAT_CONNECT || type == SOFTDAT_STANDBY) {
         f.key = (uint32_t)c->token;
         f.id = (uint32_t)(c->token >> 32);
+    }
+    if (type == SOFTDAT_CONNECT)
+        f.size = c->multipath;
+    if (type == SOFTDAT_MIGRATE && c->migrates->ep && c->migrates->ep->alternate)
+        f.id = c->migrates->ep->alternate->move;
+    if (type == SOFTDAT_LOADED) {
+        f.key = c->ep->alternate->path.local_port;
+        f.id = c->ep->alternate->path.remote_port;
     }
     if (type == SOFTDAT_ACCEPT && c->ia->cfg.n_ports > 1)
         f.addr = c->ia->cfg.port[!c->port].addr.sin_addr.s_addr;

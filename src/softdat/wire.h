@@ -30,12 +30,21 @@ enum softdat_frame_type {
     SOFTDAT_MIGRATE,         /* active -> passive: this link replaces that of a connection */
     SOFTDAT_MIGRATED,        /* passive -> active: the passive side uses the new link */
     SOFTDAT_MIGRATE_DONE,    /* active -> passive: so does the active side */
+    SOFTDAT_LOADED,          /* this side has loaded its alternate path: ports key, id */
+    SOFTDAT_STANDBY,         /* active -> passive: this link is a connection's standby */
+    SOFTDAT_STANDBY_OK,      /* passive -> active: it can be */
+    SOFTDAT_STANDBY_READY,   /* active -> passive: it is */
+    SOFTDAT_MOVE,            /* passive -> active, on the standby: migrate to it */
     SOFTDAT_FRAME_TYPES
 };
 
 enum softdat_atomic { SOFTDAT_FETCH_ADD, SOFTDAT_CMP_SWAP };
 
 enum { SOFTDAT_ACK_NOW = 1 };    /* the sender requests an acknowledgement of this frame */
+
+/* The status field of frames that make a link: the number of the sender's port, from 1, and how
+ * many it has. */
+enum { SOFTDAT_PORTS_SHIFT = 8, SOFTDAT_PORT_MASK = 0xff };
 
 enum { SOFTDAT_WIRE_MAGIC = 0x5d, SOFTDAT_PRIV_MAX = 256 };
 
@@ -57,17 +66,20 @@ struct softdat_frame {
     uint8_t magic;
     uint8_t type;
     uint16_t status;         /* NAK: a DAT_DTO_COMPLETION_STATUS; SEND, WRITE: SOFTDAT_ACK_NOW
-                                or 0 */
+                                or 0; frames that make a link: the sender's ports */
     uint32_t len;            /* bytes of payload */
     uint32_t ack;            /* number of the peer's SENDs and WRITEs executed, in total */
-    uint32_t key;            /* WRITE, READ: the rmr_context; CONNECT: the token, low half */
-    uint64_t addr;           /* WRITE, READ: the target address; CONNECT, MIGRATE: IPv4 of the
-                                active side; ACCEPT: of the passive side's other port, 0: none */
+    uint32_t key;            /* WRITE, READ: the rmr_context; CONNECT, STANDBY: the token, low half;
+                                LOADED: the sender's port */
+    uint64_t addr;           /* WRITE, READ: the target address; CONNECT, STANDBY, MIGRATE: IPv4 of
+                                the active side; ACCEPT: of the passive side's other port, 0:
+                                none */
     uint32_t size;           /* READ, PULL, PUSH: bytes; ACCEPT, MIGRATED: 1 if the segment is
-                                mapped */
+                                mapped; CONNECT: 1 if several paths are requested */
     uint32_t id;             /* NAK: number of the failed request, 0: the oldest READ; _IMM:
-                                immediate data; ATOMIC: a softdat_atomic; CONNECT: the token, high
-                                half */
+                                immediate data; ATOMIC: a softdat_atomic; CONNECT, STANDBY: the
+                                token, high half; LOADED: the receiver's port; MIGRATE: number of
+                                the migration to a standby, 0: to another link */
 };
 
 /* True if the frame is the response to a READ, PUSH or ATOMIC. */

@@ -5,6 +5,7 @@ if HAVE_DAT
 provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h \
     test/provider/threads.c test/provider/threads.h
 provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat \
+    -I$(srcdir)/include \
     $(DAT_CPPFLAGS)
 provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
 
@@ -13,7 +14,8 @@ check_PROGRAMS += test/provider/conform test/provider/extended test/provider/emu
     test/provider/events test/provider/helper test/provider/remote \
     test/provider/exhaustion test/provider/allocator test/provider/lock \
     test/provider/judge test/provider/scale test/provider/stream \
-    test/provider/migrate
+    test/provider/migrate test/provider/paths test/provider/pathfaults \
+    test/provider/remotepaths
 test_provider_conform_SOURCES = test/provider/conform.c $(provider_test)
 test_provider_conform_CPPFLAGS = $(provider_test_cppflags)
 test_provider_conform_LDADD = $(provider_test_libs)
@@ -38,8 +40,8 @@ test_provider_helper_SOURCES = test/provider/helper.c test/provider/peer.c \
     test/provider/peer.h $(provider_test)
 test_provider_helper_CPPFLAGS = $(provider_test_cppflags)
 test_provider_helper_LDADD = $(provider_test_libs)
-test_provider_remote_SOURCES = test/provider/remote.c test/provider/peer.c \
-    test/provider/peer.h $(provider_test)
+test_provider_remote_SOURCES = test/provider/remote.c test/provider/cable.c test/provider/cable.h \
+    test/provider/peer.c test/provider/peer.h $(provider_test)
 test_provider_remote_CPPFLAGS = $(provider_test_cppflags)
 test_provider_remote_LDADD = $(provider_test_libs)
 test_provider_exhaustion_SOURCES = test/provider/exhaustion.c test/provider/peer.c \
@@ -60,10 +62,24 @@ test_provider_stream_CPPFLAGS = $(provider_test_cppflags)
 test_provider_stream_LDFLAGS = -export-dynamic
 test_provider_stream_LDADD = $(provider_test_libs)
 test_provider_migrate_SOURCES = test/provider/migrate.c test/provider/cuts.c \
-    test/provider/cuts.h $(provider_test)
+    test/provider/cuts.h test/provider/mixed.c test/provider/mixed.h $(provider_test)
 test_provider_migrate_CPPFLAGS = $(provider_test_cppflags)
 test_provider_migrate_LDFLAGS = -export-dynamic
 test_provider_migrate_LDADD = $(provider_test_libs)
+test_provider_paths_SOURCES = test/provider/paths.c test/provider/armed.c test/provider/armed.h \
+    test/provider/mixed.c test/provider/mixed.h $(provider_test)
+test_provider_paths_CPPFLAGS = $(provider_test_cppflags)
+test_provider_paths_LDADD = $(provider_test_libs)
+test_provider_pathfaults_SOURCES = test/provider/pathfaults.c test/provider/armed.c \
+    test/provider/armed.h test/provider/cuts.c test/provider/cuts.h test/provider/mixed.c \
+    test/provider/mixed.h $(provider_test)
+test_provider_pathfaults_CPPFLAGS = $(provider_test_cppflags)
+test_provider_pathfaults_LDFLAGS = -export-dynamic
+test_provider_pathfaults_LDADD = $(provider_test_libs)
+test_provider_remotepaths_SOURCES = test/provider/remotepaths.c test/provider/cable.c \
+    test/provider/cable.h test/provider/peer.c test/provider/peer.h $(provider_test)
+test_provider_remotepaths_CPPFLAGS = $(provider_test_cppflags)
+test_provider_remotepaths_LDADD = $(provider_test_libs)
 test_provider_judge_SOURCES = test/provider/judge.c src/softdat/judge.c
 test_provider_judge_CPPFLAGS = $(provider_test_cppflags)
 test_provider_judge_LDADD = $(provider_test_libs)

@@ -355,6 +355,48 @@ static void graceful_disconnect(void **state)
     disconnect_flushes_once(DAT_CLOSE_GRACEFUL_FLAG, *state);
 }
 
+/* Sends from a to b, by calls that poll and do not wait. */
+static void send_polling(struct world *w, uint64_t n)
+{
+    DAT_EVENT e;
+
+    post_recv(&w->b, 0, 8, n);
+    post_send(&w->a, 0, 8, n);
+    while (dat_evd_dequeue(w->b.dto, &e) != DAT_SUCCESS)
+        continue;
+}
+
+/* What holds for one request after another does not hold any more when another call has changed
+ * it: after many sends a disconnect begins, which waits for the completion of the last one. What is
+ * posted then is refused or, once the connection has ended, flushed. */
+static void disconnect_after_many_sends(void **state)
+{
+    struct world *w = *state;
+    DAT_LMR_TRIPLET t = seg(&w->a, 0, 8);
+    DAT_RETURN ret;
+    DAT_EVENT e;
+
+    connect_pair(w);
+    for (uint64_t i = 0; i < 200; i++) {
+        send_polling(w, i);
+        while (dat_evd_dequeue(w->a.dto, &e) != DAT_SUCCESS)
+            continue;
+    }
+    send_polling(w, 200);
+    post_recv(&w->b, 0, 8, 201);
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_GRACEFUL_FLAG));
+    ret = dat_ep_post_send(w->a.ep, 1, &t, cookie(202), DAT_COMPLETION_DEFAULT_FLAG);
+    expect_dto(&w->a, 200, DAT_DTO_SUCCESS);
+    if (DAT_GET_TYPE(ret) != DAT_INVALID_STATE) {
+        OK(ret);
+        expect_dto(&w->a, 202, DAT_DTO_ERR_FLUSHED);
+    }
+    expect_dto(&w->b, 201, DAT_DTO_ERR_FLUSHED);
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect_nothing(w->a.dto);
+}
+
 static void reset_flushes_receives(void **state)
 {
     struct world *w = *state;
@@ -509,6 +551,7 @@ int main(void)
         CASE(last_word_is_visible_last),
         CASE(abrupt_disconnect),
         CASE(graceful_disconnect),
+        CASE(disconnect_after_many_sends),
         CASE(reset_flushes_receives),
         CASE(software_events_and_resize),
         CASE(overflow_is_an_async_event),

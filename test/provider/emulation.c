@@ -5,6 +5,7 @@
  */
 #include "world.h"
 
+#include <dat_path_extensions.h>
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,49 @@ static void jitter_keeps_the_order(void **state)
         assert_int_equal(got, i);
         expect_dto(&w->a, 100 + i, DAT_DTO_SUCCESS);
     }
+}
+
+/* All connections of a port share its rate; the other port has a latency. */
+static void ports_have_limits_of_their_own(void **state)
+{
+    struct world *w = *state;
+    DAT_EP_HANDLE a = w->a.ep, b = w->b.ep;
+    DAT_PATH_PARAM p;
+    uint64_t start;
+
+    connect_pair(w);
+    make_ep(&w->a);
+    make_ep(&w->b);
+    connect_pair(w);
+    start = now_us();
+    for (int i = 0; i < 4; i++) {
+        DAT_LMR_TRIPLET t = seg(&w->a, 0, BUF);
+        DAT_RMR_TRIPLET r = rseg(&w->b, 0, BUF);
+
+        OK(dat_ep_post_rdma_write(i % 2 ? a : w->a.ep, 1, &t, cookie(1), &r,
+                                  DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(next_event(w->a.dto).event_data.dto_completion_event_data.status,
+                         DAT_DTO_SUCCESS);
+    assert_true(now_us() - start >= 55000);      /* 4 MiB at 64 MiB/s: 62.5 ms less the burst */
+    for (int i = 0; i < 2; i++) {
+        OK(dat_path_set_alternate(i ? w->b.ep : w->a.ep, NULL));
+        OK(dat_path_rearm(i ? w->b.ep : w->a.ep));
+    }
+    next_event(w->a.async);
+    OK(dat_path_migrate(w->a.ep));
+    next_event(w->a.async);
+    OK(dat_path_query(w->a.ep, &p));
+    assert_int_equal(p.current.local_port, 2);
+    post_recv(&w->b, 0, 64, 7);
+    start = now_us();
+    post_send(&w->a, 0, 64, 1);
+    expect_dto(&w->b, 7, DAT_DTO_SUCCESS);
+    assert_true(now_us() - start >= 3000);
+    expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
+    OK(dat_ep_free(a));
+    OK(dat_ep_free(b));
 }
 
 /* -- low limits ------------------------------------------------------------------------------- */
@@ -497,6 +541,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE_ON(rate_is_a_limit, "rate0"),
         CASE_ON(latency_is_added, "late0"),
+        CASE_ON(ports_have_limits_of_their_own, "portlimits0"),
         CASE_ON(jitter_keeps_the_order, "jitter0"),
         CASE_ON(limits_are_reported_and_enforced, "tiny0"),
         CASE_ON(registrations_are_limited, "tiny0"),

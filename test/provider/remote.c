@@ -4,51 +4,10 @@
  * connection after the IA's `retry`; a stopped process on a responsive host does not. The IA
  * remote0 is on the veth device and has a retry of one second.
  */
-#include "peer.h"
+#include "cable.h"
 
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#define LOCAL "10.94.0.1"
-#define REMOTE "10.94.0.2"
-
-__attribute__((format(printf, 1, 2))) static bool run(const char *format, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    return system(text) == 0;
-}
-
-static void enter_network(void)
-{
-    if (unshare(CLONE_NEWNET) || !run("ip link set lo up"))
-        _exit(77);
-}
-
-/* The remote host: a network namespace and a veth pair to that of the parent process. */
-static void make_cable(void)
-{
-    int local = getppid();
-
-    enter_network();
-    if (!run("ip link add p0 type veth peer name p0 netns %d && "
-             "ip addr add " REMOTE "/24 dev p0 && "
-             "ip link set p0 up && nsenter -t %d -n ip addr add " LOCAL "/24 dev p0 && "
-             "nsenter -t %d -n ip link set p0 up", local, local, local))
-        _exit(77);
-}
-
-static void drop_packets(const struct peer *p)
-{
-    assert_true(run("nsenter -t %d -n ip route add blackhole " LOCAL "/32", (int)p->pid));
-}
 
 static void accept_and_serve(struct side *s, int fd)
 {
@@ -93,7 +52,7 @@ static void unresponsive_before_send(struct side *local, int fd)
 
     (void)local;
     start_remote(&p, &s);
-    drop_packets(&p);
+    drop_packets(&p, 0);
     post_send(&s, 0, 8, 1);
     expect_dto(&s, 1, DAT_DTO_ERR_TRANSPORT);
     expect_broken(&s);
@@ -112,7 +71,7 @@ static void unresponsive_after_send(struct side *local, int fd)
     peer_stop(&p);
     post_send(&s, 0, 8, 1);
     usleep(500000);              /* the remote kernel acknowledges */
-    drop_packets(&p);
+    drop_packets(&p, 0);
     expect_broken(&s);
     peer_end(&p);
     send_byte(fd, 'd');
@@ -127,7 +86,7 @@ static void unresponsive_while_idle(struct side *local, int fd)
     (void)local;
     start_remote(&p, &s);
     post_recv(&s, 0, 8, 1);
-    drop_packets(&p);
+    drop_packets(&p, 0);
     expect_broken(&s);
     peer_end(&p);
     send_byte(fd, 'd');
@@ -160,17 +119,6 @@ static void stopped_is_not_unresponsive(struct side *local, int fd)
     expect_nothing(s.conn);
     peer_end(&p);
     send_byte(fd, 'd');
-}
-
-static void between_hosts(peer_role *role)
-{
-    struct peer p;
-
-    if (getuid() != 0 || system("ip -V >/dev/null 2>&1 && nsenter -V >/dev/null 2>&1"))
-        SKIP_TEST("hosts of its own need root, ip and nsenter");
-    peer_start_prepared(&p, "soft0", role, enter_network);
-    assert_int_equal(recv_byte(p.fd), 'd');
-    peer_end(&p);
 }
 
 static void unacknowledged_request(void **state)

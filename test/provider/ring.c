@@ -7,6 +7,7 @@
 #include "softdat.h"
 #include "unit.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +19,25 @@ void softdat_direct_probe(struct softdat_conn *c) { (void)c; }
 bool softdat_rx_ring(struct softdat_conn *c) { (void)c; return false; }
 void softdat_request_progress(struct softdat_ia *ia) { (void)ia; }
 void softdat_tx_ack_later(struct softdat_conn *c) { (void)c; }
+uint64_t softdat_now(void) { return 1; }
+
+static int delays;               /* connections that are to continue later */
+void softdat_delay_until(struct softdat_conn *c, uint64_t when) { (void)c, (void)when, delays++; }
+
+static int refuse_sends, sends;  /* the next send() calls fail; those that do not */
+
+/* In place of the C library's. */
+ssize_t send(int fd, const void *buf, size_t n, int flags)
+{
+    (void)fd, (void)buf, (void)flags;
+    if (refuse_sends > 0) {
+        refuse_sends--;
+        errno = ENOBUFS;
+        return -1;
+    }
+    sends++;
+    return (ssize_t)n;
+}
 
 struct pair {
     struct softdat_ia ia;
@@ -32,6 +52,7 @@ static void end_of(struct pair *p, struct softdat_conn *c, int fd)
     c->sock.fd = fd;
     softdat_list_init(&c->acks);
     softdat_list_init(&c->polled);
+    softdat_list_init(&c->delayed);
 }
 
 static int set_up(void **state)
@@ -149,11 +170,30 @@ static void position_recurs(void **state)
     get(p, 6000);
 }
 
+/* A doorbell that the kernel has no memory for is sent later, once. */
+static void doorbell_without_memory(void **state)
+{
+    struct pair *p = *state;
+
+    sends = delays = 0;
+    refuse_sends = 2;
+    atomic_store(&p->in.shared.mine->armed, 1);
+    softdat_doorbell(&p->out);
+    softdat_doorbell(&p->out);
+    assert_int_equal(delays, 2);
+    assert_int_equal(sends, 0);
+    softdat_doorbell(&p->out);
+    softdat_doorbell(&p->out);
+    assert_int_equal(sends, 1);
+    assert_int_equal(delays, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(short_and_long_frames, set_up, tear_down),
         cmocka_unit_test_setup_teardown(position_recurs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(doorbell_without_memory, set_up, tear_down),
     };
 
     return RUN(tests);
