@@ -91,7 +91,7 @@ echo "$mpich" | put build/mpich.dir
 
 channels=$mpich/src/mpid/ch3/channels
 laid=$channels/dapl
-mkdir -p "$laid/src" "$laid/util" "$laid/dapl" "$laid/shm" "$laid/.gen"
+mkdir -p "$laid/src" "$laid/include" "$laid/util" "$laid/dapl" "$laid/shm" "$laid/.gen"
 
 # lay SRCDIR DSTDIR: the C files, and what else the build reads; takes away what is no longer there
 lay() {
@@ -113,6 +113,7 @@ lay src/shm "$laid/shm"
 for f in "$laid"/.gen/*; do
     if [ -f "$f" ]; then copy "$f" "$laid/src/$(basename "$f")"; fi
 done
+lay include "$laid/include"
 copy src/mpid/subconfigure.m4 "$laid/subconfigure.m4"
 copy src/mpid/Makefile.mk "$laid/Makefile.mk"
 at=src/mpid/ch3/channels/dapl

@@ -113,6 +113,7 @@ KNOBS_H = LICENCE + """#ifndef MDAPL_KNOBS_H
 #include "cfg.h"
 #include "err.h"
 
+struct mdapl_ch3_glue;
 struct mdapl_stats;
 
 /* A knob and its control variable, which MPICH has filled from the environment. */
@@ -124,7 +125,9 @@ struct mdapl_knob {
 extern const struct mdapl_knob mdapl_knobs[];
 
 /* cvars.c: the knobs from the control variables. 0, or -1 with the line in err. */
-int mdapl_ch3_cfg_from_cvars(struct mdapl_cfg *cfg, struct mdapl_err *err);
+int mdapl_ch3_cfg_from_cvars(struct mdapl_ch3_glue *g, struct mdapl_err *err);
+/* Has MPI_T written a knob that takes effect while the job runs? owner: the glue. */
+void mdapl_ch3_cvars_look(void *owner);
 /* The counters as MPI_T performance variables dapl_<name>; stats has to last as long as MPI_T. */
 void mdapl_pvars_register(struct mdapl_stats *stats);
 /* MPI_T's callback for all of them (init.c). */

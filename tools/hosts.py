@@ -26,6 +26,11 @@ class Hosts:
         for name in (self.a, self.b):
             self._ip(f"-n {name} link set p0 {state}")
 
+    def rename(self, times):
+        """Changes the other name of a's end of the cable so many times: the kernel reports each."""
+        subprocess.run(["ip", "-n", self.a, "-batch", "-"], check=True, text=True,
+                       input="".join(f"link set p0 alias name{n}\n" for n in range(times)))
+
     def on_a(self, command=()):
         return ["ip", "netns", "exec", self.a, *command]
 

@@ -65,6 +65,8 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
         st->cm.overdue = false;
         mdapl_dapl_stream_set_up(st, NULL);
     }
+    if (was == MDAPL_CM_UP && next != was)
+        mdapl_dapl_probe_end(st);
     if (mdapl_dapl_cm_connecting(next))
         d->attentive_until = now + MDAPL_MS(ATTENTIVE_MS);
     if (!mdapl_dapl_cm_connecting(was) && mdapl_dapl_cm_connecting(next)) {
@@ -90,6 +92,10 @@ static void run(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_event event,
                       st->peer->base.rank, st->index,
                       mdapl_dapl_cm_event_name((enum mdapl_dapl_cm_event)e),
                       mdapl_dapl_cm_state_name(st->cm.state), mdapl_dapl_cm_state_name(move.next));
+        if (move.next != st->cm.state)
+            mdapl_dapl_event(st->peer, st->index, MDAPL_DAPL_EVENT_STATE,
+                             mdapl_dapl_cm_event_name((enum mdapl_dapl_cm_event)e),
+                             mdapl_dapl_cm_state_name(move.next), st->cm.epoch);
         enter(st, move.next);
         e = mdapl_dapl_cm_act(st, move.action, &s);
     }
@@ -193,7 +199,7 @@ static const char *read_request(struct mdapl_dapl_chan *d, DAT_CR_HANDLE cr, str
     r->from = verdict == MDAPL_HELLO_OK ? mdapl_group_find(d->ctx, r->h.group) : NULL;
     if (verdict == MDAPL_HELLO_UNKNOWN_GROUP)
         verdict = mdapl_dapl_cm_hello_visitor(d, param.private_data, len, &r->h, &r->visitor);
-    if (verdict == MDAPL_HELLO_OK && r->h.flags != 0)
+    if (verdict == MDAPL_HELLO_OK && (r->h.flags & ~MDAPL_HELLO_PING) != 0)
         verdict = MDAPL_HELLO_NOT_OURS;
     return verdict == MDAPL_HELLO_OK ? NULL : mdapl_dapl_hello_verdict_text(verdict);
 }
@@ -216,7 +222,9 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
         fit = mdapl_dapl_cm_hello_fit(r.from, &r.h);
     else if (r.h.met || mdapl_group_add(d->ctx, &r.visitor, &r.from))
         fit = MDAPL_HELLO_FORMER;
-    if (fit == MDAPL_HELLO_FITS)
+    if (fit == MDAPL_HELLO_FITS && r.h.flags & MDAPL_HELLO_PING)
+        mdapl_dapl_cm_reject(d, r.from, cr, MDAPL_HELLO_BUSY, &r.h);
+    else if (fit == MDAPL_HELLO_FITS)
         on_request(d, ia, cr, r.from, &r.h);
     else
         refuse(d, ia, cr, r.from ? r.from : &r.visitor, &r.h, fit);
@@ -264,6 +272,10 @@ static void on_conn(void *arg, struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number
     ep->unaccepted |= number == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR;
     if (!st || d->closing)
         return;
+    if (mdapl_dapl_conn_of(ep) == st->pings.conn) {
+        mdapl_dapl_probe_pinged(st, number, priv, len);
+        return;
+    }
     if (st->cm.state == MDAPL_CM_CONNECTING)
         closer = look_closer(st, number, priv, len);
     if (closer != MDAPL_CAUSES)
@@ -274,7 +286,8 @@ static void on_conn(void *arg, struct mdapl_dapl_ep *ep, DAT_EVENT_NUMBER number
 struct mdapl_dapl_ia_hooks mdapl_dapl_cm_hooks(struct mdapl_dapl_chan *d)
 {
     return (struct mdapl_dapl_ia_hooks){
-        .cr = on_cr, .conn = on_conn, .async = mdapl_dapl_async_event, .arg = d
+        .cr = on_cr, .conn = on_conn, .async = mdapl_dapl_async_event,
+        .path = mdapl_dapl_path_event, .arg = d
     };
 }
 
@@ -324,7 +337,7 @@ void mdapl_dapl_cm_lost(struct mdapl_dapl_conn *conn, DAT_EVENT_NUMBER number)
 {
     const struct mdapl_dapl_cm_cause *cause = mdapl_dapl_cm_cause_of(number);
 
-    if (conn->st && cause)
+    if (conn->st && conn->st->conn == conn && cause)
         run(conn->st, cause->event, (struct mdapl_dapl_cm_args){ .cause = cause });
 }
 

@@ -34,7 +34,7 @@ static void give_up(struct mdapl_dapl_stream *st)
 static int fresh_conn(struct mdapl_dapl_stream *st, uint32_t epoch)
 {
     give_up(st);
-    return mdapl_dapl_conn_open(st, epoch, &st->conn);
+    return mdapl_dapl_conn_open(st, epoch, st->peer->d->sr_window + MDAPL_SR_RESERVE, &st->conn);
 }
 
 void mdapl_dapl_cm_set_timer(struct mdapl_dapl_stream *st, uint64_t due)
@@ -156,6 +156,7 @@ static void open_to_frames(struct mdapl_dapl_stream *st)
     if (st->fault.kind != MDAPL_DAPL_FAULT_NONE || st->up)
         return;
     mdapl_dapl_stream_set_up(st, st->conn);
+    mdapl_dapl_probe_offer(st);
     mdapl_dapl_rndv_up(st);
 }
 
@@ -205,6 +206,7 @@ static int do_up(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     st->cm.up_mark = mdapl_dapl_peer_delivered(st->peer);
     if (st->conn->caller || st->conn->first_arrived)
         open_to_frames(st);
+    mdapl_dapl_path_up(st->conn);
     mdapl_ctx_stats(st->peer->d->ctx)->connects++;
     mdapl_log(log_of(st), MDAPL_CONN,
               "connected to rank %d on %s, stream %d on IA %s (qualifier %llu), connection %u",

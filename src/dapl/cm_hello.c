@@ -11,18 +11,24 @@
 
 /* -- hellos ------------------------------------------------------------------------------------ */
 
-static uint8_t offers(const struct mdapl_cfg *cfg)
+static uint8_t offers(const struct mdapl_dapl_stream *st)
 {
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(st->peer->d->ctx);
+    uint8_t all = MDAPL_HELLO_RETAINS;
+
     if (cfg->retain != MDAPL_RETAIN_ON)
         return 0;
-    return cfg->ft == MDAPL_FT_ON ? MDAPL_HELLO_RETAINS | MDAPL_HELLO_RECOVERS
-                                  : MDAPL_HELLO_RETAINS;
+    if (cfg->ft == MDAPL_FT_ON)
+        all |= MDAPL_HELLO_RECOVERS;
+    if (mdapl_dapl_probe_has_word(st->peer->d, st->ia->rail))
+        all |= MDAPL_HELLO_WORDS;
+    return all;
 }
 
 void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, uint32_t epoch,
                              uint8_t out[MDAPL_HELLO_BYTES])
 {
-    const struct mdapl_dapl_chan *d = st->peer->d;
+    struct mdapl_dapl_chan *d = st->peer->d;
     const struct mdapl_group *group = mdapl_peer_group(&st->peer->base);
     struct mdapl_name self = mdapl_group_self(group);
     struct mdapl_dapl_hello h = {
@@ -31,7 +37,7 @@ void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, 
         .incarnation = st->peer->incarnation, .met = st->peer->met,
         .rx_next = (uint32_t)st->peer->rx_next,
         .frame_bytes = (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES,
-        .sr_window = (uint16_t)d->sr_window, .offers = offers(mdapl_ctx_cfg(d->ctx)),
+        .sr_window = (uint16_t)d->sr_window, .offers = offers(st),
         .generation = (uint16_t)(st->ia->generation % MDAPL_HELLO_GENERATIONS),
     };
 

@@ -97,6 +97,11 @@ static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
         0, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
         "the peer has lost the connection (DAT_CONNECTION_REQUEST_EVENT)", MDAPL_CM_PATH_ADVICE
     },
+    [MDAPL_CAUSE_SILENT] = {
+        0, MDAPL_CM_LOST, MDAPL_CM_REPLY_LATER,
+        "nothing arrived on it, and no probe completed (MPIR_CVAR_DAPL_DEAD_MS)",
+        MDAPL_CM_PATH_ADVICE
+    },
     [MDAPL_CAUSE_NO_FLUSH] = {
         0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE,
         "the provider has not completed all transfers of a connection that has ended",

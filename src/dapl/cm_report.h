@@ -53,6 +53,7 @@ enum mdapl_dapl_cm_cause_id {
     MDAPL_CAUSE_BUSY,                /* PEER_REJECTED, for another request between the two */
     MDAPL_CAUSE_GONE,                /* PEER_REJECTED, as it has failed or left this rank */
     MDAPL_CAUSE_NEW_REQUEST,         /* a request of the peer's that is newer than the connection */
+    MDAPL_CAUSE_SILENT,              /* nothing arrives on it, and no probe completes */
     MDAPL_CAUSE_NO_FLUSH,            /* the provider has not completed what it has to flush */
     MDAPL_CAUSE_NO_EVENT,            /* the provider has reported nothing in time */
     MDAPL_CAUSE_WRONG_ANSWER,        /* ESTABLISHED, but not by the rank of the request */

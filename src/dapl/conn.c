@@ -26,7 +26,7 @@ static void end_overdue(struct mdapl_timer *t)
     (void)t;
 }
 
-int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
+int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t receives,
                          struct mdapl_dapl_conn **conn_p)
 {
     struct mdapl_dapl_chan *d = st->peer->d;
@@ -36,7 +36,8 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
     *conn_p = NULL;
     if (!conn)
         return no_memory(st);
-    rc = mdapl_dapl_ep_init(&conn->ep, st->ia, d->sr_window + MDAPL_SR_RESERVE, d->ep_requests);
+    rc = mdapl_dapl_ep_init(&conn->ep, st->ia, receives ? receives : 1,
+                            receives ? d->ep_requests : 1);
     if (rc) {
         free(conn);
         return rc;
@@ -53,7 +54,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
     conn->rxwin = (struct mdapl_rxwin){ .freed = 0,
                                         .advertised = d->sr_window,
                                         .size = d->sr_window };
-    if (mdapl_dapl_rx_reserve(conn, d->sr_window + MDAPL_SR_RESERVE)) {
+    if (mdapl_dapl_rx_reserve(conn, receives)) {
         mdapl_dapl_conn_close(conn, NULL);
         return no_memory(st);
     }
@@ -65,6 +66,7 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
 {
     struct mdapl_dapl_peer *peer = conn->st->peer;
 
+    mdapl_dapl_path_down(conn);
     mdapl_dapl_rx_forget_credits(peer, &conn->rxwin.freed);
     mdapl_dapl_rx_forget_credits(peer, &conn->ring_in.freed);
     if (peer->n_streams > 1)

@@ -34,11 +34,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct dat_path_event_data;
 struct mdapl_dapl_chan;
+struct mdapl_dapl_path;
 struct mdapl_dapl_peer;
 struct mdapl_dapl_stream;
 
 enum { MDAPL_DAPL_END_MS = 1000 };
+
+/* What probe.c knows of a connection. */
+struct mdapl_dapl_probe {
+    uint64_t addr;               /* the peer's word */
+    uint32_t key;
+    bool promised, given;        /* the peer names it on this connection; has done so */
+    bool posted;
+    struct mdapl_dapl_dto dto;
+    uint64_t received, completed;    /* receives and ring frames; requests: at the last look */
+    uint32_t quiet;              /* looks in a row in which neither has grown */
+    uint32_t pending;            /* of them, looks in which something was awaited */
+    uint32_t others;             /* of those, looks in which another connection has moved */
+    uint32_t pause;              /* looks between two probes: grows while nothing but them moves */
+    uint32_t pinged;             /* streams that carry a ping made since it is suspect: a set */
+    uint32_t answers;            /* of them, since the last thing moved */
+    uint32_t grace;              /* looks since the last answer */
+    bool reachable;              /* one of them came over the rail of this connection */
+};
 
 struct mdapl_dapl_conn {
     struct mdapl_dapl_ep ep;     /* events and DTOs name it: mdapl_dapl_conn_of() */
@@ -51,11 +71,13 @@ struct mdapl_dapl_conn {
     struct mdapl_rxwin rxwin;
     struct mdapl_dapl_ring_in ring_in;   /* its ring lane */
     struct mdapl_dapl_ring_out ring_out;
+    struct mdapl_dapl_probe probe;       /* whether its path carries anything */
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */
     bool caller;                 /* this rank made it */
     uint16_t peer_generation;    /* of the rail at its other end, from the hello (wire.h) */
     bool first_arrived;          /* acceptor: the caller's first frame has arrived */
+    struct mdapl_dapl_path *path; /* its alternate path; NULL: it can have none */
     struct mdapl_list reserved;  /* frame buffers for its receives, until they are posted */
 };
 
@@ -64,10 +86,10 @@ static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *e
     return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
 }
 
-/* Makes the stream's next connection: an unconnected EP, and the frame buffers for its receives,
- * which mdapl_dapl_rx_arm() posts. 0, or -errno with the line in mdapl_ctx_err(); then there is no
- * connection and *conn_p is NULL. */
-int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch,
+/* Makes the stream's next connection: an unconnected EP, and so many frame buffers for its
+ * receives, which mdapl_dapl_rx_arm() posts; 0: it is not to be established. 0, or -errno with the
+ * line in mdapl_ctx_err(); then there is no connection and *conn_p is NULL. */
+int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t receives,
                          struct mdapl_dapl_conn **conn_p);
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
  * above, or NULL. */
@@ -77,6 +99,48 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
 struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d);
 /* Frees its EP and itself: it has drained, or its adapter is about to be closed. */
 void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
+
+/* -- a path that carries nothing: probe.c ------------------------------------------------------ */
+
+/*
+ * Silent loss: a path that carries nothing, although no provider reports it. While a peer has
+ * something unfinished the channel looks at its connections a few times in each
+ * MPIR_CVAR_DAPL_DEAD_MS. One on which nothing has arrived or completed since the last look gets a
+ * probe, a small RDMA write into a word that its peer has named (PROTOCOL, section 1): an adapter
+ * completes it while the peer's process computes. Nothing for DEAD_MS: the path is suspect.
+ *
+ * That alone is no verdict. A stopped process on the software provider, and a host whose cores are
+ * all busy, complete nothing either, and a connection that is given up needs its peer's progress
+ * to be replaced. So a suspect connection ends only when the peer's process has made progress twice
+ * meanwhile, since in a round of progress it serves every adapter: it has answered two pings,
+ * one after the other, and some looks after the second one still nothing has moved. A ping is a
+ * connection request that is rejected at once; each rail of the peer carries one. There has to be a
+ * way out, too: an answer over the rail itself, or another connection that moves. Each such end
+ * doubles the time of the stream's next one, so that a path which is only slow gets more than it
+ * lost.
+ *
+ * Looks are counted, not time: a rank that has made no progress for long blames nobody for it. The
+ * hot path has no part in it: what has arrived and completed follows from the counts of the EP.
+ */
+
+/* Whether there are probes; the limits of the rails are known. */
+void mdapl_dapl_probes_init(struct mdapl_dapl_chan *d);
+/* Frees the words; no connection is left. */
+void mdapl_dapl_probes_fini(struct mdapl_dapl_chan *d);
+/* Does this rank name a word on the connections of a rail? */
+bool mdapl_dapl_probe_has_word(struct mdapl_dapl_chan *d, int rail);
+/* Frames may be transmitted on the stream's new connection: transmits the one that names a word for
+ * the peer's probes. */
+void mdapl_dapl_probe_offer(struct mdapl_dapl_stream *st);
+/* The connection is not up any more: the frame is not sent, and a ping in flight is given up. */
+void mdapl_dapl_probe_end(struct mdapl_dapl_stream *st);
+/* An event of the stream's ping, with its private data: it is over. */
+void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER number,
+                             const void *priv, size_t len);
+/* Looks at all connections, at a time that is due (d->probes). Only inside progress. */
+void mdapl_dapl_probe_look(struct mdapl_dapl_chan *d, uint64_t now);
+
+/* -- faults ------------------------------------------------------------------------------------ */
 
 /*
  * Raising a fault. recover.c judges it in the same round of progress, and never inside the call, as
@@ -96,5 +160,38 @@ void mdapl_dapl_out_of_memory(struct mdapl_dapl_peer *peer, const char *text);
 void mdapl_dapl_impossible(struct mdapl_dapl_peer *peer, const char *text);
 /* The fault *f of a stream, or with f->stream < 0 of its peer; f->ia and f->epoch are filled in. */
 void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_fault *f);
+
+/* -- alternate paths: path.c ------------------------------------------------------------------ */
+
+/*
+ * On providers that have the extension dat_path_extensions.h (paper apm-over-infiniband) a
+ * connection that has been established gets a second path, over another port of its adapter, and
+ * moves there without an error when the first one fails. One that ends all the same is replaced as
+ * ever (recover.c).
+ *
+ *   specification  path_spec.c, from the knob PATHS
+ *   loading        path.c: in batches, from progress, once a connection is up
+ *   migration      by the provider on a fault; by path.c, on request, to move a connection back or
+ *                  to balance the ports. The end that made the connection's request asks for it
+ *
+ * The provider's events only say which connection to query, since some may be lost or late, and
+ * name an EP that has been freed: what a query returns is what counts. Each connection is also
+ * queried now and then.
+ */
+
+/* Reads the knobs, when the adapters of the channel are open. 0, or -EINVAL or -ENOMEM with the one
+ * clear line in mdapl_ctx_err(). */
+int mdapl_dapl_paths_open(struct mdapl_dapl_chan *d);
+/* Its connections have been closed. */
+void mdapl_dapl_paths_close(struct mdapl_dapl_chan *d);
+/* Has the knob PATH_BALANCE changed? To be called now and then, if the channel has paths. */
+void mdapl_dapl_paths_look(struct mdapl_dapl_chan *d);
+/* The connection has been established: it is to have an alternate path. */
+void mdapl_dapl_path_up(struct mdapl_dapl_conn *conn);
+/* The connection ends: counts what has happened to it, and forgets its paths. */
+void mdapl_dapl_path_down(struct mdapl_dapl_conn *conn);
+/* An event of the extension; ep: the endpoint that it names, or NULL. */
+void mdapl_dapl_path_event(void *arg, struct mdapl_dapl_ia *ia, struct mdapl_dapl_ep *ep,
+                           DAT_EVENT_NUMBER number, const struct dat_path_event_data *data);
 
 #endif

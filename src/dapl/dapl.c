@@ -146,6 +146,7 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_pool_init(&d->reposts, sizeof(struct mdapl_dapl_repost), sizeof(void *), 32, 0);
     mdapl_dapl_rndv_init(d);
     mdapl_dapl_ring_init(d);
+    mdapl_dapl_probes_init(d);
     mdapl_list_init(&d->work);
     mdapl_list_init(&d->ack_pending);
     mdapl_list_init(&d->vbuf_waiters);
@@ -153,17 +154,21 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_timers_init(&d->timers);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_rail_init(d->rails.ia[i]);
+    if (!rc)
+        rc = mdapl_dapl_paths_open(d);
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != sizeof(d->incarnation))
         d->incarnation = (uint32_t)mdapl_ctx_now(d->ctx);
     return rc;
 }
 
-/* What holds registrations and frame buffers. 0 or -ENOMEM, with d->vbufs NULL. */
+/* What holds registrations, frame buffers and events. 0 or -ENOMEM. */
 static int make_stores(struct mdapl_dapl_chan *d)
 {
+    bool events = mdapl_dapl_events_open(d);
+
     d->regs = calloc(1, sizeof(*d->regs));
     d->vbufs = d->regs ? calloc((size_t)d->rails.n, sizeof(*d->vbufs)) : NULL;
-    return d->vbufs ? 0 : mdapl_err_set(mdapl_ctx_err(d->ctx), -ENOMEM, "out of memory");
+    return d->vbufs && events ? 0 : mdapl_err_set(mdapl_ctx_err(d->ctx), -ENOMEM, "out of memory");
 }
 
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
@@ -185,6 +190,8 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
         rc = make_stores(d);
     if (rc) {
         mdapl_dapl_rails_close(&d->rails);
+        free(d->events);
+        free(d->vbufs);
         free(d->regs);
         free(d);
         return rc;
@@ -323,11 +330,16 @@ static int housekeeping(struct mdapl_dapl_chan *d)
 {
     int n;
 
+    mdapl_dapl_events_look(d);
     wake_ack_pending(d);
     wake_vbuf_waiters(d);        /* a registration may be free again, for more buffers */
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_rail_look(d, d->rails.ia[i]);
+    if (d->paths)
+        mdapl_dapl_paths_look(d);
     n = mdapl_timers_run(&d->timers, d->now);
+    if (d->probes.on && d->now >= d->probes.at)
+        mdapl_dapl_probe_look(d, d->now);
     /* After the timers: what is to follow a connection that ended in this round is judged first. */
     if (!mdapl_list_empty(&d->closed))
         mdapl_dapl_cm_reap(d);
@@ -397,6 +409,8 @@ static void wait(void *state, uint64_t ns)
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);
     if (next <= now || !mdapl_list_empty(&d->work))
         return;
+    if (d->probes.watched > 0)
+        ns = mdapl_min(ns, d->probes.at > now ? d->probes.at - now : 0);
     if (may_be_unnoticed(d) && ns > MDAPL_US(UNNOTIFIED_US))
         ns = MDAPL_US(UNNOTIFIED_US);
     mdapl_dapl_rails_wait(&d->rails, ns < next - now ? ns : next - now);
@@ -457,7 +471,9 @@ static void close_channel(void *state)
         after = mdapl_dapl_peer_next(d, peer);
         mdapl_dapl_peer_free(peer);
     }
+    mdapl_dapl_paths_close(d);
     mdapl_dapl_ring_fini(d);
+    mdapl_dapl_probes_fini(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_vbufs_fini(&d->vbufs[i]);
     mdapl_dapl_regcache_fini(d->regs);
@@ -465,6 +481,7 @@ static void close_channel(void *state)
     mdapl_dapl_rndv_fini(d);
     mdapl_pool_fini(&d->items);
     mdapl_pool_fini(&d->reposts);
+    free(d->events);
     free(d->vbufs);
     free(d->regs);
     free(d);
@@ -490,8 +507,9 @@ static void describe(void *state, char *buf, size_t len)
         n += (size_t)snprintf(buf + n, len - n, " and ring (%u of %u)", d->ring_slots,
                               d->ring_slot_bytes);
     if (n < len)
-        snprintf(buf + n, len - n, ", rendezvous %s%s", rndv[how],
-                 d->regs->watch ? ", registrations are kept" : "");
+        snprintf(buf + n, len - n, ", rendezvous %s%s%s", rndv[how],
+                 d->regs->watch ? ", registrations are kept" : "",
+                 d->paths && mdapl_dapl_rails_ports(&d->rails) > 1 ? ", alternate paths" : "");
 }
 
 /* -- the channel's table of calls ------------------------------------------------------------- */

@@ -20,7 +20,7 @@ struct mdapl_err;
     X(dat_psp_create) X(dat_psp_free) X(dat_cr_query) X(dat_cr_accept) X(dat_cr_reject)          \
     X(dat_ep_create) X(dat_ep_connect) X(dat_ep_disconnect) X(dat_ep_reset) X(dat_ep_free)       \
     X(dat_ep_get_status) X(dat_ep_post_send) X(dat_ep_post_recv) X(dat_ep_post_rdma_read)        \
-    X(dat_ep_post_rdma_write)
+    X(dat_ep_post_rdma_write) X(dat_extension_op)
 
 #define MDAPL_DAT_MEMBER(name) __typeof__(&(name)) name;
 struct mdapl_dapl_dat {

@@ -2,6 +2,7 @@
 #include "ia.h"
 
 #include "channel.h"
+#include "dat_path_extensions.h"
 #include "ep.h"
 #include "stats.h"
 
@@ -50,10 +51,30 @@ static void handle_conn(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
                                                                    : 0);
 }
 
+/* Has the adapter the path extension, and is it one of its events? */
+static bool is_of_path(const struct mdapl_dapl_ia *ia, DAT_EVENT_NUMBER number)
+{
+    return ia->max.ports > 0 && number >= (DAT_EVENT_NUMBER)DAT_PATH_EVENT_ARMED
+           && number <= (DAT_EVENT_NUMBER)DAT_PATH_EVENT_UP;
+}
+
+static void handle_path(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
+{
+    DAT_PATH_EVENT_DATA data;
+
+    memcpy(&data, e->event_extension_data, sizeof(data));
+    ia->hooks.path(ia->hooks.arg, ia, find_ep(ia, (DAT_EP_HANDLE)data.handle), e->event_number,
+                   &data);
+}
+
 static void handle_async(struct mdapl_dapl_ia *ia, const DAT_EVENT *e)
 {
     DAT_HANDLE h = e->event_data.asynch_error_event_data.dat_handle;
 
+    if (is_of_path(ia, e->event_number)) {
+        handle_path(ia, e);
+        return;
+    }
     ia->hooks.async(ia->hooks.arg, ia, h, find_ep(ia, (DAT_EP_HANDLE)h), e->event_number);
 }
 

@@ -42,6 +42,7 @@ static const char *const op_name[MDAPL_DAPL_OPS] = {
     [MDAPL_DAPL_OP_READ] = "an RDMA read",
     [MDAPL_DAPL_OP_WRITE] = "an RDMA write",
     [MDAPL_DAPL_OP_RING_WRITE] = "an RDMA write into the peer's ring",
+    [MDAPL_DAPL_OP_PROBE] = "an RDMA write that tests the path",
 };
 
 /* Providers may deliver numbers that DAT 2.0 does not have. */
@@ -53,6 +54,13 @@ static bool known(DAT_DTO_COMPLETION_STATUS status)
 static const char *status_name(DAT_DTO_COMPLETION_STATUS status)
 {
     return known(status) ? dto_status[status].name : "a status that DAT does not have";
+}
+
+const char *mdapl_dapl_fault_name(const struct mdapl_dapl_fault *f)
+{
+    if (f->kind == MDAPL_DAPL_FAULT_DTO || f->kind == MDAPL_DAPL_FAULT_POST)
+        return op_name[f->op];
+    return f->cause ? f->cause->text : f->text;
 }
 
 const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, size_t len)

@@ -37,6 +37,7 @@ enum mdapl_dapl_op {
     MDAPL_DAPL_OP_READ,
     MDAPL_DAPL_OP_WRITE,
     MDAPL_DAPL_OP_RING_WRITE,    /* of a frame into the peer's ring */
+    MDAPL_DAPL_OP_PROBE,         /* an RDMA write that tests the path */
     MDAPL_DAPL_OPS
 };
 
@@ -64,6 +65,8 @@ struct mdapl_dapl_fault {
     char detail[160];            /* more about the cause, or "" */
 };
 
+/* The same without numbers, of any kind: a static text. */
+const char *mdapl_dapl_fault_name(const struct mdapl_dapl_fault *f);
 /* What has failed, of the kinds DTO, POST and LOST, as part of a sentence: "a send failed
  * (DAT_DTO_ERR_TRANSPORT)". Returns buf, which holds len bytes. */
 const char *mdapl_dapl_fault_text(const struct mdapl_dapl_fault *f, char *buf, size_t len);

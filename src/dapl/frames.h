@@ -83,6 +83,10 @@ void mdapl_dapl_items_fail(struct mdapl_dapl_peer *peer, struct mdapl_list *list
 void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type,
                           int stream);
 
+/* Transmits a frame without a psn, of len bytes of fields, on a stream at once, ahead of all that
+ * is queued. False: it has no window, request slot or frame buffer now. */
+bool mdapl_dapl_tx_ahead(struct mdapl_dapl_stream *st, enum mdapl_dapl_frame_type type,
+                         const void *fields, uint32_t len);
 /* Transmits what the windows allow, then the acknowledgements that are still due. Returns how many
  * frames. */
 int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer);
@@ -100,6 +104,8 @@ int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
 /* The connection is being closed: the retained frames that it carried are sent again, before
  * anything new, unless the peer acknowledges them until then. */
 void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn);
+/* Is the CTS with this rx_id still to be transmitted, or not acknowledged? */
+bool mdapl_dapl_tx_has_cts(const struct mdapl_dapl_peer *peer, uint32_t rx_id);
 /* The peer has every frame below psn `ack` (low 32 bits): releases their buffers. False: no
  * such frame has been transmitted. */
 bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack);

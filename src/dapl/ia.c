@@ -3,6 +3,7 @@
 
 #include "cfg.h"
 #include "clock.h"
+#include "dat_path_extensions.h"
 #include "ep.h"
 #include "err.h"
 #include "min.h"
@@ -23,7 +24,10 @@
 enum {
     REGISTRY_START = 64,     /* entries of dat.conf that the first array holds */
     EVD_MIN = 256,           /* entries of the connection and CR EVDs at least */
-    EVENTS_OF_STREAM = 2,    /* in the queue at once: ESTABLISHED and DISCONNECTED */
+    EVENTS_OF_STREAM = 2,    /* in the queue at once: ESTABLISHED and DISCONNECTED; of a path:
+                              * ARMED and MIGRATED */
+    ASYNC_MIN = 8,           /* entries of the asynchronous EVD */
+    ASYNC_MAX = 1024,
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
     DTO_EVD_MAX = 1 << 16,
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (docs/dat.md, 10) */
@@ -89,14 +93,29 @@ static DAT_PROVIDER_INFO *registry(const struct mdapl_dapl_ia *ia, DAT_COUNT *n_
     return info;
 }
 
+/* The maximum number of streams of all ranks to this one, on one rail. */
+static uint64_t max_streams(const struct mdapl_dapl_ia *ia)
+{
+    return (uint64_t)mdapl_ctx_job(ia->ctx)->size * (uint64_t)mdapl_ctx_cfg(ia->ctx)->streams;
+}
+
+/* Entries of the asynchronous EVD: as many as events of paths may arrive while this rank makes no
+ * progress. The provider's limit is not known yet, so they are few. */
+static DAT_COUNT async_entries(const struct mdapl_dapl_ia *ia)
+{
+    uint64_t events = max_streams(ia) * EVENTS_OF_STREAM;
+
+    return (DAT_COUNT)(events > ASYNC_MIN ? mdapl_min(events, ASYNC_MAX) : ASYNC_MIN);
+}
+
 static DAT_RETURN open_name(struct mdapl_dapl_ia *ia, const char *name)
 {
     ia->async_evd = DAT_HANDLE_NULL;
     if (name != ia->name)
         snprintf(ia->name, sizeof(ia->name), "%s", name);
     errno = 0;
-    return ia->dat->dat_ia_openv(ia->name, 8, &ia->async_evd, &ia->handle, DAT_VERSION_MAJOR,
-                                 DAT_VERSION_MINOR, DAT_FALSE);
+    return ia->dat->dat_ia_openv(ia->name, async_entries(ia), &ia->async_evd, &ia->handle,
+                                 DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_FALSE);
 }
 
 static int open_named(struct mdapl_dapl_ia *ia, const char *name)
@@ -157,13 +176,25 @@ static int open_first(struct mdapl_dapl_ia *ia)
 
 /* -- limits ----------------------------------------------------------------------------------- */
 
-/* Does the provider have this attribute, with the value TRUE? */
-static bool named_true(const DAT_IA_ATTR *attr, const char *name)
+/* The value of the attribute of this name among n; "": it has none. */
+static const char *named(const DAT_NAMED_ATTR *attr, DAT_COUNT n, const char *name)
 {
-    for (DAT_COUNT i = 0; attr->vendor_attr && i < attr->num_vendor_attr; i++)
-        if (attr->vendor_attr[i].name && strcmp(attr->vendor_attr[i].name, name) == 0)
-            return attr->vendor_attr[i].value && strcmp(attr->vendor_attr[i].value, "TRUE") == 0;
-    return false;
+    for (DAT_COUNT i = 0; attr && i < n; i++)
+        if (attr[i].name && strcmp(attr[i].name, name) == 0)
+            return attr[i].value ? attr[i].value : "";
+    return "";
+}
+
+/* How many ports the paths of an adapter may use; 0: the provider has no path extension. */
+static uint32_t ports_of(const DAT_PROVIDER_ATTR *prov)
+{
+    const DAT_NAMED_ATTR *attr = prov->provider_specific_attr;
+    DAT_COUNT n = prov->num_provider_specific_attr;
+    long ports = strtol(named(attr, n, DAT_PATH_ATTR_PORTS), NULL, 10);
+
+    if (!*named(attr, n, DAT_PATH_ATTR))
+        return 0;
+    return ports < 1 ? 1 : (uint32_t)mdapl_min((uint64_t)ports, DAT_PATH_MAX_PORT);
 }
 
 static int query(struct mdapl_dapl_ia *ia)
@@ -194,7 +225,9 @@ static int query(struct mdapl_dapl_ia *ia)
         .rdma = attr.max_rdma_size,
         .lmr = attr.max_lmr_block_size,
         .lmrs = (uint32_t)attr.max_lmrs,
-        .ordered = named_true(&attr, "DAT_SOFTDAT_PLACEMENT_ORDER"),
+        .ports = ports_of(&prov),
+        .ordered = strcmp(named(attr.vendor_attr, attr.num_vendor_attr,
+                                "DAT_SOFTDAT_PLACEMENT_ORDER"), "TRUE") == 0,
     };
     return 0;
 }
@@ -250,12 +283,6 @@ static int evd_create(struct mdapl_dapl_ia *ia, uint32_t qlen, DAT_EVD_FLAGS fla
         return 0;
     snprintf(what, sizeof(what), "an event dispatcher of %u entries", qlen);
     return refused(ia, what, ret);
-}
-
-/* The maximum number of streams of all ranks to this one, on one rail. */
-static uint64_t max_streams(const struct mdapl_dapl_ia *ia)
-{
-    return (uint64_t)mdapl_ctx_job(ia->ctx)->size * (uint64_t)mdapl_ctx_cfg(ia->ctx)->streams;
 }
 
 /* Entries of the connection and CR EVDs: enough for the events that arrive while this rank makes no

@@ -5,7 +5,8 @@
  * A rail: one interface adapter (IA), opened, with its protection zone, notification object (CNO),
  * event dispatchers (EVDs) and listening point (PSP). dapl.c opens it; evd.c takes its events; ep.c
  * makes endpoints on it and lmr.c registrations. Only ia.c, evd.c, ep.c and lmr.c call the DAT API,
- * and cm.c and cm_hello.c its calls for connection requests; test/lint has this as a rule.
+ * cm.c and cm_hello.c its calls for connection requests, and path.c those of the path extension;
+ * test/lint has this as a rule.
  */
 #include "channel.h"
 #include "dat.h"
@@ -19,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct dat_path_event_data;
 struct mdapl_ctx;
 struct mdapl_dapl_chan;
 struct mdapl_dapl_cm_cause;
@@ -53,6 +55,9 @@ struct mdapl_dapl_ia_hooks {
     /* An asynchronous error of the object `what`; ep: the endpoint that it is, or NULL. */
     void (*async)(void *arg, struct mdapl_dapl_ia *ia, DAT_HANDLE what, struct mdapl_dapl_ep *ep,
                   DAT_EVENT_NUMBER event);
+    /* An event of the path extension; ep as above. */
+    void (*path)(void *arg, struct mdapl_dapl_ia *ia, struct mdapl_dapl_ep *ep,
+                 DAT_EVENT_NUMBER event, const struct dat_path_event_data *data);
     void *arg;
 };
 
@@ -67,6 +72,7 @@ struct mdapl_dapl_ia_limits {
     uint64_t rdma;           /* bytes of one RDMA transfer */
     uint64_t lmr;            /* bytes of one registration */
     uint32_t lmrs;           /* registrations */
+    uint32_t ports;          /* over which a path may lead; 0: it has no path extension */
     bool ordered;            /* RDMA writes land in the order of their addresses */
 };
 

@@ -217,6 +217,7 @@ void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_da
     /* A frame may have arrived before the event with the hello, and its limit is higher. */
     mdapl_txwin_update(&st->conn->txwin, h->sr_window);
     st->conn->peer_generation = h->generation;
+    st->conn->probe.promised = h->offers & MDAPL_HELLO_WORDS;
     peer->met = h->incarnation;
     if (mdapl_seq_before((uint32_t)peer->tx_acked, h->rx_next))
         mdapl_dapl_tx_acked(peer, h->rx_next);

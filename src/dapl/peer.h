@@ -32,14 +32,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct mdapl_dapl_block;
 struct mdapl_dapl_conn;
+struct mdapl_dapl_events;
 struct mdapl_dapl_ia;
+struct mdapl_dapl_paths;
 struct mdapl_dapl_regcache;
 struct mdapl_dapl_vbufs;
 struct mdapl_stats;
 
 /* Slots beyond the window that only acknowledgements may use (PROTOCOL, "No deadlock"). */
 enum { MDAPL_SR_RESERVE = 2 };
+
+/* Probes of paths that may carry nothing (conn.h): what the connections have in common. */
+struct mdapl_dapl_probes {
+    bool on;                     /* by the knobs and the adapters' limits */
+    struct mdapl_dapl_block *words;  /* one that peers write, one that probes are read from */
+    uint64_t at;                 /* when the next look is due, ns */
+    int watched;                 /* peers with something unfinished, at the last one */
+    int pings;                   /* that are in flight */
+};
+
+/* Pings of one stream: connection requests that ask only for an answer. */
+struct mdapl_dapl_pings {
+    struct mdapl_dapl_conn *conn;    /* the request that is in flight, or NULL */
+    uint64_t next;               /* when another one may be made, ns */
+    uint32_t n;                  /* in a row without an answer */
+    uint32_t verdicts;           /* connections that have ended after one, lately */
+};
 
 /* The channel's state: one per context. */
 struct mdapl_dapl_chan {
@@ -54,6 +74,7 @@ struct mdapl_dapl_chan {
     bool retain;                 /* knob: frames are kept until they are acknowledged */
     size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
 
+    struct mdapl_dapl_paths *paths;  /* alternate paths; NULL: no adapter has them */
     struct mdapl_dapl_regcache *regs; /* of the user's memory */
     struct mdapl_dapl_vbufs *vbufs;  /* one for each rail */
     struct mdapl_pool items, transfers, reposts;
@@ -69,6 +90,8 @@ struct mdapl_dapl_chan {
     struct mdapl_list vbuf_waiters; /* peers that found no frame buffer */
     struct mdapl_list closed;    /* connections that drain (conn.h) */
     struct mdapl_timers timers;
+    struct mdapl_dapl_probes probes;
+    struct mdapl_dapl_events *events;    /* the last ones of all peers */
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then each round polls all queues */
 
@@ -120,6 +143,7 @@ struct mdapl_dapl_stream {
     struct mdapl_dapl_conn *up;  /* the connection on which frames may be sent, or NULL */
     struct mdapl_dapl_conn *conn;    /* it, an attempt at one, or the last one as it drains */
     struct mdapl_dapl_cm cm;
+    struct mdapl_dapl_pings pings;   /* of a connection that is suspect */
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
     struct mdapl_dapl_fault ended_by;    /* what ended its last connection */
 };
@@ -228,6 +252,23 @@ void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *
 bool mdapl_dapl_peer_idle(const struct mdapl_dapl_peer *peer);
 /* How many frames, items and requests are still to be delivered or acknowledged, either way. */
 size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer);
+/* -- the flight recorder: events.c ------------------------------------------------------------- */
+
+enum mdapl_dapl_event {
+#define EVENT(NAME, format) MDAPL_DAPL_EVENT_##NAME,
+#include "events.def"
+};
+
+/* Records an event of a peer; a, b: static texts, as the row in events.def has them. */
+void mdapl_dapl_event(const struct mdapl_dapl_peer *peer, int stream, enum mdapl_dapl_event kind,
+                      const char *a, const char *b, uint64_t number);
+/* Prints those of a peer that are still there, the oldest first. */
+void mdapl_dapl_events_print(const struct mdapl_dapl_peer *peer);
+/* Makes d->events, which the caller frees. False: out of memory. */
+bool mdapl_dapl_events_open(struct mdapl_dapl_chan *d);
+/* Prints those of all peers if the signal of the knob has arrived. */
+void mdapl_dapl_events_look(struct mdapl_dapl_chan *d);
+
 /* Writes this channel's part of the business card, at most len bytes with the 0 at its end. Returns
  * its length, or -ENOSPC. */
 int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len);

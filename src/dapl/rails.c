@@ -23,6 +23,16 @@ void mdapl_dapl_rails_names(const struct mdapl_dapl_rails *rails, char *buf, siz
         n += (size_t)snprintf(buf + n, len - n, "%s%s", i ? "," : "", rails->ia[i]->name);
 }
 
+uint32_t mdapl_dapl_rails_ports(const struct mdapl_dapl_rails *rails)
+{
+    uint32_t most = 0;
+
+    for (int i = 0; i < rails->n; i++)
+        if (rails->ia[i]->max.ports > most)
+            most = rails->ia[i]->max.ports;
+    return most;
+}
+
 /* Lowers each limit to that of another rail if that is lower. */
 static struct mdapl_dapl_ia_limits least_of(struct mdapl_dapl_ia_limits a,
                                             const struct mdapl_dapl_ia_limits *b)
@@ -37,6 +47,7 @@ static struct mdapl_dapl_ia_limits least_of(struct mdapl_dapl_ia_limits a,
         .rdma = mdapl_min(a.rdma, b->rdma),
         .lmr = mdapl_min(a.lmr, b->lmr),
         .lmrs = (uint32_t)mdapl_min(a.lmrs, b->lmrs),
+        .ports = (uint32_t)mdapl_min(a.ports, b->ports),
         .ordered = a.ordered && b->ordered,
     };
 }

@@ -37,6 +37,8 @@ struct mdapl_dapl_rails {
 void mdapl_dapl_rails_init(struct mdapl_dapl_rails *rails);
 /* Their names, with commas between them. */
 void mdapl_dapl_rails_names(const struct mdapl_dapl_rails *rails, char *buf, size_t len);
+/* The most ports over which the paths of one of them may lead; 0: none has the path extension. */
+uint32_t mdapl_dapl_rails_ports(const struct mdapl_dapl_rails *rails);
 /* Sets max of the opened rails, and prepares sleeps on all of them. 0, or -errno with the one clear
  * line in mdapl_ctx_err(). */
 int mdapl_dapl_rails_start(struct mdapl_dapl_rails *rails);

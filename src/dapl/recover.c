@@ -92,6 +92,8 @@ static void fail_peer(struct mdapl_dapl_stream *st, const struct mdapl_dapl_faul
     if (peer->dead)              /* another stream's fault came first */
         return;
     kinds[f->kind].line(st, f, line, sizeof(line));
+    if (mdapl_ctx_cfg(peer->d->ctx)->events != MDAPL_EVENTS_OFF)
+        mdapl_dapl_events_print(peer);
     mdapl_dapl_cm_close(peer);
     mdapl_dapl_peer_fail(peer, kinds[f->kind].status, line);
 }
@@ -143,6 +145,9 @@ int mdapl_dapl_recover(struct mdapl_dapl_peer *peer)
         if (f.kind == MDAPL_DAPL_FAULT_NONE)
             continue;
         st->fault.kind = MDAPL_DAPL_FAULT_NONE;
+        mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_FAULT, mdapl_dapl_fault_name(&f),
+                         f.kind == MDAPL_DAPL_FAULT_DTO ? " failed" : "",
+                         mdapl_dapl_peer_unacked(peer));
         if (kinds[f.kind].judge == judge_end && st->conn && st->conn->epoch == f.epoch)
             mdapl_dapl_cm_broke(st);
         complete(st, &f);

@@ -88,4 +88,5 @@ void mdapl_dapl_rndv_drained(struct mdapl_dapl_stream *st)
 void mdapl_dapl_rndv_up(struct mdapl_dapl_stream *st)
 {
     mdapl_dapl_peer_wake(st->peer);
+    mdapl_dapl_rndv_ask_on(st->peer);
 }

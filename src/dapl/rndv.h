@@ -82,9 +82,11 @@ bool mdapl_dapl_rndv_unsettled(const struct mdapl_dapl_peer *peer,
  * carried its writes? Only then have they been placed. A replayed one arrives on another; the one
  * that it names has ended at the peer, so it ends here. */
 bool mdapl_dapl_rndv_carried(struct mdapl_dapl_stream *st, const struct mdapl_dapl_written *w);
-/* Requests anew what the peer has not written (rndv_rx.c): nothing of an ended connection is placed
- * any more. */
+/* Nothing of an ended connection is placed any more: marks what the peer has not written, and with
+ * several streams begins to request it anew (rndv_rx.c). */
 void mdapl_dapl_rndv_ask_again(struct mdapl_dapl_peer *peer);
+/* The peer has a connection again: with one stream, begins to. */
+void mdapl_dapl_rndv_ask_on(struct mdapl_dapl_peer *peer);
 /* A frame names an id of these that no rendezvous has: true if one had it. Then the frame is
  * skipped and counted; else it is a bad one. */
 bool mdapl_dapl_rndv_had(struct mdapl_dapl_chan *d, const struct mdapl_idmap *ids, uint32_t id);

@@ -31,6 +31,7 @@ struct rndv_rx {
     struct mdapl_dapl_xfer move;     /* READING */
     uint32_t id;                     /* ASKED: the id of the read in frames, of the last CTS */
     bool offered;                    /* ASKED: the sender may write */
+    uint32_t generation;             /* of the rail of stream 0, when that CTS was made */
     bool again;                      /* it is to be requested anew */
 };
 
@@ -73,9 +74,12 @@ static void send_fin(struct rndv_rx *r, enum mdapl_dapl_fin_status status)
 
 /* -- the end of a read ------------------------------------------------------------------------ */
 
+static void ask_next(struct mdapl_dapl_peer *peer);
+
 /* Ends the owner's read with a status: its memory is not written any more. */
 static void read_over(struct rndv_rx *r, int status)
 {
+    struct mdapl_dapl_peer *peer = r->peer;
     struct mdapl_op *op = r->op;
 
     r->op = NULL;
@@ -83,10 +87,12 @@ static void read_over(struct rndv_rx *r, int status)
     if (r->id)
         mdapl_idmap_remove(&r->peer->d->rx_ids, r->id);
     r->id = 0;
+    r->again = false;
     if (r->state == MDAPL_RRX_OVER) {
         send_fin(r, MDAPL_FIN_READ);
         rx_free(r);
     }
+    ask_next(peer);
     op->done(op, status);
 }
 
@@ -157,6 +163,7 @@ static int ask_from(struct rndv_rx *r, uint64_t off)
     cts.to.n = cts.to.n_rails = 0;
     if (r->dst.regs)             /* on rails that have been opened again, too */
         mdapl_dapl_body_register(&r->dst, r->dst.regs, MDAPL_LMR_REMOTE_WRITE, r->peer->n_rails);
+    r->generation = r->peer->stream[0].ia->generation;
     r->offered = mdapl_dapl_body_describe(&r->dst, off - r->at, r->peer->n_rails, &cts.to);
     it->len = (uint32_t)mdapl_dapl_cts_put(&cts, it->u.bytes);
     mdapl_dapl_item_queue(r->peer, it);
@@ -323,6 +330,7 @@ bool mdapl_dapl_on_data(struct mdapl_dapl_stream *st, const struct mdapl_dapl_da
     mdapl_iov_skip(&cur, data->off - r->at);
     mdapl_iov_scatter(&cur, p + MDAPL_DATA_BYTES, len);
     arrived(r, (struct way){ &stats->rx_copy, &stats->rx_copy_bytes });
+    ask_next(peer);
     return true;
 }
 
@@ -337,6 +345,7 @@ static void restart(struct rndv_rx *r)
     uint64_t end = r->at + r->dst.len;
     uint64_t off = mdapl_dapl_ledger_missing(&r->done, r->at, r->dst.len).off;
 
+    r->again = false;
     if (off == end) {
         read_done(r, written_way(r));
         return;
@@ -361,7 +370,7 @@ bool mdapl_dapl_on_written(struct mdapl_dapl_stream *st, const struct mdapl_dapl
         return false;
     if (!mdapl_dapl_rndv_carried(st, written)) {
         /* The sender has used a connection that may have drained here before the CTS was sent. */
-        if (r && r->offered && !mdapl_dapl_rndv_unsettled(peer, NULL))
+        if (r && r->offered && !r->again && !mdapl_dapl_rndv_unsettled(peer, NULL))
             restart(r);
         return true;
     }
@@ -380,21 +389,41 @@ bool mdapl_dapl_on_written(struct mdapl_dapl_stream *st, const struct mdapl_dapl
         }
     }
     arrived(r, written_way(r));
+    ask_next(peer);
     return true;
 }
 
 /* -- a connection that has drained ------------------------------------------------------------ */
 
-/* The first that is to be requested anew; looked up anew each time, as op->done() may drop any. */
-static struct rndv_rx *to_restart(struct mdapl_dapl_peer *peer)
+/* The first that is to be requested anew, or the first whose bytes have all arrived; looked up anew
+ * each time, as op->done() may drop any. NULL: there is none. */
+static struct rndv_rx *to_restart(struct mdapl_dapl_peer *peer, bool complete)
 {
     MDAPL_LIST_EACH(pos, &peer->rndv_rx) {
         struct rndv_rx *r = MDAPL_OF(pos, struct rndv_rx, link);
 
-        if (r->again)
+        if (r->again && (!complete || mdapl_dapl_ledger_has(&r->done, r->at, r->dst.len)))
             return r;
     }
     return NULL;
+}
+
+/*
+ * Something of a body has arrived, so there is a connection that carries bodies: two more are
+ * requested anew, of those that wait. The requests of all at once would be all that a connection
+ * carries which breaks soon.
+ */
+static void ask_next(struct mdapl_dapl_peer *peer)
+{
+    struct rndv_rx *r;
+
+    for (int n = 0; n < 2; n++) {
+        if (peer->dead || mdapl_dapl_rndv_unsettled(peer, NULL))
+            return;
+        r = to_restart(peer, false);
+        if (r)
+            restart(r);
+    }
 }
 
 void mdapl_dapl_rndv_ask_again(struct mdapl_dapl_peer *peer)
@@ -405,10 +434,31 @@ void mdapl_dapl_rndv_ask_again(struct mdapl_dapl_peer *peer)
         r = MDAPL_OF(pos, struct rndv_rx, link);
         r->again = r->state == MDAPL_RRX_ASKED && r->offered;
     }
-    while ((r = to_restart(peer))) {
-        r->again = false;
+    while ((r = to_restart(peer, true)))
         restart(r);
+    if (peer->n_streams > 1 && (r = to_restart(peer, false)))
+        restart(r);
+}
+
+/*
+ * The hello has said which frames the peer has. A CTS that it has not is transmitted again with the
+ * other frames, and answered on this connection: another one would only be one more. (Where the
+ * peer has several connections it may have arrived on one of them meanwhile.)
+ */
+void mdapl_dapl_rndv_ask_on(struct mdapl_dapl_peer *peer)
+{
+    uint32_t generation = peer->stream[0].ia->generation;
+    struct rndv_rx *r;
+
+    if (peer->n_streams > 1)
+        return;
+    MDAPL_LIST_EACH(pos, &peer->rndv_rx) {
+        r = MDAPL_OF(pos, struct rndv_rx, link);
+        if (r->again && r->generation == generation && mdapl_dapl_tx_has_cts(peer, r->id))
+            r->again = false;
     }
+    if ((r = to_restart(peer, false)))
+        restart(r);
 }
 
 /* -- a lost peer ------------------------------------------------------------------------------ */

@@ -23,6 +23,7 @@ struct mdapl_dapl_rndv_tx {
     int status;                      /* ENDING: for op->done() */
     uint32_t id;
     struct mdapl_dapl_body body;
+    uint64_t asked;                  /* end of the bytes that the last CTS requests */
     struct mdapl_list writes;        /* answers to CTS whose RDMA writes are not all complete */
     /* SENDING in DATA frames: the bytes that the CTS requests */
     bool queued;                     /* they have an item */
@@ -199,6 +200,8 @@ static void piece_posted(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stre
         last->len += len;
     else
         p->range[p->n++] = (struct mdapl_dapl_range){ off, len };
+    if (m->window > 0)           /* the next connection has to repeat less */
+        send_written(w, st->index);
 }
 
 static void all_posted(struct mdapl_dapl_xfer *m)
@@ -264,10 +267,13 @@ static bool answer_by_writes(struct mdapl_dapl_rndv_tx *tx, const struct mdapl_d
     }
     w->tx = tx;
     w->to = cts->to;
+    /* Bytes that have been requested before, since a connection has ended, are written in one piece
+     * at a time at first, and named at once. */
     w->move = (struct mdapl_dapl_xfer){
         .peer = peer, .kind = MDAPL_DTO_WRITE, .local = &tx->body, .local_off = cts->off,
         .remote = &w->to, .body_at = cts->off, .len = cts->len, .once = true,
-        .posted = piece_posted, .all_posted = all_posted, .over = write_over,
+        .window = cts->off < tx->asked, .posted = piece_posted, .all_posted = all_posted,
+        .over = write_over,
     };
     mdapl_list_append(&tx->writes, &w->link);
     mdapl_dapl_xfer_start(&w->move);
@@ -334,6 +340,7 @@ bool mdapl_dapl_on_cts(struct mdapl_dapl_stream *st, const struct mdapl_dapl_cts
     tx_step(tx, MDAPL_RTX_CTS);
     if ((tx->queued || !answer_by_writes(tx, cts)) && !answer_by_frames(tx, cts))
         mdapl_dapl_out_of_memory(peer, "the frames of a body");
+    tx->asked = cts->off + cts->len;
     return true;
 }
 

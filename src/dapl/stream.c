@@ -14,14 +14,23 @@ int mdapl_dapl_stream_for(struct mdapl_dapl_peer *peer, uint64_t len)
 }
 
 /* How good a stream is for *m, slots aside. */
-enum { USELESS, SUSPECT, TRUSTED };
+enum { USELESS, SUSPECT, SPARE, TRUSTED };
+
+/* Does its rail carry bodies only while no other one can? */
+static bool is_spare(const struct mdapl_dapl_stream *st)
+{
+    return st->ia->rail > 0
+           && mdapl_ctx_cfg(st->peer->d->ctx)->ia_use == MDAPL_IA_USE_SPARE;
+}
 
 static int worth(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_xfer *m,
                  mdapl_dapl_fit *fit)
 {
     if (!mdapl_dapl_stream_up(st) || fit(m, st) == MDAPL_DAPL_FIT_NEVER)
         return USELESS;
-    return st->ia->state == MDAPL_DAPL_RAIL_OPEN ? TRUSTED : SUSPECT;
+    if (st->ia->state != MDAPL_DAPL_RAIL_OPEN)
+        return SUSPECT;
+    return is_spare(st) ? SPARE : TRUSTED;
 }
 
 struct mdapl_dapl_stream *mdapl_dapl_stream_pick(struct mdapl_dapl_peer *peer, int stream,

@@ -411,7 +411,7 @@ static void queue_replay(struct mdapl_dapl_peer *peer)
 
 void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn)
 {
-    bool any = false;
+    uint64_t n = 0;
 
     MDAPL_LIST_EACH(pos, &peer->retained) {
         struct mdapl_dapl_vbuf *b = MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
@@ -419,10 +419,37 @@ void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_co
         if (b->carrier != conn)
             continue;
         b->carrier = NULL;
-        any = true;
+        n++;
     }
-    if (any && !peer->replaying && !peer->dead)
+    if (n > 0)
+        mdapl_dapl_event(peer, conn->stream, MDAPL_DAPL_EVENT_REPLAY, "", "", n);
+    if (n > 0 && !peer->replaying && !peer->dead)
         queue_replay(peer);
+}
+
+static bool is_cts(const uint8_t *fields, size_t len, uint32_t rx_id)
+{
+    struct mdapl_dapl_cts cts;
+
+    return mdapl_dapl_cts_get(&cts, fields, len) && cts.rx_id == rx_id;
+}
+
+bool mdapl_dapl_tx_has_cts(const struct mdapl_dapl_peer *peer, uint32_t rx_id)
+{
+    MDAPL_LIST_EACH(pos, &peer->ctl) {
+        const struct mdapl_dapl_item *it = MDAPL_OF(pos, struct mdapl_dapl_item, link);
+
+        if (it->type == MDAPL_FRAME_CTS && is_cts(it->u.bytes, it->len, rx_id))
+            return true;
+    }
+    MDAPL_LIST_EACH(pos, &peer->retained) {
+        const struct mdapl_dapl_vbuf *b = MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
+
+        if (b->data[0] == MDAPL_FRAME_CTS
+            && is_cts(b->data + MDAPL_FRAME_HDR_BYTES, b->len - MDAPL_FRAME_HDR_BYTES, rx_id))
+            return true;
+    }
+    return false;
 }
 
 /* -- what is transmitted next ----------------------------------------------------------------- */
@@ -456,6 +483,9 @@ static bool send_next(struct mdapl_dapl_peer *peer)
     if (!b)
         return false;
     f = (struct mdapl_dapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
+    if (it->type != MDAPL_FRAME_MSG && it->type != MDAPL_FRAME_DATA)
+        mdapl_dapl_event(peer, st->index, MDAPL_DAPL_EVENT_SENT,
+                         mdapl_dapl_frame_name((uint8_t)it->type), "", peer->tx_next);
     if (put_item(it, b->data + MDAPL_FRAME_HDR_BYTES, &f.len)) {
         op = it->op;
         mdapl_dapl_item_put(peer, it);
@@ -463,6 +493,19 @@ static bool send_next(struct mdapl_dapl_peer *peer)
     transmit(st, lane, b, &f);
     if (op)
         op->done(op, 0);
+    return true;
+}
+
+bool mdapl_dapl_tx_ahead(struct mdapl_dapl_stream *st, enum mdapl_dapl_frame_type type,
+                         const void *fields, uint32_t len)
+{
+    struct mdapl_dapl_frame f = { .type = (uint8_t)type, .len = len };
+    struct mdapl_dapl_vbuf *b = sr_open(st, 0) ? frame_buffer(st, type) : NULL;
+
+    if (!b)
+        return false;
+    memcpy(b->data + MDAPL_FRAME_HDR_BYTES, fields, len);
+    transmit(st, LANE_SR, b, &f);
     return true;
 }
 

@@ -309,6 +309,11 @@ static bool ring_given_valid(const struct mdapl_dapl_ring_given *r, size_t rest)
            && r->slot_bytes >= 64 && r->slot_bytes <= 65536 && r->tag <= UINT16_MAX;
 }
 
+static bool word_valid(const struct mdapl_dapl_word *w, size_t rest)
+{
+    return rest == 0 && w->addr % 8 == 0;
+}
+
 static bool written_valid(const struct mdapl_dapl_written *w, size_t rest)
 {
     for (uint32_t i = 0; i < w->done.n; i++)

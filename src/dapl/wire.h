@@ -17,14 +17,16 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 8,
+    MDAPL_HELLO_VERSION = 9,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_GONE = 0x04,       /* flag: a rejection for ever: src has failed or left dst */
+    MDAPL_HELLO_PING = 0x08,       /* flag: a request for a rejection, MDAPL_HELLO_BUSY */
     MDAPL_HELLO_BYTES = 56,        /* the smallest private data that providers have */
     MDAPL_HELLO_GENERATIONS = 4096, /* a rail's generation is given modulo this */
     MDAPL_HELLO_RETAINS = 0x0001,  /* offer: src keeps its frames until they are acknowledged */
     MDAPL_HELLO_RECOVERS = 0x0002, /* offer: src replaces connections that break */
+    MDAPL_HELLO_WORDS = 0x0004,    /* offer: src names a word for dst's probes on the connection */
     MDAPL_FRAME_MIN = 512,         /* bytes that every rank takes in one frame */
     MDAPL_WINDOW_MIN = 2,          /* frames that every rank takes on a stream */
 };
@@ -46,7 +48,7 @@ struct mdapl_dapl_hello {
     uint32_t rx_next;              /* the psn that src expects next from dst, low 32 bits */
     uint32_t frame_bytes;          /* the longest frame that src takes */
     uint16_t sr_window;            /* frames that it takes on this stream to begin with */
-    uint8_t offers;                /* MDAPL_HELLO_RETAINS, _RECOVERS */
+    uint8_t offers;                /* MDAPL_HELLO_RETAINS, _RECOVERS, _WORDS */
     uint16_t generation;           /* of src's rail, modulo MDAPL_HELLO_GENERATIONS */
 };
 

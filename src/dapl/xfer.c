@@ -105,6 +105,7 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
     m->under_way--;
     if (status == DAT_DTO_SUCCESS) {
         mdapl_ctx_stats(peer->d->ctx)->rdma_bytes += dto->bytes;
+        m->window += m->window > 0;
     } else {
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
         if (m->once)
@@ -167,13 +168,18 @@ void mdapl_dapl_xfer_start(struct mdapl_dapl_xfer *m)
     mdapl_dapl_xfer_flush(m->peer);
 }
 
+static bool is_full(const struct mdapl_dapl_xfer *m)
+{
+    return m->window > 0 && m->under_way >= m->window;
+}
+
 /* Posts what it can of a transfer, adds how many DTOs to *n_p. False: the next one waits for a
  * slot, and so do those behind it. */
 static bool post_some(struct mdapl_dapl_xfer *m, int *n_p)
 {
     bool stranded = false;
 
-    while (m->issued.done < m->len && post_one(m, &stranded))
+    while (m->issued.done < m->len && !is_full(m) && post_one(m, &stranded))
         ++*n_p;
     if (m->issued.done == m->len) {
         mdapl_list_remove(&m->link);
@@ -183,7 +189,7 @@ static bool post_some(struct mdapl_dapl_xfer *m, int *n_p)
     }
     if (stranded && m->stranded)
         m->stranded(m);
-    return stranded;
+    return stranded || is_full(m);
 }
 
 int mdapl_dapl_xfer_flush(struct mdapl_dapl_peer *peer)

@@ -34,6 +34,8 @@ struct mdapl_dapl_xfer {
     uint64_t local_off, remote_off;  /* the first byte, of each */
     uint64_t body_at, len;           /* the bytes of the body */
     bool once;                       /* the first DTO that fails stops it; no range is put back */
+    uint32_t window;                 /* DTOs in flight at most, one more for each that succeeds; 0:
+                                      * no limit */
     /* A piece of them has been posted on the connection of this stream. May be NULL. */
     void (*posted)(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st, uint64_t off,
                    uint64_t len);

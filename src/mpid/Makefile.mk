@@ -28,7 +28,8 @@ src_mpid_ch3_channels_dapl_libmdapl_util_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_c
 
 src_mpid_ch3_channels_dapl_libmdapl_dapl_la_SOURCES = $(mdapl_dapl_sources)
 src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CFLAGS = $(AM_CFLAGS) $(mdapl_cflags)
-src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_ch3_dir)/dapl -I$(mdapl_ch3_dir)/util \
+src_mpid_ch3_channels_dapl_libmdapl_dapl_la_CPPFLAGS = -D_GNU_SOURCE -I$(mdapl_ch3_dir)/include \
+    -I$(mdapl_ch3_dir)/dapl -I$(mdapl_ch3_dir)/util \
     $(mdapl_hwloc_cppflags)
 
 src_mpid_ch3_channels_dapl_libmdapl_shm_la_SOURCES = $(mdapl_shm_sources)

@@ -22,7 +22,8 @@ struct mdapl_ch3_glue mdapl_ch3_glue;
 static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
                                                        NULL };
 
-static const struct mdapl_up up = { .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault };
+static const struct mdapl_up up = { .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault,
+                                    .look = mdapl_ch3_cvars_look };
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
@@ -354,7 +355,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
     mdapl_ch3_request_pool_make();
     mdapl_ch3_rma_pool_defer(&g->rma_pool);
-    if (mdapl_ch3_cfg_from_cvars(&g->cfg, &err))
+    if (mdapl_ch3_cfg_from_cvars(g, &err))
         return init_error(rank, err.text);
     user = g->cfg;
     mdapl_pvars_register(&g->counters);

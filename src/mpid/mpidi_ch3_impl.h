@@ -49,11 +49,19 @@ struct mdapl_ch3_rma_pool {
     bool deferred;                       /* the pools are empty, as there has been no window */
 };
 
+/* The text of a control variable that MPI_T may write, and as it was seen last (cvars.c). */
+struct mdapl_ch3_live {
+    const char *cvar;                    /* its name */
+    const char *text;
+    char seen[16];
+};
+
 /* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
 struct mdapl_ch3_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank until it meets another */
     MPIDI_PG_t *pg;                      /* MPI_COMM_WORLD's processes */
     struct mdapl_cfg cfg;
+    struct mdapl_ch3_live live;          /* the knob PATH_BALANCE */
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_ch3_unmatched unmatched; /* list head */
     unsigned rounds;                     /* of waiting; the rarer work is done every few */

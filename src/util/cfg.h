@@ -34,7 +34,11 @@ enum mdapl_suppress { MDAPL_SUPPRESS_ON, MDAPL_SUPPRESS_OFF };
 enum mdapl_ft { MDAPL_FT_ON, MDAPL_FT_OFF };
 enum mdapl_retain { MDAPL_RETAIN_ON, MDAPL_RETAIN_OFF };
 enum mdapl_reg_cache { MDAPL_REG_CACHE_AUTO, MDAPL_REG_CACHE_ON, MDAPL_REG_CACHE_OFF };
+enum mdapl_ia_use { MDAPL_IA_USE_SHARE, MDAPL_IA_USE_SPARE };
+enum mdapl_events { MDAPL_EVENTS_OFF, MDAPL_EVENTS_LOST, MDAPL_EVENTS_SIGNAL };
 enum mdapl_summary { MDAPL_SUMMARY_OFF, MDAPL_SUMMARY_FIRST, MDAPL_SUMMARY_ALL };
+enum mdapl_path_back { MDAPL_PATH_BACK_ON, MDAPL_PATH_BACK_OFF };
+enum mdapl_path_balance { MDAPL_PATH_BALANCE_ON, MDAPL_PATH_BALANCE_OFF };
 enum mdapl_rndv_mode { MDAPL_RNDV_RGET, MDAPL_RNDV_RPUT, MDAPL_RNDV_COPY };
 
 /* All knobs at their defaults. */

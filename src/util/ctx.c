@@ -370,6 +370,8 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
 
     ctx->looked = now;
     ctx->strides = 0;
+    if (ctx->up && ctx->up->look)
+        ctx->up->look(ctx->owner);
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
@@ -524,6 +526,12 @@ void mdapl_peer_gone(struct mdapl_peer *peer)
 
     if (group->peers[peer->rank] == peer)
         group->peers[peer->rank] = NULL;
+}
+
+int mdapl_ctx_tune(struct mdapl_ctx *ctx, const char *knob, const char *value,
+                   struct mdapl_err *err)
+{
+    return mdapl_cfg_set(&ctx->cfg, knob, value, err);
 }
 
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx)

@@ -37,6 +37,8 @@ struct mdapl_up {
     /* The peer is lost; every queued operation to it has failed already. status: negative errno;
      * why: one line for the user, valid during the call. */
     void (*fault)(void *owner, struct mdapl_peer *peer, int status, const char *why);
+    /* Rare work of the owner's own: called in progress, about every 100 us. NULL: there is none. */
+    void (*look)(void *owner);
 };
 
 /* -- opening and closing (ctx.c) -------------------------------------------------------------- */
@@ -53,6 +55,10 @@ struct mdapl_ctx_args {
 /* Opens the channels that the knob CHANNELS names, in its order (empty: all, in the order of
  * args->channels). 0, or -errno: err then has the line for the user. */
 int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
+                   struct mdapl_err *err);
+/* Sets a knob of an open context; those take effect whose help says that MPI_T may change them. 0,
+ * or the error of mdapl_cfg_set() with the line in err. */
+int mdapl_ctx_tune(struct mdapl_ctx *ctx, const char *knob, const char *value,
                    struct mdapl_err *err);
 /* Writes this rank's business card: printable, without ';' '#' ' ' '$', which launchers use, zero
  * terminated. Returns its length in bytes, or -errno (-ENOSPC: it is longer than len). */

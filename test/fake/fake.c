@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "fake.h"
 
+#include "dat_path_extensions.h"
+
 #include <dat2/dat_registry.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -43,6 +45,8 @@ struct ia {
     struct ia *next;             /* on f.ias */
     bool dead;                   /* it makes no objects any more */
     bool silent;                 /* then: nor does it complete what was posted */
+    unsigned ports;              /* 0: it has no path extension */
+    bool port_down[FAKE_PORTS + 1];
 };
 
 struct lmr {
@@ -90,6 +94,11 @@ struct ep {
     unsigned received;           /* sends of the other end that have arrived */
     bool half_open;              /* the other end has ended its connection without notice */
     uint64_t fails_at;           /* then: when the oldest request fails */
+    DAT_PATH_PARAM path;
+    bool asked;                  /* for a migration */
+    uint64_t stalled;            /* since when the path does not transmit, ns; 0: it does */
+    bool swallows;               /* its requests are lost on their way */
+    bool planned_silence;        /* by the plan, and not counted as broken yet */
 };
 
 struct psp {
@@ -166,6 +175,10 @@ static struct {
     uint64_t flushes_at, ends_at, late_at;   /* when these holds end; 0: no hold */
     uint8_t forged[64];
     size_t forged_len;
+    unsigned ports, migrated, path_failed, path_calls, move_one_in;
+    bool hold_arming, lose_path_events;
+    const struct fake_cut *cuts;
+    int n_cuts;
     DAT_PROVIDER_INFO info;
 } f;
 
@@ -230,6 +243,7 @@ static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDL
     if (f.refuse_ias || (f.refuse_openings > 0 && f.refuse_openings--))
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
     ia = make(sizeof(*ia));
+    ia->ports = f.ports;
     ia->async = make(sizeof(*ia->async));
     while (*at)
         at = &(*at)->next;
@@ -249,10 +263,22 @@ static uint32_t evd_qlen(void)
     return f.limits.evd_qlen ? f.limits.evd_qlen : 1 << 20;
 }
 
+/* The named attributes of a provider whose IAs have so many ports. */
+static void name_ports(unsigned ports, DAT_PROVIDER_ATTR *prov)
+{
+    static const char *const number[FAKE_PORTS + 1] = { "0", "1", "2", "3", "4" };
+    static DAT_NAMED_ATTR attr[] = {
+        { "DAT_FAKE_OTHER", "TRUE" }, { DAT_PATH_ATTR, "100" }, { DAT_PATH_ATTR_PORTS, NULL },
+    };
+
+    attr[2].value = number[ports];
+    prov->provider_specific_attr = attr;
+    prov->num_provider_specific_attr = ports ? 3 : 1;
+}
+
 static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_MASK mask,
                            DAT_IA_ATTR *attr, DAT_PROVIDER_ATTR_MASK pmask, DAT_PROVIDER_ATTR *prov)
 {
-    (void)ia;
     if (evd_p)
         *evd_p = DAT_HANDLE_NULL;
     if (mask && attr) {
@@ -267,11 +293,13 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
         attr->max_lmrs = f.limits.lmrs ? (DAT_COUNT)f.limits.lmrs : MAX_OBJECTS;
         attr->max_message_size = 1 << 20;
         attr->max_rdma_size = f.limits.rdma;
+        attr->extension_supported = DAT_EXTENSION_IB;
     }
     if (pmask && prov) {
         memset((void *)prov, 0, sizeof(*prov));
         prov->dapl_version_major = 2;
         prov->max_private_data_size = (DAT_COUNT)f.limits.priv;
+        name_ports(((struct ia *)ia)->ports, prov);
     }
     return DAT_SUCCESS;
 }
@@ -508,9 +536,12 @@ static DAT_RETURN evd_free(DAT_EVD_HANDLE handle)
 {
     struct evd *evd = handle;
 
-    for (int i = 0; i < evd->n; i++)
-        if (evd->queue[i].event_number == DAT_CONNECTION_REQUEST_EVENT)
-            cr_reject(evd->queue[i].event_data.cr_arrival_event_data.cr_handle, 0, NULL);
+    for (int i = 0; i < evd->n; i++) {
+        const DAT_EVENT *event = &evd->queue[(evd->first + i) % evd->size];
+
+        if (event->event_number == DAT_CONNECTION_REQUEST_EVENT)
+            cr_reject(event->event_data.cr_arrival_event_data.cr_handle, 0, NULL);
+    }
     free(evd->queue);
     unmake(evd);
     return DAT_SUCCESS;
@@ -828,11 +859,37 @@ static void report_end(struct ep *ep, DAT_EVENT_NUMBER number)
         queue_event(ep, number, NULL, 0);
 }
 
+/* The other end does not notice, unless one of its requests fails, from this time on. */
+static void leave_half_open(struct ep *ep, uint64_t until)
+{
+    struct ep *peer = ep->peer;
+
+    delay_writes(ep, peer);
+    delay_writes(peer, ep);
+    delay_reads(ep, peer);
+    delay_reads(peer, ep);
+    ep->peer = NULL;
+    peer->peer = NULL;
+    peer->half_open = true;
+    peer->fails_at = until;
+}
+
+/* Has the connection of an EP a direction that loses everything? */
+static bool has_silence(const struct ep *ep)
+{
+    return ep->peer && (ep->swallows || ep->peer->swallows);
+}
+
 /* The connection of an EP ends: the other end gets an event, both flush. */
 static void end(struct ep *ep, DAT_EVENT_NUMBER number)
 {
     struct ep *peer = ep->peer;
 
+    if (has_silence(ep)) {
+        f.broken += ep->planned_silence || peer->planned_silence;
+        leave_half_open(ep, UINT64_MAX);
+        peer = NULL;
+    }
     ep->peer = NULL;
     ep->state = DAT_EP_STATE_DISCONNECTED;
     if (peer) {
@@ -1119,6 +1176,9 @@ static void park_established(const struct ep *ep)
         p->parked |= p->kind == CM_EVENT && p->ep == ep;
 }
 
+static void take_first_path(struct ep *caller);
+static bool has_path(const struct ep *caller, const struct ia *to);
+
 static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_COUNT len,
                             const DAT_PVOID priv)
 {
@@ -1138,6 +1198,7 @@ static DAT_RETURN cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_C
     }
     caller->peer = ep;
     ep->peer = caller;
+    take_first_path(caller);
     ep->accepted = true;
     ep->connected = caller->connected = true;
     ep->state = caller->state = DAT_EP_STATE_CONNECTED;
@@ -1208,6 +1269,10 @@ static void happen_pending(struct pending *p)
 
         if (!psp || psp->ia->dead) {
             refuse_unknown(p->cr);
+            return;
+        }
+        if (p->cr->caller && !has_path(p->cr->caller, psp->ia)) {
+            cr_unmake(p->cr);    /* it is lost: its caller times out */
             return;
         }
         event.event_number = DAT_CONNECTION_REQUEST_EVENT;
@@ -1358,21 +1423,6 @@ static void complete_before(struct ep *ep, const struct dto *d)
     }
 }
 
-/* The other end does not notice. */
-static void leave_half_open(struct ep *ep)
-{
-    struct ep *peer = ep->peer;
-
-    delay_writes(ep, peer);
-    delay_writes(peer, ep);
-    delay_reads(ep, peer);
-    delay_reads(peer, ep);
-    ep->peer = NULL;
-    peer->peer = NULL;
-    peer->half_open = true;
-    peer->fails_at = f.now + LATE_NS;
-}
-
 /* The connection of ep breaks at d, which completes with an error unless it has succeeded. */
 static void break_at(struct ep *ep, struct dto *d, enum fake_fault_kind kind)
 {
@@ -1385,7 +1435,7 @@ static void break_at(struct ep *ep, struct dto *d, enum fake_fault_kind kind)
              kind == FAKE_THEN_BREAK ? d->seg.segment_length : 0);
     pop(&ep->req);
     if (kind == FAKE_ONE_SIDED)
-        leave_half_open(ep);
+        leave_half_open(ep, f.now + LATE_NS);
     f.flushes_at = kind == FAKE_FLUSH_LATE ? f.now + LATE_NS : f.flushes_at;
     f.ends_at = kind == FAKE_END_LATE ? f.now + LATE_NS : f.ends_at;
     f.lose_next_cr |= kind == FAKE_REQUEST_LOST;
@@ -1406,6 +1456,13 @@ static void double_completion(struct ep *ep, struct dto *d)
     pop(&ep->req);
 }
 
+static void swallow(struct ep *ep, bool both)
+{
+    ep->swallows = true;
+    if (ep->peer)
+        ep->peer->swallows |= both;
+}
+
 /* The request has its turn: the fault that the plan has for it happens. False: it has none. */
 static bool planned(struct ep *ep, struct dto *d)
 {
@@ -1417,6 +1474,11 @@ static bool planned(struct ep *ep, struct dto *d)
     kind = next_fault();
     if (kind == FAKE_FAULT_KINDS)
         return false;
+    if (kind == FAKE_SWALLOWED || kind == FAKE_SWALLOWED_BOTH) {
+        swallow(ep, kind == FAKE_SWALLOWED_BOTH);
+        ep->planned_silence = true;
+        return true;
+    }
     if (kind != FAKE_NOT_EXECUTED && kind != FAKE_ONE_SIDED)
         while (!execute(ep, d))
             ;
@@ -1465,6 +1527,8 @@ static struct dto *to_execute(struct ep *ep)
     return d;
 }
 
+static bool stands_still(struct ep *ep);
+
 /* Moves one EP: executes a request, or completes one that has been executed. */
 static bool move_ep(struct ep *ep)
 {
@@ -1474,7 +1538,9 @@ static bool move_ep(struct ep *ep)
 
     if (half_open_fails(ep))
         return true;
-    if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer)
+    if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer || stands_still(ep))
+        return false;
+    if (ep->swallows)
         return false;
     if (d && (dto_fails(ep, d) || planned(ep, d)))
         return true;
@@ -1487,7 +1553,7 @@ static bool move_ep(struct ep *ep)
     }
     if (d && d->half && !half)
         return true;
-    if (!can_complete)
+    if (!can_complete || ep->peer->swallows)
         return false;
     complete(ep, ep->req_evd, ep->req.first, DAT_DTO_SUCCESS, ep->req.first->seg.segment_length);
     pop(&ep->req);
@@ -1499,6 +1565,18 @@ static struct ep *eps[256];
 void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
 {
     post_async(((struct ia *)eps[nth]->ia)->async, eps[nth], number);
+}
+
+void fake_swallow(int nth, bool both)
+{
+    swallow(eps[nth], both);
+}
+
+void fake_end_swallow(void)
+{
+    for (int i = 0; i < 256; i++)
+        if (eps[i])
+            eps[i]->swallows = false;
 }
 
 int fake_nth_ep(DAT_EP_HANDLE ep)
@@ -1677,6 +1755,303 @@ static bool step(uint64_t first)
     return move_pending();
 }
 
+/* -- paths ------------------------------------------------------------------------------------ */
+
+static struct ia *ia_of(const struct ep *ep)
+{
+    return ep->ia;
+}
+
+static bool works(const struct ep *ep, unsigned local, unsigned remote)
+{
+    return !ia_of(ep)->port_down[local] && !ia_of(ep->peer)->port_down[remote];
+}
+
+static bool is_up(const struct ep *ep)
+{
+    return ep && ep->peer && ep->state == DAT_EP_STATE_CONNECTED;
+}
+
+static unsigned first_up(const struct ia *ia)
+{
+    unsigned port = 1;
+
+    while (port < ia->ports && ia->port_down[port])
+        port++;
+    return ia->ports ? port : 0;
+}
+
+static bool has_path(const struct ep *caller, const struct ia *to)
+{
+    return !ia_of(caller)->port_down[first_up(ia_of(caller))] && !to->port_down[first_up(to)];
+}
+
+static void take_first_path(struct ep *caller)
+{
+    struct ep *ep = caller->peer;
+    unsigned local = first_up(ia_of(caller)), remote = first_up(ia_of(ep));
+
+    caller->path.current = (DAT_PATH){ local, remote };
+    ep->path.current = (DAT_PATH){ remote, local };
+}
+
+static void report_path(struct ia *ia, struct ep *ep, DAT_PATH_EVENT_NUMBER number,
+                        DAT_PATH_CAUSE cause, unsigned port)
+{
+    DAT_PATH_EVENT_DATA data = { .handle = ep ? (DAT_HANDLE)ep : (DAT_HANDLE)ia, .cause = cause };
+    DAT_EVENT event;
+
+    if (f.lose_path_events || ia->ports == 0)
+        return;
+    data.path = ep ? ep->path.current : (DAT_PATH){ .local_port = port };
+    data.n_migrated = ep ? ep->path.n_migrated : 0;
+    memset(&event, 0, sizeof(event));
+    event.event_number = (DAT_EVENT_NUMBER)number;
+    memcpy(event.event_extension_data, &data, sizeof(data));
+    post(ia->async, &event);
+}
+
+/* Both ends of the path that the two have loaded; false: what they have loaded does not fit. */
+static bool alternate_of(const struct ep *ep, unsigned *local, unsigned *remote)
+{
+    const DAT_PATH *a = &ep->path.alternate, *b = &ep->peer->path.alternate;
+
+    *local = a->local_port;
+    *remote = b->local_port;
+    return a->local_port && b->local_port
+           && (!a->remote_port || a->remote_port == b->local_port)
+           && (!b->remote_port || b->remote_port == a->local_port)
+           && (a->local_port != ep->path.current.local_port
+               || b->local_port != ep->peer->path.current.local_port);
+}
+
+static void migrate_end(struct ep *ep, unsigned local, unsigned remote, DAT_PATH_CAUSE cause)
+{
+    ep->path.current = (DAT_PATH){ local, remote };
+    ep->path.alternate = (DAT_PATH){ 0, 0 };
+    ep->path.state = DAT_PATH_MIGRATED;
+    ep->path.n_migrated++;
+    ep->stalled = 0;
+    report_path(ia_of(ep), ep, DAT_PATH_EVENT_MIGRATED, ep->asked ? DAT_PATH_CAUSE_REQUEST : cause,
+                0);
+    ep->asked = false;
+}
+
+/* An armed connection migrates, or cannot and breaks. */
+static void migrate_both(struct ep *ep, DAT_PATH_CAUSE cause)
+{
+    struct ep *peer = ep->peer;
+    unsigned local, remote;
+
+    alternate_of(ep, &local, &remote);
+    if (!works(ep, local, remote)) {
+        f.path_failed++;
+        ep->path.n_failed++;
+        peer->path.n_failed++;
+        report_path(ia_of(ep), ep, DAT_PATH_EVENT_FAILED, cause, 0);
+        report_path(ia_of(peer), peer, DAT_PATH_EVENT_FAILED, DAT_PATH_CAUSE_PEER, 0);
+        end(ep, DAT_CONNECTION_EVENT_BROKEN);
+        return;
+    }
+    f.migrated++;
+    migrate_end(ep, local, remote, cause);
+    migrate_end(peer, remote, local, DAT_PATH_CAUSE_PEER);
+}
+
+static void set_both(struct ep *ep, DAT_PATH_STATE state, DAT_PATH_EVENT_NUMBER number)
+{
+    struct ep *both[] = { ep, ep->peer };
+
+    for (int i = 0; i < 2; i++) {
+        both[i]->path.state = state;
+        both[i]->path.n_armed += state == DAT_PATH_ARMED;
+        report_path(ia_of(both[i]), both[i], number, DAT_PATH_CAUSE_NONE, 0);
+    }
+}
+
+/* What moves by itself between two ends. */
+static void move_path(struct ep *ep)
+{
+    bool armed = ep->path.state == DAT_PATH_ARMED;
+    unsigned local, remote;
+
+    if (ep->path.state == DAT_PATH_REARM && ep->peer->path.state == DAT_PATH_REARM
+        && !f.hold_arming && alternate_of(ep, &local, &remote) && works(ep, local, remote)
+        && fake_random(8) == 0)
+        set_both(ep, DAT_PATH_ARMED, DAT_PATH_EVENT_ARMED);
+    else if (armed && (ep->asked || ep->peer->asked) && fake_random(4) == 0)
+        migrate_both(ep->asked ? ep : ep->peer, DAT_PATH_CAUSE_REQUEST);
+    else if (armed && f.move_one_in && fake_random(f.move_one_in) == 0)
+        migrate_both(ep, DAT_PATH_CAUSE_TIMEOUT);
+}
+
+static void move_paths(void)
+{
+    for (int i = 0; i < 256 && f.ports; i++)
+        if (is_up(eps[i]) && !eps[i]->accepted)
+            move_path(eps[i]);
+}
+
+/* Does its path not transmit? If that lasts the connection migrates, or breaks. */
+static bool stands_still(struct ep *ep)
+{
+    if (works(ep, ep->path.current.local_port, ep->path.current.remote_port)) {
+        ep->stalled = 0;
+        return false;
+    }
+    if (ep->stalled == 0 && ep->req.first)
+        ep->stalled = f.now;
+    if (ep->stalled == 0 || f.now < ep->stalled + LATE_NS)
+        return true;
+    if (ep->path.state == DAT_PATH_ARMED)
+        migrate_both(ep, DAT_PATH_CAUSE_TIMEOUT);
+    else
+        end(ep, DAT_CONNECTION_EVENT_BROKEN);
+    return true;
+}
+
+/* The port of an end has failed, and its adapter has noticed. */
+static void port_failed(struct ep *ep, unsigned port)
+{
+    unsigned local = 0, remote = 0;
+
+    if (ep->path.state != DAT_PATH_ARMED)
+        return;
+    alternate_of(ep, &local, &remote);
+    if (ep->path.current.local_port == port)
+        migrate_both(ep, DAT_PATH_CAUSE_PORT);
+    else if (local == port)
+        set_both(ep, DAT_PATH_REARM, DAT_PATH_EVENT_DOWN);
+}
+
+void fake_port(int nth, unsigned port, bool up, bool reported)
+{
+    struct ia *ia = nth_ia(nth);
+
+    if (!ia || ia->port_down[port] == !up)
+        return;
+    ia->port_down[port] = !up;
+    if (!reported)
+        return;
+    report_path(ia, NULL, up ? DAT_PATH_EVENT_UP : DAT_PATH_EVENT_DOWN, DAT_PATH_CAUSE_NONE, port);
+    for (int i = 0; i < 256 && !up; i++)
+        if (is_up(eps[i]) && eps[i]->ia == ia)
+            port_failed(eps[i], port);
+}
+
+void fake_cuts(const struct fake_cut *cuts, int n)
+{
+    f.cuts = cuts;
+    f.n_cuts = n;
+}
+
+static void make_cuts(unsigned at)
+{
+    for (int i = 0; i < f.n_cuts; i++)
+        if (f.cuts[i].step == at)
+            fake_port(f.cuts[i].nth_ia, f.cuts[i].port, f.cuts[i].up, f.cuts[i].reported);
+}
+
+void fake_ports(unsigned n)
+{
+    f.ports = n;
+}
+
+void fake_hold_arming(bool hold)
+{
+    f.hold_arming = hold;
+}
+
+void fake_lose_path_events(bool lose)
+{
+    f.lose_path_events = lose;
+}
+
+void fake_move_at_random(unsigned one_in)
+{
+    f.move_one_in = one_in;
+}
+
+unsigned fake_migrated(void)
+{
+    return f.migrated;
+}
+
+unsigned fake_path_failed(void)
+{
+    return f.path_failed;
+}
+
+unsigned fake_path_calls(void)
+{
+    return f.path_calls;
+}
+
+unsigned fake_port_of(DAT_EP_HANDLE ep)
+{
+    return ((struct ep *)ep)->path.current.local_port;
+}
+
+/* A port of an IA with so many; 0: not the one in use, if there is another. */
+static unsigned choose(unsigned port, unsigned ports, unsigned in_use)
+{
+    return port || ports == 0 ? port : in_use == 1 && ports > 1 ? 2 : 1;
+}
+
+static DAT_RETURN path_set(struct ep *ep, const DAT_PATH *path)
+{
+    unsigned theirs = is_up(ep) ? ia_of(ep->peer)->ports : 0;
+    DAT_PATH to = path ? *path : (DAT_PATH){ 0, 0 };
+
+    if (ep->path.state != DAT_PATH_MIGRATED || ep->state == DAT_EP_STATE_DISCONNECTED)
+        return ERROR(DAT_INVALID_STATE);
+    if (to.local_port > ia_of(ep)->ports || (theirs && to.remote_port > theirs))
+        return ERROR(DAT_INVALID_PARAMETER);
+    if (ia_of(ep)->ports < 2 && theirs < 2)
+        return ERROR(DAT_MODEL_NOT_SUPPORTED);
+    to.local_port = choose(to.local_port, ia_of(ep)->ports, ep->path.current.local_port);
+    if (to.local_port == ep->path.current.local_port
+        && to.remote_port == ep->path.current.remote_port)
+        return ERROR(DAT_INVALID_PARAMETER);
+    ep->path.alternate = to;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN path_rearm(struct ep *ep)
+{
+    if (!is_up(ep) || ep->path.state != DAT_PATH_MIGRATED || ep->path.alternate.local_port == 0)
+        return ERROR(DAT_INVALID_STATE);
+    ep->path.state = DAT_PATH_REARM;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN path_migrate(struct ep *ep)
+{
+    if (!is_up(ep) || ep->path.state != DAT_PATH_ARMED)
+        return ERROR(DAT_INVALID_STATE);
+    ep->asked = true;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args)
+{
+    struct ep *ep = handle;
+
+    f.path_calls++;
+    if (ia_of(ep)->ports == 0)
+        abort();                 /* the provider has no such attribute */
+    if (op == (DAT_EXTENDED_OP)DAT_PATH_SET_ALTERNATE_OP)
+        return path_set(ep, va_arg(args, const DAT_PATH *));
+    if (op == (DAT_EXTENDED_OP)DAT_PATH_REARM_OP)
+        return path_rearm(ep);
+    if (op == (DAT_EXTENDED_OP)DAT_PATH_MIGRATE_OP)
+        return path_migrate(ep);
+    *va_arg(args, DAT_PATH_PARAM *) = ep->path;
+    return DAT_SUCCESS;
+}
+
+/* -- time ------------------------------------------------------------------------------------- */
+
 bool fake_step(void)
 {
     uint64_t first = fake_random(256);
@@ -1685,7 +2060,10 @@ bool fake_step(void)
     f.now += 1000 + fake_random(1000);
     end_holds();
     end_requests(f.now, DAT_CONNECTION_EVENT_TIMED_OUT);
+    move_paths();
     moved = step(first);
+    if (moved)
+        make_cuts(f.steps + 1);
     if (moved && ++f.steps == f.end_ia_at) {
         fake_async(f.end_ia, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
         end_ia(nth_ia(f.end_ia), f.end_silently);
@@ -1711,7 +2089,7 @@ static DAT_PROVIDER table = {
     .ep_connect_func = ep_connect, .ep_disconnect_func = ep_disconnect, .ep_reset_func = ep_reset,
     .ep_get_status_func = ep_get_status, .ep_post_send_func = ep_post_send,
     .ep_post_recv_func = ep_post_recv, .ep_post_rdma_read_func = ep_post_read,
-    .ep_post_rdma_write_func = ep_post_write,
+    .ep_post_rdma_write_func = ep_post_write, .handle_extendedop_func = extended_op,
 };
 
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits)

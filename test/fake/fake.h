@@ -50,6 +50,10 @@ enum fake_fault_kind {
     FAKE_REQUEST_LATE,           /* or late, */
     FAKE_ACCEPT_LOST,            /* or the next acceptance is lost, */
     FAKE_ACCEPT_LATE,            /* or late */
+    FAKE_SWALLOWED,              /* from this request on its direction loses everything silently: */
+    FAKE_SWALLOWED_BOTH,         /* or both do. Neither end gets an event, not even of the other's
+                                  * disconnect; what is executed in the good direction does not
+                                  * complete, as its acknowledgements are lost */
     FAKE_FAULT_KINDS
 };
 
@@ -75,6 +79,10 @@ struct fake_limits {
 void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fake_limits *limits);
 /* These n faults will happen; the array is the caller's until the end. */
 void fake_plan(const struct fake_fault *plan, int n);
+/* The same as FAKE_SWALLOWED for the nth EP (in the order of their creation), from now on. */
+void fake_swallow(int nth_ep, bool both);
+/* What has been swallowed until now arrives, as when TCP repeats it. */
+void fake_end_swallow(void);
 /* Of the plan: connections that have been broken, and completions that have been doubled. */
 unsigned fake_broken(void);
 unsigned fake_doubled(void);
@@ -114,6 +122,41 @@ void fake_end_ia_later(unsigned steps, int nth_ia, bool silent);
 unsigned fake_steps(void);
 /* No IA opens from now on, or they do again. */
 void fake_refuse_ias(bool refuse);
+
+/*
+ * The path extension (include/dat_path_extensions.h). An IA has ports; a path is the ports of both
+ * its ends, and works while both are up. A connection whose path does not work stands still, and
+ * after 300 us with something to transmit it migrates, or breaks. A connection is armed some time
+ * after both ends have loaded alternates that fit and work.
+ */
+
+/* IAs that are opened from now on have so many ports, up to FAKE_PORTS; 0: no extension, as at
+ * first. */
+enum { FAKE_PORTS = 4 };
+void fake_ports(unsigned n);
+/* A port of the nth IA fails or works again. reported: with its events, and what is armed migrates
+ * at once; else by time. */
+void fake_port(int nth_ia, unsigned port, bool up, bool reported);
+/* The same for each of n cuts, at its step (of fake_steps()). The array is the caller's until the
+ * end. */
+struct fake_cut {
+    unsigned step;
+    int nth_ia;
+    unsigned port;
+    bool up, reported;
+};
+void fake_cuts(const struct fake_cut *cuts, int n);
+/* From now on nothing is armed; or the events of the extension are lost. */
+void fake_hold_arming(bool hold);
+void fake_lose_path_events(bool lose);
+/* Migrations of connections, failed ones, and calls of the extension. */
+unsigned fake_migrated(void);
+unsigned fake_path_failed(void);
+unsigned fake_path_calls(void);
+/* From now on armed connections migrate by themselves, one in so many steps; 0: none. */
+void fake_move_at_random(unsigned one_in);
+/* The local port of the path of an EP, by its handle. */
+unsigned fake_port_of(DAT_EP_HANDLE ep);
 /* So many of the next openings are refused; each opening takes this time, in ns. */
 void fake_refuse_openings(unsigned n, uint64_t ns);
 /* How many times an IA was to be opened, and when that was last, on the fake's clock. */

@@ -9,6 +9,8 @@
  * sums over all ranks: the faults that the provider has injected, as daplsoft reports, and the
  * counters that follow what has failed; and by how much a rank has grown at most since a quarter of
  * its messages had been received: in bytes of heap, descriptors and mappings.
+ *
+ * With FAULT_UNTIL in the environment they send MESSAGES again and again until that file exists.
  */
 #include <dirent.h>
 #include <malloc.h>
@@ -301,7 +303,8 @@ static void report(void)
 {
     static const char *const name[] = {
         "dapl_breaks", "dapl_reconnects", "dapl_replayed_frames", "dapl_old_frames", "dapl_dup",
-        "dapl_stale_completions", "dapl_ia_reopens",
+        "dapl_stale_completions", "dapl_ia_reopens", "dapl_path_migrated", "dapl_path_failed",
+        "dapl_path_balanced",
     };
     enum { NAMES = sizeof(name) / sizeof(name[0]), OWN = 7 };
     unsigned long long mine[NAMES + OWN] = {
@@ -322,9 +325,41 @@ static void report(void)
     fflush(stdout);
 }
 
+/* -- a run ------------------------------------------------------------------------------------ */
+
+/* All ranks send and receive so many messages, together. */
+static void exchange(uint64_t messages, long long held[HELD])
+{
+    uint64_t per_dst[RANKS_MAX] = { 0 }, expected[RANKS_MAX];
+
+    out.left = messages / (uint64_t)me.size;
+    for (uint64_t k = 0; k < out.left; k++)
+        per_dst[destination(k)]++;
+    MPI_Alltoall(per_dst, 1, MPI_UINT64_T, expected, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+    for (int i = 0; i < me.size; i++) {
+        in.expected[i] += expected[i];
+        in.all += expected[i];
+    }
+    while (in.done < in.all || !all_sent()) {
+        receive_some();
+        send_some();
+        if (!held[HEAP] && in.done >= in.all / 4)
+            look(held);
+    }
+}
+
+/* Is there to be another exchange? The same answer at all ranks. */
+static bool goes_on(void)
+{
+    const char *until = getenv("FAULT_UNTIL");
+    int more = me.rank == 0 && until && access(until, F_OK) != 0;
+
+    MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return more != 0;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t per_dst[RANKS_MAX] = { 0 };
     long long held[HELD] = { 0 };
     int provided;
 
@@ -339,23 +374,14 @@ int main(int argc, char **argv)
     show_process();
     me.seed = mix(strtoull(argv[1], NULL, 0));
     me.max = strtoull(argv[3], NULL, 0);
-    out.left = strtoull(argv[2], NULL, 0) / (uint64_t)me.size;
-    for (uint64_t k = 0; k < out.left; k++)
-        per_dst[destination(k)]++;
-    MPI_Alltoall(per_dst, 1, MPI_UINT64_T, in.expected, 1, MPI_UINT64_T, MPI_COMM_WORLD);
-    for (int i = 0; i < me.size; i++)
-        in.all += in.expected[i];
     for (int i = 0; i < WINDOW; i++) {
         out.buf[i] = malloc(me.max + 1);
         in.buf[i] = malloc(me.max + 1);
         out.req[i] = in.req[i] = MPI_REQUEST_NULL;
     }
-    while (in.done < in.all || !all_sent()) {
-        receive_some();
-        send_some();
-        if (!held[HEAP] && in.done >= in.all / 4)
-            look(held);
-    }
+    do
+        exchange(strtoull(argv[2], NULL, 0), held);
+    while (goes_on());
     for (int i = 0; i < me.size; i++)
         in.lost += in.expected[i] > in.taken[i] ? in.expected[i] - in.taken[i] : 0;
     MPI_Barrier(MPI_COMM_WORLD);

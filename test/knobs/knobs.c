@@ -11,6 +11,10 @@
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
+ *   knobs tune NAME VALUE COUNTER COUNTER
+ *                              messages between all ranks until the first counter has grown at
+ *                              each; then the control variable is written, and the same for the
+ *                              second
  *   knobs wired                connections that stand after MPI_Init
  *
  * Prints "rank R NAME VALUE" lines, and "fault: ..." for what is wrong.
@@ -207,6 +211,30 @@ static void cvar(const char *name, const char *text, int print)
     MPI_T_cvar_handle_free(&handle);
 }
 
+/* Messages between all ranks until this counter has grown at each. */
+static void until_grown(const char *name)
+{
+    struct counter *c = counters;
+    int mine = 0, all = 0;
+
+    while (c < counters + n_counters && strcmp(c->name + strlen(prefix), name) != 0)
+        c++;
+    check(c < counters + n_counters, "no counter", name);
+    while (c < counters + n_counters && !all) {
+        mine = value(c) > c->before;
+        MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+}
+
+static void tune(char **words)
+{
+    until_grown(words[2]);
+    note();
+    cvar(words[0], words[1], 0);
+    until_grown(words[3]);
+    print_growth();
+}
+
 /* MPI_T outlives MPI: what it read before MPI_Finalize it reads after that. */
 static void late(void)
 {
@@ -245,6 +273,8 @@ int main(int argc, char **argv)
         transfer(argv + 2, 0);
     if (strcmp(what, "paced") == 0)
         transfer(argv + 2, 2);
+    if (strcmp(what, "tune") == 0)
+        tune(argv + 2);
     if (strcmp(what, "gather") == 0)
         gather(atoi(argv[2]));
     if (strcmp(what, "idle") == 0)

@@ -366,8 +366,25 @@ void sim_open_all(struct sim *s, const char *knobs)
     sim_connect(s);
 }
 
+/* Time passes when nothing has moved for many rounds. */
+struct idle {
+    uint64_t moved;
+    int rounds;
+};
+
+static void pass_time(struct sim *s, struct idle *idle)
+{
+    uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
+
+    idle->rounds = now == idle->moved ? idle->rounds + 1 : 0;
+    idle->moved = now;
+    if (idle->rounds > IDLE)
+        *fake_time() += 1000000;
+}
+
 void sim_connect(struct sim *s)
 {
+    struct idle idle = { 0 };
     bool done[SIM_RANKS] = { false };
     int n = 0;
 
@@ -377,6 +394,7 @@ void sim_connect(struct sim *s)
         SIM_CHECK(s, rc >= 0 && rounds < CONNECTING);
         n += rc == MDAPL_DONE && !done[i];
         done[i] |= rc == MDAPL_DONE;
+        pass_time(s, &idle);
         sim_round(s);
     }
 }
@@ -421,15 +439,10 @@ bool sim_settled(struct sim *s)
 
 void sim_until(struct sim *s, bool (*is_true)(struct sim *s))
 {
-    uint64_t moved = 0;
+    struct idle idle = { 0 };
 
-    for (int rounds = 0, idle = 0; !is_true(s); rounds++) {
-        uint64_t now = SIM_SUM(s, rx_frames) + SIM_SUM(s, connects) + SIM_SUM(s, breaks);
-
-        idle = now == moved ? idle + 1 : 0;
-        moved = now;
-        if (idle > IDLE)
-            *fake_time() += 1000000;
+    for (int rounds = 0; !is_true(s); rounds++) {
+        pass_time(s, &idle);
         SIM_CHECK(s, rounds < UNTIL);
         sim_round(s);
     }

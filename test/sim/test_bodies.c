@@ -183,12 +183,47 @@ static void pairs(void **state)
     }
 }
 
+/* -- connections that last for a few requests -------------------------------------------------- */
+
+/* Many long bodies at once, and each connection carries a dozen requests or so, of both ends
+ * together: all are there before the breaks have an end. */
+static void short_lived_connections(void **state)
+{
+    enum { BREAKS = 3000, FIRST = 40, AT_ONCE = 16, LENGTH = 64 * 1024 };
+    static const char *const knobs[] = {
+        "ring=off rndv=rput rndv_segment=4096", "ring=off rndv=rget rndv_segment=4096",
+        "ring=off rndv=rput rndv_segment=4096 streams=2 stripe_bytes=8192", "ring=off rndv=copy",
+    };
+    static struct fake_fault plan[BREAKS];
+    struct sim s;
+
+    (void)state;
+    for (uint64_t k = 0; k < seeds(12); k++) {
+        uint64_t i = seed_at(k) - 1;
+        unsigned life = 10 + (unsigned)i % 7;
+
+        for (int n = 0; n < BREAKS; n++)
+            plan[n] = (struct fake_fault){ FAKE_NOT_EXECUTED, FIRST + (unsigned)n * life };
+        sim_start(&s, i + 1, 2, NULL, NULL);
+        s.verbose = only_seed != 0;
+        fake_plan(plan, BREAKS);
+        sim_open_all(&s, knobs[i % 4]);
+        for (int m = 0; m < AT_ONCE; m++)
+            sim_send(&s, 0, 1, LENGTH, false);
+        sim_until(&s, sim_settled);
+        SIM_CHECK(&s, fake_executed() < plan[BREAKS - 1].nth);
+        SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[1].faults == 0);
+        sim_close(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requested_anew),
         cmocka_unit_test(at_every_request),
         cmocka_unit_test(pairs),
+        cmocka_unit_test(short_lived_connections),
     };
 
     read_seed(argc, argv);

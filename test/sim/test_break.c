@@ -76,7 +76,7 @@ static void a_failed_send_is_sent_again(void **state)
         };
 
         start(&s, i, &faults);
-        sim_open_all(&s, i % 2 ? "wiring=ondemand ring=off" : "ring=off");
+        sim_open_all(&s, i % 2 ? "wiring=ondemand ring=off dead_ms=0" : "ring=off dead_ms=0");
         exchange(&s, 60, 3000);
         sim_rounds(&s, 1000);
         SIM_CHECK(&s, SIM_SUM(&s, breaks) == 2 && SIM_SUM(&s, reconnects) == 2);
@@ -107,6 +107,7 @@ enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
 static const char *const kind_name[FAKE_FAULT_KINDS] = {
     "not executed", "executed", "then break", "flush late", "end late", "one-sided", "doubled",
     "request lost", "request late", "accept lost", "accept late",
+    "swallowed", "swallowed both",
 };
 
 /* Has this rank drained? It goes on with progress then, as in the launcher's barrier. */

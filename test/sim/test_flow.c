@@ -97,7 +97,8 @@ static void one_stream_stands_still(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(12); i++) {
         start(&s, i, 2, NULL, NULL);
-        sim_open_all(&s, "streams=3 rndv=rput stripe_bytes=100000 ring=on ring_after=1");
+        sim_open_all(&s, "dead_ms=0 streams=3 rndv=rput stripe_bytes=100000 ring=on "
+                         "ring_after=1");
         fake_hold((int)(i % 6));
         for (int k = 0; k < 3; k++)
             sim_send(&s, 0, 1, 20000, false);
@@ -206,7 +207,7 @@ static void one_way(struct sim *s, uint64_t i, const char *knobs, int messages, 
     char all[256];
 
     start(s, i, 2, NULL, &large);
-    snprintf(all, sizeof(all), "ring=off sr_window=1000 ack_idle_us=60000000 %s", knobs);
+    snprintf(all, sizeof(all), "dead_ms=0 ring=off sr_window=1000 ack_idle_us=60000000 %s", knobs);
     sim_open_all(s, all);
     for (int k = 0; k < messages; k++)
         sim_send(s, 0, 1, len, false);
@@ -251,7 +252,7 @@ static void counters_of_known_traffic(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(10); i++) {
         start(&s, i, 2, NULL, NULL);
-        sim_open_all(&s, "ring=off");
+        sim_open_all(&s, "dead_ms=0 ring=off");
         for (int k = 0; k < 10; k++)
             sim_send(&s, 0, 1, 100, false);
         sim_send(&s, 0, 1, 20000, false);

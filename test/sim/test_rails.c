@@ -6,7 +6,9 @@
  */
 #include "unit.h"
 
+#include "conn.h"
 #include "err.h"
+#include "peer.h"
 #include "regcache.h"
 #include "seeds.h"
 #include "sim.h"
@@ -314,6 +316,65 @@ static void a_refused_reopening_leaves_it_down(void **state)
     assert_int_equal(fake_stop(), 0);
 }
 
+/* -- spares ------------------------------------------------------------------------------------ */
+
+/* Requests that have been posted on the connections of a rank to the other one, on one rail. */
+static uint32_t posted(struct sim *s, int rank, int rail)
+{
+    const struct mdapl_dapl_peer *peer = sim_dapl_peer(s, rank, 1 - rank);
+    uint32_t n = 0;
+
+    for (int i = 0; i < peer->n_streams; i++)
+        if (peer->stream[i].ia->rail == rail && peer->stream[i].up)
+            n += peer->stream[i].up->ep.req.next;
+    return n;
+}
+
+static void long_bodies(struct sim *s, int n)
+{
+    for (int k = 0; k < n; k++)
+        sim_send(s, k % 2, 1 - k % 2, k % 3 ? 20000 : 100000, false);
+    sim_run(s);
+    sim_rounds(s, 2000);
+}
+
+/* The second adapter is connected, and carries nothing but what each connection begins with. When
+ * the first one has no connection any more, and gets none, the second one carries all. */
+static void later_adapters_may_be_spares(void **state)
+{
+    static const char *const knobs[] = {
+        "ia_use=spare rndv=rget ring=off", "ia_use=spare rndv=rput ring=off stripe_bytes=30000",
+        "ia_use=share rndv=rget ring=off", "ia_use=spare streams=2 stripe_bytes=30000",
+    };
+    enum { FEW = 4 };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t k = 0; k < seeds(16); k++) {
+        uint64_t i = seed_at(k) - 1;
+        char all[96];
+
+        sim_start(&s, i + 1, 2, NULL, NULL);
+        s.verbose = only_seed != 0;
+        snprintf(all, sizeof(all), "ia=fake,fake %s", knobs[i % 4]);
+        sim_open_all(&s, all);
+        long_bodies(&s, 20);
+        for (int r = 0; r < 2; r++) {
+            SIM_CHECK(&s, posted(&s, r, 0) > FEW);
+            SIM_CHECK(&s, i % 4 == 2 || posted(&s, r, 1) <= FEW);
+        }
+        SIM_CHECK(&s, i % 4 != 2 || posted(&s, 0, 1) + posted(&s, 1, 1) > 2 * FEW);
+        fake_hold_requests(true);
+        for (int n = 0; n < sim_dapl_peer(&s, 0, 1)->n_streams; n += 2)
+            fake_async_ep(fake_nth_ep(sim_dapl_peer(&s, 0, 1)->stream[n].conn->ep.handle),
+                          DAT_ASYNC_ERROR_EP_BROKEN);
+        long_bodies(&s, 20);
+        SIM_CHECK(&s, posted(&s, 0, 0) == 0 && posted(&s, 0, 1) > FEW);
+        fake_hold_requests(false);
+        sim_end(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +385,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bodies_avoid_a_suspect_rail),
         cmocka_unit_test(keys_have_a_generation),
         cmocka_unit_test(a_refused_reopening_leaves_it_down),
+        cmocka_unit_test(later_adapters_may_be_spares),
     };
 
     read_seed(argc, argv);

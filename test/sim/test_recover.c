@@ -6,6 +6,7 @@
  */
 #include "unit.h"
 
+#include "cm_hello.h"
 #include "cm_report.h"
 #include "conn.h"
 #include "log.h"
@@ -15,6 +16,7 @@
 #include "sim.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -386,6 +388,143 @@ static void closing_waits_for_drained(void **state)
     }
 }
 
+/* -- the flight recorder ----------------------------------------------------------------------- */
+
+static bool rank_0_has_lost_1(struct sim *s)
+{
+    return s->rank[0].faults > 0;
+}
+
+/* A peer that is given up: its last events, the last ones at the end, and none of another peer. A
+ * signal: those of all. */
+static void last_events_are_printed(void **state)
+{
+    static const char *const knobs[] = {
+        "max_outage_ms=1000 events=lost", "max_outage_ms=1000 events=signal", "max_outage_ms=1000",
+    };
+    struct sim s;
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct log log;
+
+        sim_start(&s, seed_at((uint64_t)way), 3, NULL, NULL);
+        sim_open_all(&s, knobs[way]);
+        for (int k = 0; k < 30; k++)
+            sim_send(&s, k % 3, (k + 1) % 3, k % 2 ? 200 : 20000, false);
+        sim_run(&s);
+        s.may_fail = true;
+        log_to(&log, &s.rank[0]);
+        mdapl_ctx_log(s.rank[0].ctx)->level = MDAPL_WARN;
+        raise(way == 1 ? SIGUSR2 : 0);
+        sim_rounds(&s, 500);
+        SIM_CHECK(&s, (count(&log, "rank 1 on") > 0) == (way == 1));
+        SIM_CHECK(&s, (count(&log, "rank 2 on") > 0) == (way == 1));
+        SIM_CHECK(&s, (count(&log, "established: now up") > 0) == (way == 1));
+        log_end(&log);
+        log_to(&log, &s.rank[0]);
+        mdapl_ctx_log(s.rank[0].ctx)->level = MDAPL_WARN;
+        fake_hold_requests(true);
+        fake_async_ep(fake_nth_ep(sim_dapl_peer(&s, 0, 1)->stream[0].conn->ep.handle),
+                      DAT_ASYNC_ERROR_EP_BROKEN);
+        sim_send(&s, 0, 1, 200, false);
+        sim_until(&s, rank_0_has_lost_1);
+        SIM_CHECK(&s, (count(&log, "s ago: lost: now draining") == 1) == (way < 2));
+        SIM_CHECK(&s, (count(&log, "s ago: <- FIN, psn ") > 0) == (way < 2));
+        SIM_CHECK(&s, (count(&log, "s ago: fault: ") > 0) == (way < 2));
+        SIM_CHECK(&s, count(&log, "rank 2 on") == 0);
+        fake_hold_requests(false);
+        sim_rounds(&s, 2000);
+        sim_close(&s);
+        log_end(&log);
+    }
+}
+
+/* -- requests that are not what they seem ------------------------------------------------------ */
+
+/* A request of rank 1 to rank 0 as it would be made now, with this number; changed: as of a peer
+ * that was here before, or with frames that were never sent. */
+static void forge_request(struct sim *s, uint8_t flags, uint32_t epoch, uint32_t before,
+                          uint64_t ahead, uint8_t hello[MDAPL_HELLO_BYTES])
+{
+    struct mdapl_dapl_peer *peer = sim_dapl_peer(s, 1, 0);
+
+    peer->incarnation -= before;
+    peer->rx_next += ahead;
+    mdapl_dapl_cm_hello_put(&peer->stream[0], flags, epoch, hello);
+    peer->rx_next -= ahead;
+    peer->incarnation += before;
+}
+
+/* Recorded, old or impossible requests are rejected and counted; nothing follows from them. */
+static void false_requests_change_nothing(void **state)
+{
+    enum { TIMES = 200 };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        uint8_t recorded[MDAPL_HELLO_BYTES], former[MDAPL_HELLO_BYTES], ahead[MDAPL_HELLO_BYTES],
+            ping[MDAPL_HELLO_BYTES];
+        uint32_t now;
+
+        start(&s, i, NULL);
+        sim_open_all(&s, i % 2 ? "ring=on ring_after=1" : "ring=off");
+        for (int k = 0; k < 10; k++)
+            sim_send(&s, k % 2, 1 - k % 2, 200, false);
+        sim_run(&s);
+        now = sim_dapl_peer(&s, 1, 0)->stream[0].cm.epoch;
+        forge_request(&s, 0, now, 0, 0, recorded);
+        forge_request(&s, 0, now + 1, 1, 0, former);
+        forge_request(&s, 0, now + 1, 0, 1000, ahead);
+        forge_request(&s, MDAPL_HELLO_PING, now, 0, 0, ping);
+        for (int k = 0; k < TIMES; k++) {
+            SIM_CHECK(&s, fake_stranger(0, recorded, sizeof(recorded)));
+            SIM_CHECK(&s, fake_stranger(0, former, sizeof(former)));
+            SIM_CHECK(&s, fake_stranger(0, ahead, sizeof(ahead)));
+            SIM_CHECK(&s, fake_stranger(0, ping, sizeof(ping)));
+            sim_send(&s, k % 2, 1 - k % 2, 200, false);
+            sim_rounds(&s, 20);
+            SIM_CHECK(&s, fake_eps() == 2);
+        }
+        sim_run(&s);
+        sim_rounds(&s, 4000);
+        SIM_CHECK(&s, fake_strangers_rejected() == 4 * TIMES);
+        SIM_CHECK(&s, SIM_SUM(&s, cr_stale) == 2 * TIMES && SIM_SUM(&s, cr_refused) == TIMES);
+        SIM_CHECK(&s, SIM_SUM(&s, breaks) == 0 && SIM_SUM(&s, connects) == 2);
+        sim_end(&s);
+    }
+}
+
+/* A peer that makes requests for ever, each newer than the connection: each costs a connection, and
+ * nothing grows. When it stops, all that was sent arrives. */
+static void a_peer_that_reconnects_for_ever(void **state)
+{
+    enum { TIMES = 60 };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i, NULL);
+        sim_open_all(&s, i % 2 ? "ring=on ring_after=1" : "ring=off");
+        for (int k = 0; k < TIMES; k++) {
+            const struct mdapl_dapl_cm *cm = &sim_dapl_peer(&s, 0, 1)->stream[0].cm;
+            uint32_t newest = cm->epoch > cm->peer_epoch ? cm->epoch : cm->peer_epoch;
+            uint8_t hello[MDAPL_HELLO_BYTES];
+
+            forge_request(&s, 0, newest + 1, 0, 0, hello);
+            SIM_CHECK(&s, fake_stranger(0, hello, sizeof(hello)));
+            sim_send(&s, k % 2, 1 - k % 2, 200, false);
+            sim_rounds(&s, 100 + (int)fake_random(400));
+            SIM_CHECK(&s, fake_eps() <= 8);
+        }
+        sim_until(&s, sim_settled);
+        SIM_CHECK(&s, SIM_SUM(&s, breaks) <= 2 * TIMES + 2);
+        SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[1].faults == 0);
+        sim_end(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +536,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(drains_until_all_has_come_back),
         cmocka_unit_test(closing_waits_for_drained),
         cmocka_unit_test(owner_knows_that_a_peer_is_lost),
+        cmocka_unit_test(last_events_are_printed),
+        cmocka_unit_test(false_requests_change_nothing),
+        cmocka_unit_test(a_peer_that_reconnects_for_ever),
     };
 
     read_seed(argc, argv);

@@ -57,7 +57,7 @@ test_unit_test_shm_linux_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_linux_LDADD = $(shm_test_ldadd)
 
 if HAVE_DAT
-dapl_test_cppflags = $(util_test_cppflags) -I$(srcdir)/src/dapl
+dapl_test_cppflags = $(util_test_cppflags) -I$(srcdir)/include -I$(srcdir)/src/dapl
 dapl_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
 
 check_PROGRAMS += test/unit/test_wire test/unit/test_fsm test/unit/test_memwatch \
