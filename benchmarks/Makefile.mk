@@ -6,6 +6,11 @@ benchmarks_dat_perf_SOURCES = benchmarks/dat_perf.c
 benchmarks_dat_perf_CPPFLAGS = -D_GNU_SOURCE $(DAT_CPPFLAGS)
 benchmarks_dat_perf_LDADD = $(DAT_LIBS)
 
+check_PROGRAMS += benchmarks/path_perf
+benchmarks_path_perf_SOURCES = benchmarks/path_perf.c
+benchmarks_path_perf_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir)/include $(DAT_CPPFLAGS)
+benchmarks_path_perf_LDADD = $(DAT_LIBS) -lpthread
+
 check_PROGRAMS += benchmarks/dat_count
 benchmarks_dat_count_SOURCES = benchmarks/dat_count.c
 benchmarks_dat_count_CPPFLAGS = -D_GNU_SOURCE $(DAT_CPPFLAGS)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Alternate paths (paper apm-over-infiniband, figures 5 to 8): the time of a transition by the number of connections,
+with a thread that waits for the events and without; the latency meanwhile; two ports under a limit of each."""
+import pathlib
+import tempfile
+
+import measure
+from measure import (BUILD, cell, dat_conf, far_from, line, middle, mpi, near_cores, plot, printed, repeat, save, say,
+                     size_name, table, targets)
+
+PATH_PERF = BUILD / "benchmarks/path_perf"
+PORTS = "addr=127.0.0.1 addr2=127.0.0.2"
+CONNECTIONS = (1, 4, 16, 64, 256, 1024)
+PINGS = 20000
+TIMES = ("load", "migrate", "latency", "loading", "first")   # what path_perf prints
+SIZES = (65536, 1 << 20, 4 << 20)
+LIMIT = 500_000_000      # bytes per second and port
+WAYS = {"one": ("one port", {"path_balance": "off"}), "balanced": ("balanced", {"path_balance": "on"})}
+
+
+def transitions(conf, cores, n, thread):
+    """A function that measures n connections: what path_perf prints."""
+    env = dat_conf(conf, {"soft0": PORTS})
+    return lambda: printed([PATH_PERF, "-c", "%d,%d" % cores, "-e", n, "-n", PINGS, *(["-t"] if thread else [])], env)
+
+
+def how(thread):
+    return "thread" if thread else "polled"
+
+
+def count(size):
+    """Windows of 16 messages that last some tenths of a second under the limit."""
+    return max(5, (1 << 28) // (16 * size))
+
+
+def gain(v, size):
+    return measure.ratio(middle(v, ("balanced", size)), middle(v, ("one", size)))
+
+
+def slower(v, n):
+    """Migration to loading; the paper's is 1.30 with few connections and 1.16 with many."""
+    return measure.ratio(middle(v, ("migrate", n, "polled")), middle(v, ("load", n, "polled")))
+
+
+def text_of(v, cores, turns):
+    def row(n):
+        return [n] + [cell(middle(v, (what, n, h)), 1) for what in ("load", "migrate") for h in ("polled", "thread")] \
+            + [cell(slower(v, n), 2)]
+
+    def lat(n):
+        return [n] + [cell(middle(v, (what, n, "polled"))) for what in ("latency", "loading", "first")]
+    loading = [measure.ratio(middle(v, ("loading", n, "polled")), middle(v, ("latency", n, "polled")))
+               for n in CONNECTIONS if n >= 64]
+    verdict = targets([
+        ("latency while paths are loaded, to that without", 1.01, True, max((x for x in loading if x), default=None)),
+        ("bandwidth of two ports, balanced, to that of one", 1.8, False,
+         min((x for x in (gain(v, s) for s in SIZES) if x), default=None)),
+    ])
+    return f"""# Alternate paths
+
+`benchmarks/run paths`: DAT's path extension by itself on the software provider (benchmarks/path_perf.c), cores
+{cores[0]} and {cores[1]}, medians of {turns} turns. Both ports are addresses of this host. Every number is in
+paths.json.
+
+{verdict}
+## Time of a transition, us
+
+Of all connections between two processes: MIGRATED to ARMED, from the first request of either end, and ARMED to
+MIGRATED, on request of one end. `thread`: the events are counted by a thread that waits in dat_evd_wait(), as in the
+paper; `polled`: between other work. The paper's second transition is 1.30 times the first with few connections, and
+1.16 with many (figures 5 and 6); both grow in proportion to the connections.
+
+{table(["connections", "loading, polled", "loading, thread", "migration, polled", "migration, thread",
+        "migration / loading, polled"], [row(n) for n in CONNECTIONS])}
+## Latency of 8 bytes, us
+
+Half a round trip on one connection: without transitions; while another connection is loaded before each message; of the
+first message behind a request to migrate.
+
+{table(["connections", "without", "while loading", "first after a migration"], [lat(n) for n in CONNECTIONS])}
+## Balance
+
+MPI bandwidth between two ranks with two streams, each port limited to {LIMIT // 1000000} MB/s
+(`rate1={LIMIT} rate2={LIMIT}`), MB/s.
+
+{table(["bytes", *(title for title, _ in WAYS.values()), "balanced / one port"],
+       [[size_name(s), *(cell(middle(v, (w, s))) for w in WAYS), cell(gain(v, s), 2)] for s in SIZES])}"""
+
+
+def run(turns):
+    cores, near = near_cores()
+    say(f"cores {cores[0]} and {cores[1]}: a cache line takes {near:.3f} us one way")
+    with tempfile.TemporaryDirectory() as work:
+        limited = mpi(work, cores, {"ports0": f"{PORTS} rate1={LIMIT} rate2={LIMIT}"})
+        points = {("all", n, how(t)): transitions(pathlib.Path(work, "path.conf"), cores, n, t)
+                  for n in CONNECTIONS for t in (False, True)}
+        points.update({(way, size): limited("bw", size, count(size), streams=2, stripe_bytes=262144, **knobs)
+                       for size in SIZES for way, (_, knobs) in WAYS.items()})
+        v = repeat(points, turns, lambda: line(cores), far_from(near))
+    for n in CONNECTIONS:
+        for h in (how(False), how(True)):
+            printed_by_turn = v.pop(("all", n, h))
+            v.update({(what, n, h): [one[what] for one in printed_by_turn] for what in TIMES})
+    save("paths", "us, of the ways one and balanced MB/s (10^6); key: what, connections or bytes, events", v,
+         text_of(v, cores, turns))
+    plot("paths", "Transitions of all connections", "us", CONNECTIONS,
+         {f"{what}, {h}": [middle(v, (what, n, h)) for n in CONNECTIONS] for what in ("load", "migrate")
+          for h in ("polled", "thread")}, "connections")
