@@ -58,6 +58,7 @@ struct mdapl_dapl_probe {
     uint32_t answers;            /* of them, since the last thing moved */
     uint32_t grace;              /* looks since the last answer */
     bool reachable;              /* one of them came over the rail of this connection */
+    bool moved;                  /* it has been asked to use its other path since */
 };
 
 struct mdapl_dapl_conn {
@@ -117,7 +118,8 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
  * connection request that is rejected at once; each rail of the peer carries one. There has to be a
  * way out, too: an answer over the rail itself, or another connection that moves. Each such end
  * doubles the time of the stream's next one, so that a path which is only slow gets more than it
- * lost.
+ * lost. A connection that has an alternate path is asked to move there first, and ends only after a
+ * second such verdict.
  *
  * Looks are counted, not time: a rank that has made no progress for long blames nobody for it. The
  * hot path has no part in it: what has arrived and completed follows from the counts of the EP.
@@ -171,8 +173,9 @@ void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_faul
  *
  *   specification  path_spec.c, from the knob PATHS
  *   loading        path.c: in batches, from progress, once a connection is up
- *   migration      by the provider on a fault; by path.c, on request, to move a connection back or
- *                  to balance the ports. The end that made the connection's request asks for it
+ *   migration      by the provider on a fault; by path.c, on request, to leave a path that carries
+ *                  nothing, to move a connection back, or to balance the ports. The last two are
+ *                  asked for by the end that made the connection's request
  *
  * The provider's events only say which connection to query, since some may be lost or late, and
  * name an EP that has been freed: what a query returns is what counts. Each connection is also
@@ -190,6 +193,8 @@ void mdapl_dapl_paths_look(struct mdapl_dapl_chan *d);
 void mdapl_dapl_path_up(struct mdapl_dapl_conn *conn);
 /* The connection ends: counts what has happened to it, and forgets its paths. */
 void mdapl_dapl_path_down(struct mdapl_dapl_conn *conn);
+/* The connection's path carries nothing: asks for a migration. False: it has no other path. */
+bool mdapl_dapl_path_leave(struct mdapl_dapl_conn *conn);
 /* An event of the extension; ep: the endpoint that it names, or NULL. */
 void mdapl_dapl_path_event(void *arg, struct mdapl_dapl_ia *ia, struct mdapl_dapl_ep *ep,
                            DAT_EVENT_NUMBER number, const struct dat_path_event_data *data);

@@ -29,6 +29,7 @@ struct mdapl_dapl_path {
     unsigned checks;             /* how often what was due has changed nothing, in a row */
     uint64_t load_pause;         /* before an alternate path is loaded, ns */
     uint64_t move_pause;         /* for which it has been armed before this end moves it, ns */
+    bool leaving;                /* this end has asked it to move, as its path carries nothing */
     uint32_t first_port;         /* the local port over which it was established */
     DAT_PATH_PARAM seen;         /* what the last query returned */
 };
@@ -162,23 +163,44 @@ static void step(struct mdapl_dapl_conn *conn, enum mdapl_dapl_path_event event)
     path->checks = 0;
 }
 
+/* Has this end asked for the migration, to leave a path, or to have the connection elsewhere? */
+static bool is_left(const struct mdapl_dapl_path *path)
+{
+    return path->state == MDAPL_DAPL_PATH_MOVING && path->leaving;
+}
+
+static bool is_wanted(const struct mdapl_dapl_path *path)
+{
+    return path->state == MDAPL_DAPL_PATH_MOVING && !path->leaving;
+}
+
+/* Why it has moved: as this end knows best, or as the provider has reported. */
+static const char *reason(const struct mdapl_dapl_path *path, DAT_UINT32 cause)
+{
+    bool here = cause == DAT_PATH_CAUSE_NONE || cause == DAT_PATH_CAUSE_REQUEST;
+
+    if (here && is_left(path))
+        return "its former path carried nothing";
+    return text_of(here && is_wanted(path) ? DAT_PATH_CAUSE_REQUEST : cause);
+}
+
 /* The connection uses another path since the last query. */
 static void count_migrated(struct mdapl_dapl_conn *conn, const DAT_PATH_PARAM *now,
                            DAT_UINT32 cause)
 {
     struct mdapl_stats *stats = mdapl_ctx_stats(conn->ep.ia->ctx);
     const struct mdapl_dapl_path *path = conn->path;
-    bool asked = path->state == MDAPL_DAPL_PATH_MOVING;
+    bool wanted = is_wanted(path);
     bool balanced = cfg_of(conn)->path_balance == MDAPL_PATH_BALANCE_ON;
 
     stats->path_migrated += now->n_migrated - path->seen.n_migrated;
-    stats->path_balanced += asked && balanced;
-    stats->path_back += asked && !balanced;
+    stats->path_balanced += wanted && balanced;
+    stats->path_back += wanted && !balanced;
     mdapl_log(mdapl_ctx_log(conn->ep.ia->ctx), MDAPL_INFO,
               "connection %u to rank %d, stream %d, has moved from port %u to port %u of IA %s: %s",
               conn->epoch, conn->rank, conn->stream, path->seen.current.local_port,
               now->current.local_port, conn->ep.ia->name,
-              text_of(asked && cause == DAT_PATH_CAUSE_NONE ? DAT_PATH_CAUSE_REQUEST : cause));
+              reason(path, cause));
 }
 
 /* Counts what has happened to the connection since the last query. */
@@ -207,12 +229,13 @@ static void moved(struct mdapl_dapl_conn *conn, DAT_UINT32 cause)
 {
     struct mdapl_dapl_path *path = conn->path;
     uint64_t quiet = MDAPL_MS(cfg_of(conn)->path_quiet_ms);
-    bool asked = path->state == MDAPL_DAPL_PATH_MOVING;
-    bool fault = cause != DAT_PATH_CAUSE_REQUEST && cause != DAT_PATH_CAUSE_PEER
-                 && !(asked && cause == DAT_PATH_CAUSE_NONE);
+    bool wanted = is_wanted(path);
+    bool fault = is_left(path)
+                 || (cause != DAT_PATH_CAUSE_REQUEST && cause != DAT_PATH_CAUSE_PEER
+                     && !(wanted && cause == DAT_PATH_CAUSE_NONE));
 
     path->load_pause = fault ? quiet : 0;
-    path->move_pause = asked ? 0 : quiet;
+    path->move_pause = wanted ? 0 : quiet;
     step(conn, MDAPL_DAPL_PATH_MIGRATED);
 }
 
@@ -270,11 +293,13 @@ static void load(struct mdapl_dapl_conn *conn)
         step(conn, MDAPL_DAPL_PATH_REFUSED);
 }
 
-/* Asks for a migration to the alternate path (3.1.3). */
-static void move(struct mdapl_dapl_conn *conn)
+/* Asks for a migration to the alternate path (3.1.3). leaving: since the other carries nothing. */
+static void move(struct mdapl_dapl_conn *conn, bool leaving)
 {
-    if (is_elsewhere(conn) && migrate(&conn->ep) == DAT_SUCCESS)
-        step(conn, MDAPL_DAPL_PATH_ASKED);
+    if (migrate(&conn->ep) != DAT_SUCCESS)
+        return;
+    conn->path->leaving = leaving;
+    step(conn, MDAPL_DAPL_PATH_ASKED);
 }
 
 /* What is due of one connection. If it changes nothing, it is due again after a pause. */
@@ -288,8 +313,8 @@ static void act(struct mdapl_dapl_conn *conn)
         return;
     if (was == MDAPL_DAPL_PATH_UNLOADED)
         load(conn);
-    else if (was == MDAPL_DAPL_PATH_ARMED)
-        move(conn);
+    else if (was == MDAPL_DAPL_PATH_ARMED && is_elsewhere(conn))
+        move(conn, false);
     else if (was == MDAPL_DAPL_PATH_MOVING && path->checks > 0)
         step(conn, MDAPL_DAPL_PATH_LATE);
     if (path->state != was) {
@@ -299,6 +324,20 @@ static void act(struct mdapl_dapl_conn *conn)
         set_due(conn, check_pause(path));
         path->checks++;
     }
+}
+
+bool mdapl_dapl_path_leave(struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_dapl_path *path = conn->path;
+
+    if (!path || path->state != MDAPL_DAPL_PATH_ARMED)
+        return false;
+    move(conn, true);
+    if (path->state != MDAPL_DAPL_PATH_MOVING)
+        return false;
+    schedule(conn);
+    sync(conn, DAT_PATH_CAUSE_NONE);
+    return true;
 }
 
 /* The timer: what is due, a batch of it at most, since data goes first. */

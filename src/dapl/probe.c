@@ -292,6 +292,7 @@ static bool has_moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn
     if (!moved)
         return false;
     clear(probe);
+    probe->moved = false;
     st->pings.n = 0;
     if (now - st->cm.up_at > MDAPL_MS(STEADY_MS))
         st->pings.verdicts = 0;
@@ -321,10 +322,18 @@ static bool is_unfinished(const struct mdapl_dapl_peer *peer)
     return false;
 }
 
-static void give_up(struct mdapl_dapl_stream *st)
+/* A connection that can move to another path does so, once; else, or if that has changed nothing,
+ * it ends. */
+static void give_up(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn)
 {
-    st->peer->d->stats->silent++;
+    bool moves = !conn->probe.moved && mdapl_dapl_path_leave(conn);
+
     st->pings.verdicts++;
+    clear(&conn->probe);
+    conn->probe.moved = moves;
+    if (moves)
+        return;
+    st->peer->d->stats->silent++;
     mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
         .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index,
         .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_SILENT) });
@@ -347,7 +356,7 @@ static void look_at(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn, 
     if (++probe->pending < limit_of(st) || (probe->answers > 0 && ++probe->grace < GRACE))
         return;
     if (probe->answers >= ANSWERS && (probe->reachable || probe->others > 0))
-        give_up(st);
+        give_up(st, conn);
     else
         ping(st->peer, now);
 }

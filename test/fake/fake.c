@@ -176,7 +176,7 @@ static struct {
     uint8_t forged[64];
     size_t forged_len;
     unsigned ports, migrated, path_failed, path_calls, move_one_in;
-    bool hold_arming, lose_path_events;
+    bool hold_arming, hold_moves, lose_path_events;
     const struct fake_cut *cuts;
     int n_cuts;
     DAT_PROVIDER_INFO info;
@@ -1832,6 +1832,7 @@ static void migrate_end(struct ep *ep, unsigned local, unsigned remote, DAT_PATH
     ep->path.state = DAT_PATH_MIGRATED;
     ep->path.n_migrated++;
     ep->stalled = 0;
+    ep->swallows = false;        /* the former path did */
     report_path(ia_of(ep), ep, DAT_PATH_EVENT_MIGRATED, ep->asked ? DAT_PATH_CAUSE_REQUEST : cause,
                 0);
     ep->asked = false;
@@ -1879,7 +1880,7 @@ static void move_path(struct ep *ep)
         && !f.hold_arming && alternate_of(ep, &local, &remote) && works(ep, local, remote)
         && fake_random(8) == 0)
         set_both(ep, DAT_PATH_ARMED, DAT_PATH_EVENT_ARMED);
-    else if (armed && (ep->asked || ep->peer->asked) && fake_random(4) == 0)
+    else if (armed && !f.hold_moves && (ep->asked || ep->peer->asked) && fake_random(4) == 0)
         migrate_both(ep->asked ? ep : ep->peer, DAT_PATH_CAUSE_REQUEST);
     else if (armed && f.move_one_in && fake_random(f.move_one_in) == 0)
         migrate_both(ep, DAT_PATH_CAUSE_TIMEOUT);
@@ -1960,6 +1961,11 @@ void fake_ports(unsigned n)
 void fake_hold_arming(bool hold)
 {
     f.hold_arming = hold;
+}
+
+void fake_hold_moves(bool hold)
+{
+    f.hold_moves = hold;
 }
 
 void fake_lose_path_events(bool lose)

@@ -80,7 +80,7 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
 /* These n faults will happen; the array is the caller's until the end. */
 void fake_plan(const struct fake_fault *plan, int n);
 /* The same as FAKE_SWALLOWED for the nth EP (in the order of their creation), from now on. */
-void fake_swallow(int nth_ep, bool both);
+void fake_swallow(int nth_ep, bool both);    /* until it migrates */
 /* What has been swallowed until now arrives, as when TCP repeats it. */
 void fake_end_swallow(void);
 /* Of the plan: connections that have been broken, and completions that have been doubled. */
@@ -146,8 +146,10 @@ struct fake_cut {
     bool up, reported;
 };
 void fake_cuts(const struct fake_cut *cuts, int n);
-/* From now on nothing is armed; or the events of the extension are lost. */
+/* From now on nothing is armed; nothing migrates that was asked to; or the events of the extension
+ * are lost. */
 void fake_hold_arming(bool hold);
+void fake_hold_moves(bool hold);
 void fake_lose_path_events(bool lose);
 /* Migrations of connections, failed ones, and calls of the extension. */
 unsigned fake_migrated(void);

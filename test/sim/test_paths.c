@@ -135,6 +135,12 @@ static void count_conn(struct sim *s, int rank, struct mdapl_dapl_conn *conn)
     on_port[rank][port]++;
 }
 
+/* The first connection of a rank to the next one. */
+static struct mdapl_dapl_conn *first_conn(struct sim *s, int rank)
+{
+    return sim_dapl_peer(s, rank, (rank + 1) % s->n)->stream[0].up;
+}
+
 /* How many connections the ranks have on each port. */
 static void count_ports(struct sim *s)
 {
@@ -497,6 +503,40 @@ static void back_to_the_first_path(void **state)
     }
 }
 
+/* A path that carries nothing, and nobody reports it: the connection moves, and goes back later. If
+ * it cannot move, or does not although it was asked to, it is replaced. */
+static void a_silent_path_is_left(void **state)
+{
+    enum how_left { MOVES, NOT_ARMED, NOT_MOVED, WAYS };
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(8 * WAYS); i++) {
+        enum how_left way = (enum how_left)(i % WAYS);
+        bool both = i / WAYS % 2;
+        int rank = (int)(i / WAYS / 2 % 2);
+        struct sim s;
+
+        start(&s, seed_at(i), 2, 2);
+        fake_hold_arming(way == NOT_ARMED);
+        fake_hold_moves(way == NOT_MOVED);
+        sim_open_all(&s, "path_back=on path_quiet_ms=5");
+        exchange(&s, 10, 3000);
+        sim_until(&s, way == NOT_ARMED ? sim_settled : all_armed);
+        sim_until(&s, sim_settled);
+        pass(&s, 10);            /* words and acknowledgements have arrived */
+        fake_swallow(fake_nth_ep(first_conn(&s, rank)->ep.handle), both);
+        sim_send(&s, rank, 1 - rank, 100, false);
+        sim_send(&s, rank, 1 - rank, 12000, false);
+        sim_until(&s, sim_settled);
+        sim_until(&s, all_counted);
+        SIM_CHECK(&s, (fake_migrated() > 0) == (way == MOVES));
+        SIM_CHECK(&s, (SIM_SUM(&s, breaks) == 0) == (way == MOVES));
+        SIM_CHECK(&s, (SIM_SUM(&s, silent) == 0) == (way == MOVES));
+        fake_hold_moves(false);
+        sim_end(&s);
+    }
+}
+
 /* A port that fails and works again all the time does not carry the connection to and fro. */
 static void a_flapping_port_is_left_alone(void **state)
 {
@@ -684,6 +724,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_knob_is_refused),
         cmocka_unit_test(at_every_event),
         cmocka_unit_test(back_to_the_first_path),
+        cmocka_unit_test(a_silent_path_is_left),
         cmocka_unit_test(a_flapping_port_is_left_alone),
         cmocka_unit_test(half_of_the_connections_on_each_port),
         cmocka_unit_test(balance_survives_a_fault),
