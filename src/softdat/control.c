@@ -215,6 +215,8 @@ static void execute(struct softdat_ia *ia, const char *text, struct reply *a)
 
 /* -- the sockets ------------------------------------------------------------------------------ */
 
+/* The client closes the connection once it has the reply: Linux may report the end of such a socket
+ * before its last packet, if both come while recv() looks for one. */
 static void control_conn_ready(struct softdat_ia *ia, struct softdat_sock *s, uint32_t events)
 {
     struct reply *a = softdat_alloc(sizeof(*a));
@@ -226,10 +228,10 @@ static void control_conn_ready(struct softdat_ia *ia, struct softdat_sock *s, ui
         text[n] = '\0';
         execute(ia, text, a);
         if (send(s->fd, a->text, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            n = 0;               /* the client has closed the socket */
+            n = 0;
     }
     softdat_free(a);
-    if (n >= 0 || errno != EAGAIN)
+    if (n == 0 || (n < 0 && errno != EAGAIN))
         softdat_sock_close(ia, s);
 }
 
