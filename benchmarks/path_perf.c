@@ -13,6 +13,8 @@
  *   latency       half a round trip of 8 bytes on one endpoint, median of COUNT, without all that
  *   loading       the same while another endpoint is loaded before each message
  *   first         half of the first round trip after a request to migrate, median of 100
+ *   stream        RDMA writes of 64 KiB on one endpoint, one for each other endpoint, MB/s (10^6)
+ *   stream_loading  the same while another endpoint is loaded before each of them
  *
  * With -t a thread waits for the events in dat_evd_wait(), as the paper's does; else the process
  * looks at their queue between messages. Needs a line of dat.conf whose IA has two ports.
@@ -35,7 +37,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_EPS = 1024, EVENTS = 8 * MAX_EPS, BYTES = 8, RECVS = 4, FIRSTS = 100, LIMIT_S = 170 };
+enum {
+    MAX_EPS = 1024, EVENTS = 8 * MAX_EPS, BYTES = 8, RECVS = 4, FIRSTS = 100, LIMIT_S = 170,
+    BULK = 1 << 16, WINDOW = 4,  /* of stream: bytes of a write, writes in flight */
+};
 
 static struct options {
     const char *ia;
@@ -46,7 +51,10 @@ static struct options {
 
 static struct shared {
     atomic_int ready;
+    atomic_int to_load;          /* endpoints that the child is to load */
     DAT_CONN_QUAL qual;
+    DAT_VADDR va;                /* the child's buffer */
+    DAT_RMR_CONTEXT key;
     DAT_UINT64 addr[16];         /* a socket address */
 } *sh;
 
@@ -185,10 +193,17 @@ static void open_ia(void)
     TRY(dat_evd_create(d.ia, 64, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &d.dto));
     TRY(dat_evd_create(d.ia, MAX_EPS, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &d.conn));
     TRY(dat_evd_create(d.ia, MAX_EPS, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &d.cr));
-    d.buf = calloc(1, 4096);
+    d.buf = aligned_alloc(4096, BULK);
+    if (!d.buf)
+        die("memory", DAT_INSUFFICIENT_RESOURCES);
+    memset(d.buf, 0, BULK);
     region.for_va = d.buf;
-    TRY(dat_lmr_create(d.ia, DAT_MEM_TYPE_VIRTUAL, region, 4096, d.pz, DAT_MEM_PRIV_ALL_FLAG,
+    TRY(dat_lmr_create(d.ia, DAT_MEM_TYPE_VIRTUAL, region, BULK, d.pz, DAT_MEM_PRIV_ALL_FLAG,
                        DAT_VA_TYPE_VA, &lmr, &d.local, &key, &len, &va));
+    if (me == 1) {
+        sh->va = va;
+        sh->key = key;
+    }
     TRY(dat_ia_query(d.ia, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &ia, 0, NULL));
     if (me == 0)
         memcpy(sh->addr, ia.ia_address_ptr, 16);
@@ -202,9 +217,9 @@ static void connect_all(void)
 
     memset(&attr, 0, sizeof(attr));
     attr.service_type = DAT_SERVICE_TYPE_RC;
-    attr.max_message_size = attr.max_rdma_size = BYTES;
+    attr.max_message_size = attr.max_rdma_size = BULK;
     attr.max_recv_dtos = attr.max_request_dtos = RECVS;
-    attr.max_recv_iov = attr.max_request_iov = 1;
+    attr.max_recv_iov = attr.max_request_iov = attr.max_rdma_write_iov = 1;
     for (int i = 0; i < opt.eps; i++)
         TRY(dat_ep_create(d.ia, d.pz, d.dto, d.dto, d.conn, &attr, &d.ep[i]));
     for (int i = 0; i < RECVS; i++)
@@ -370,9 +385,62 @@ static double first_latency(void)
     return median(v, FIRSTS);
 }
 
+static void write_bulk(void)
+{
+    DAT_LMR_TRIPLET from = segment();
+    DAT_RMR_TRIPLET to = { .virtual_address = sh->va, .segment_length = BULK,
+                           .rmr_context = sh->key };
+    DAT_DTO_COOKIE c = { .as_64 = 0 };
+
+    from.segment_length = BULK;
+    TRY(dat_ep_post_rdma_write(d.ep[0], 1, &from, c, &to, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* The child loads as many endpoints as it has been told. */
+static void follow(void)
+{
+    for (int i = 1; i < opt.eps; i++) {
+        while (atomic_load(&sh->to_load) < i)
+            look();
+        load_one(i);
+    }
+}
+
+/* MB/s; load: another endpoint is loaded at both ends before each write. */
+static double stream(bool load)
+{
+    int n = opt.eps - 1;
+    long before = d.armed;
+    double start;
+
+    atomic_store(&sh->to_load, 0);
+    meet();
+    if (me == 1 && load)
+        follow();
+    start = now_us();
+    for (int i = 0; me == 0 && i < n; i++) {
+        if (load) {
+            atomic_store(&sh->to_load, i + 1);
+            load_one(i + 1);
+        }
+        write_bulk();
+        if (i >= WINDOW - 1)
+            next_dto(0);
+        look();
+    }
+    for (int i = 0; me == 0 && i < n && i < WINDOW - 1; i++)
+        next_dto(0);
+    start = now_us() - start;
+    if (load)
+        load_one(0);
+    until(&d.armed, before + (load ? opt.eps : 0));
+    meet();
+    return n > 0 ? (double)n * BULK / start : 0;
+}
+
 static void measure(void)
 {
-    double load, migrate, plain, loading, first;
+    double load, migrate, plain, loading, first, bulk, bulk_loading;
 
     open_ia();
     if (opt.thread && pthread_create(&d.thread, NULL, wait_for_events, NULL))
@@ -383,11 +451,16 @@ static void measure(void)
     migrate = migrate_all();
     loading = latency(true);
     migrate_all();
+    stream(false);               /* touches the memory */
+    bulk = stream(false);
+    bulk_loading = stream(true);
+    migrate_all();
     first = first_latency();
     meet();
     if (me == 0)
         printf("{\"load\": %.2f, \"migrate\": %.2f, \"latency\": %.3f, \"loading\": %.3f, "
-               "\"first\": %.3f}\n", load, migrate, plain, loading, first);
+               "\"first\": %.3f, \"stream\": %.1f, \"stream_loading\": %.1f}\n", load, migrate,
+               plain, loading, first, bulk, bulk_loading);
     fflush(stdout);
     meet();
 }

@@ -15,8 +15,9 @@ from measure import (BUILD, cell, dapl, dat_conf, far_from, knobs_env, line, mid
 PATH_PERF = BUILD / "benchmarks/path_perf"
 PORTS = "addr=127.0.0.1 addr2=127.0.0.2"
 CONNECTIONS = (1, 4, 16, 64, 256, 1024)
+MANY = (64, 256, 1024)   # enough of them for a measurement while they are loaded
 PINGS = 20000
-TIMES = ("load", "migrate", "latency", "loading", "first")   # what path_perf prints
+TIMES = ("load", "migrate", "latency", "loading", "first", "stream", "stream_loading")    # what path_perf prints
 SIZES = (65536, 1 << 20, 4 << 20)
 LIMIT = 500_000_000      # bytes per second and port
 WAYS = {"one": ("one port", {"path_balance": "off"}), "balanced": ("balanced", {"path_balance": "on"})}
@@ -101,10 +102,17 @@ def text_of(v, cores, turns):
 
     def lat(n):
         return [n] + [cell(middle(v, (what, n, "polled"))) for what in ("latency", "loading", "first")]
-    loading = [measure.ratio(middle(v, ("loading", n, "polled")), middle(v, ("latency", n, "polled")))
-               for n in CONNECTIONS if n >= 64]
+
+    def bulk(n):
+        return [n] + [cell(middle(v, (what, n, "polled"))) for what in ("stream", "stream_loading")]
+
+    def worst(pick, what, without):
+        """Of what happens while paths are loaded, to that without, with many connections."""
+        return pick((x for n in MANY if (x := measure.ratio(*(middle(v, (w, n, "polled")) for w in (what, without))))),
+                    default=None)
     verdict = targets([
-        ("latency while paths are loaded, to that without", 1.01, True, max((x for x in loading if x), default=None)),
+        ("latency while paths are loaded, to that without", 1.01, True, worst(max, "loading", "latency")),
+        ("bandwidth while paths are loaded, to that without", 0.99, False, worst(min, "stream_loading", "stream")),
         ("bandwidth of two ports, balanced, to that of one", 1.8, False,
          min((x for x in (gain(v, s) for s in SIZES) if x), default=None)),
         (f"what a fault takes, in % of the {PAPER_S} s from one to the next", 2, True,
@@ -132,6 +140,12 @@ Half a round trip on one connection: without transitions; while another connecti
 first message behind a request to migrate.
 
 {table(["connections", "without", "while loading", "first after a migration"], [lat(n) for n in CONNECTIONS])}
+## Bandwidth, MB/s
+
+RDMA writes of 64 KiB on one connection, one for each other connection: without transitions; while another connection is
+loaded before each of them. So many loads are of no use: a connection is loaded once, when it is made.
+
+{table(["connections", "without", "while loading"], [bulk(n) for n in MANY])}
 ## Balance
 
 MPI bandwidth between two ranks with two streams, each port limited to {LIMIT // 1000000} MB/s
