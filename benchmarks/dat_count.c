@@ -3,9 +3,11 @@
  * Messages between two adapters of one process, for a profiler that counts instructions
  * (benchmarks/counts.py). The adapter is soft0 of dat.conf.
  *
- *   dat_count send|write|empty BYTES COUNT
+ *   dat_count send|pong|write|empty BYTES COUNT
  *
  *   send    COUNT times a send each way, with its receive and both completions
+ *   pong    the same, but each send is posted by the side that has just received, so that it
+ *           acknowledges the one before
  *   write   COUNT times an RDMA write each way and its completion; the target polls its last byte
  *   empty   COUNT times two dequeues of an event queue that is empty
  *
@@ -13,6 +15,7 @@
  */
 #include <dat2/udat.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +130,22 @@ static void send_one(struct side *from, struct side *to, uint32_t bytes, uint8_t
     complete(from, to, 2);
 }
 
+static void pong_one(struct side *from, struct side *to, uint32_t bytes, uint8_t value)
+{
+    DAT_LMR_TRIPLET in = triplet(to, to->to, bytes), out = triplet(from, from->from, bytes);
+    DAT_DTO_COOKIE cookie = { .as_64 = 1 };
+    static bool first = true;
+
+    (void)value;
+    TRY(dat_ep_post_recv(to->ep, 1, &in, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    cookie.as_64 = 2;
+    TRY(dat_ep_post_send(from->ep, 1, &out, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    if (!first)
+        complete(to, from, 2);   /* the acknowledgement precedes the payload */
+    complete(to, from, 1);
+    first = false;
+}
+
 static void write_one(struct side *from, struct side *to, uint32_t bytes, uint8_t value)
 {
     DAT_LMR_TRIPLET out = triplet(from, from->from, bytes);
@@ -157,7 +176,9 @@ static void empty_one(struct side *from, struct side *to, uint32_t bytes, uint8_
 static const struct test {
     const char *name;
     void (*one)(struct side *from, struct side *to, uint32_t bytes, uint8_t value);
-} tests[] = { { "send", send_one }, { "write", write_one }, { "empty", empty_one } };
+} tests[] = {
+    { "send", send_one }, { "pong", pong_one }, { "write", write_one }, { "empty", empty_one },
+};
 
 static const struct test *find(const char *name)
 {

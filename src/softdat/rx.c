@@ -147,6 +147,14 @@ static ssize_t read_frames(struct softdat_conn *c, size_t *requested_p)
     return n;
 }
 
+/* Handles n bytes that have been read; inside: they begin within a frame. False: as parse(). */
+static bool handle(struct softdat_conn *c, const uint8_t *p, size_t n, bool inside)
+{
+    size_t done = inside ? 0 : softdat_short_stream(c, p, n);
+
+    return (n > 0 && done == n) || parse_and_keep(c, p + done, n - done);
+}
+
 /* Reads once. Returns 1: read again, 0: nothing more for now, -1: the stream has ended or
  * failed. */
 static int read_some(struct softdat_conn *c, bool *any_p)
@@ -172,7 +180,7 @@ static int read_some(struct softdat_conn *c, bool *any_p)
         softdat_sink_advance(&c->sink, placed);
     }
     /* Beside rings a socket carries only doorbells; the caller reads the ring next. */
-    if (!c->uses_rings && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
+    if (!c->uses_rings && !handle(c, c->ia->scratch, (size_t)n - placed, payload))
         return -1;
     return (size_t)n == requested;
 }
