@@ -148,6 +148,8 @@ struct softdat_conn {
     size_t hdr_have;             /* bytes of hdr received */
     struct softdat_sink sink;
     uint8_t *target;             /* WRITE, PULL, PUSH, ATOMIC: the local address of hdr.addr */
+    bool copying;                /* a PULL or PUSH is complete, and the copy is not */
+    uint64_t copied;             /* bytes of it that have been copied */
     uint32_t hdr_regions_freed;  /* ia->regions_freed when that memory was last verified */
     uint8_t tail[8];             /* last aligned word of an RDMA write, stored last (sink.c) */
     size_t tail_len;
@@ -440,7 +442,8 @@ size_t softdat_short_stream(struct softdat_conn *c, const uint8_t *p, size_t n);
 /* Handles the complete header c->hdr: checks it and prepares c->sink for the payload. False: a
  * violation of the protocol. */
 bool softdat_frame_header(struct softdat_conn *c);
-/* Handles a frame whose payload is complete. False: a violation of the protocol. */
+/* Handles a frame whose payload is complete, or continues to (c->copying). False: a violation of
+ * the protocol. */
 bool softdat_frame_complete(struct softdat_conn *c);
 /* Completes the requests up to sequence number ack, which the peer has executed. False: ack is
  * beyond what was transmitted. */

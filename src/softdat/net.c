@@ -138,8 +138,8 @@ static int poll_rings(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
-        ia->rings_blocked |= c->blocked || c->stalled || softdat_path_cut(c);
-        if ((softdat_shared_pending(c) || c->blocked) && !softdat_path_cut(c))
+        ia->rings_blocked |= c->blocked || c->stalled || c->copying || softdat_path_cut(c);
+        if ((softdat_shared_pending(c) || c->blocked || c->copying) && !softdat_path_cut(c))
             n += softdat_rx_ring(c);
     }
     return n;
@@ -368,8 +368,13 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
     softdat_tx_flush_acks(ia);
     may_sleep = softdat_shared_arm(ia);
     softdat_streams_watch(ia);
-    if (may_sleep)
+    if (may_sleep) {
         block_on(ia, fd, efd >= 0 ? 2 : 1, ns);
+        return;
+    }
+    softdat_unlock(ia);
+    softdat_lock_give_way(&ia->lock);
+    softdat_lock(ia);
 }
 
 /* -- the helper thread ------------------------------------------------------------------------ */
@@ -439,6 +444,7 @@ static void helper_round(struct softdat_ia *ia)
         serve(ia);
     ia->helper_state = SOFTDAT_HELPER_MONITORING;
     softdat_unlock(ia);
+    softdat_lock_give_way(&ia->lock);
     if (read(ia->wake_fd, &n, sizeof(n)) < 0)
         return;                  /* it was not woken by this descriptor */
 }

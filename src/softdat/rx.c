@@ -27,7 +27,8 @@ static size_t copy_header(struct softdat_conn *c, const uint8_t *p, size_t n)
     return step;
 }
 
-/* Handles n bytes that have been read. *left_p: bytes not consumed because the frame is parked.
+/* Handles n bytes that have been read. *left_p: bytes not consumed because the frame is parked, or
+ * the one before is being copied.
  * False: a violation of the protocol. */
 static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *left_p)
 {
@@ -60,6 +61,10 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
             return false;
         if (c->sock.fd < 0) {    /* this frame has ended the connection, or another has its link */
             *left_p = c->heir ? n : 0;
+            return true;
+        }
+        if (c->copying) {
+            *left_p = n;
             return true;
         }
     }
@@ -192,7 +197,7 @@ void softdat_rx_take_back(struct softdat_conn *c)
     softdat_free(c->read_ahead);
     c->read_ahead = NULL;
     c->n_read_ahead = 0;
-    c->parked = false;
+    c->parked = c->copying = false;
     if (softdat_list_empty(&c->held))
         softdat_list_remove(&c->waiting);
     c->stalled = c->held_bytes > SOFTDAT_HELD_MAX;
@@ -239,7 +244,9 @@ bool softdat_rx_ready(struct softdat_conn *c)
             softdat_rx_stall(c, true);
     }
     if (rc < 0 && c->uses_rings)
-        softdat_rx_ring(c);      /* what the peer wrote before it closed is valid */
+        do
+            softdat_rx_ring(c);  /* what the peer wrote before it closed is valid */
+        while (c->copying && c->sock.fd >= 0);
     if (rc < 0 && c->sock.fd >= 0)
         link_failed(c, failed);
     return any;
@@ -255,8 +262,12 @@ static bool read_ring(struct softdat_conn *c)
     ssize_t n = 0;
 
     softdat_frame_recheck(c);
+    if (c->copying) {
+        any = true;
+        n = softdat_frame_complete(c) ? 0 : -1;
+    }
     /* At most one ring's worth of bytes, so that the consumer gets to post receives. */
-    while (c->sock.fd >= 0 && !c->stalled && consumed < SOFTDAT_RING
+    while (n >= 0 && c->sock.fd >= 0 && !c->stalled && !c->copying && consumed < SOFTDAT_RING
            && (n = softdat_shared_peek(c, &p)) > 0) {
         any = true;
         consumed += (size_t)n;
@@ -282,7 +293,7 @@ bool softdat_rx_ring(struct softdat_conn *c)
 
     if (!any) {
         softdat_changing(c->ia);
-        any = softdat_shared_has_bytes(c) && read_ring(c);
+        any = (c->copying || softdat_shared_has_bytes(c)) && read_ring(c);
     }
     if (c->sock.fd < 0)
         return any;
