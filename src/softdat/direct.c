@@ -139,7 +139,7 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
  * reads WITHDRAWN and copies nothing more, or the requester reads COPYING and waits until that one
  * call has returned.
  *
- * A round of progress makes one such call for a request, of at most PIECE bytes: so the lock is held
+ * A round of progress makes one such call for a request, of at most PIECE bytes: the lock is held
  * for a short time, and neither other connections nor other threads wait until a long request is
  * complete. Between two parts a registration may be freed, as while a WRITE arrives
  * (softdat_frame_recheck).

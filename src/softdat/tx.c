@@ -312,7 +312,8 @@ static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool dire
     if (f->type == SOFTDAT_ATOMIC) {
         f->id = d->op == DAT_IB_DTO_FETCH_ADD ? SOFTDAT_FETCH_ADD : SOFTDAT_CMP_SWAP;
         f->len = sizeof(d->operand);
-        add_bytes(c, d->operand, sizeof(d->operand));
+        memcpy(c->cur_list, d->operand, sizeof(d->operand));     /* d may be moved */
+        add_bytes(c, c->cur_list, f->len);
     } else if (direct) {
         f->len = softdat_direct_list(d, c->cur_list);
         add_bytes(c, c->cur_list, f->len);
