@@ -103,17 +103,23 @@ static DAT_LMR_TRIPLET triplet(const struct side *s, const uint8_t *at, uint32_t
     return (DAT_LMR_TRIPLET){ (DAT_VADDR)(uintptr_t)at, len, s->local };
 }
 
-/* Polls for the next completion and compares its cookie. Between two polls the other side, which
- * has no event, polls as well. */
-static void complete(struct side *s, struct side *other, uint64_t cookie)
+/* Polls for the next completion and returns its cookie. Between two polls the other side, which has
+ * no event, polls as well. */
+static uint64_t next_cookie(struct side *s, struct side *other)
 {
     DAT_EVENT e;
 
     while (dat_evd_dequeue(s->dto, &e) != DAT_SUCCESS)
         if (dat_evd_dequeue(other->dto, &e) == DAT_SUCCESS)
             die("the other side has a completion");
-    if (e.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS
-        || e.event_data.dto_completion_event_data.user_cookie.as_64 != cookie)
+    if (e.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
+        die("a request has failed");
+    return e.event_data.dto_completion_event_data.user_cookie.as_64;
+}
+
+static void complete(struct side *s, struct side *other, uint64_t cookie)
+{
+    if (next_cookie(s, other) != cookie)
         die("another completion than expected");
 }
 
@@ -140,9 +146,9 @@ static void pong_one(struct side *from, struct side *to, uint32_t bytes, uint8_t
     TRY(dat_ep_post_recv(to->ep, 1, &in, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     cookie.as_64 = 2;
     TRY(dat_ep_post_send(from->ep, 1, &out, cookie, DAT_COMPLETION_DEFAULT_FLAG));
-    if (!first)
-        complete(to, from, 2);   /* the acknowledgement precedes the payload */
-    complete(to, from, 1);
+    /* The completion of its own send, and the receive, in the order of the link. */
+    if (next_cookie(to, from) + (first ? 2 : next_cookie(to, from)) != 3)
+        die("another completion than expected");
     first = false;
 }
 
