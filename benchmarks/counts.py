@@ -30,8 +30,11 @@ ROW = re.compile(r"^\s*([\d,]+) \([^)]*\)\s+(\S+?):", re.M)
 ROUNDS = r"^\s*([\d,]+) \([^)]*\)\s+\S*net\.c:complete_round "
 
 
-# test of dat_count: sizes
-PROVIDER_TESTS = {"send": (8, 64, 4096), "write": (8, 4096), "empty": (8,)}
+# test of dat_count, link: sizes
+LINKS = {"shared rings": "addr=127.0.0.1", "TCP": "addr=127.0.0.1 local=tcp"}
+PROVIDER_TESTS = {("send", "shared rings"): (8, 64, 4096), ("write", "shared rings"): (8, 4096),
+                  ("empty", "shared rings"): (8,), ("pong", "shared rings"): (8,), ("pong", "TCP"): (8, 4096),
+                  ("empty", "TCP"): (8,)}
 
 
 def annotated(out, *options):
@@ -71,10 +74,10 @@ def counted(way, size):
     return files and {room: n / (2 * COUNT) for room, n in rooms.items() if n}
 
 
-def provider_counted(test, size):
+def provider_counted(test, link, size):
     """Instructions per message of the software provider: all, and those of src/softdat; None when it fails."""
     with tempfile.TemporaryDirectory() as work:
-        env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": "addr=127.0.0.1"})
+        env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": LINKS[link]})
         files = profile(work, env, PROVIDER, test, size, COUNT)
     return files and {"total": files["total"] / (2 * COUNT), "rounds": files["rounds"] / (2 * COUNT),
                       "src/softdat": sum(n for f, n in files.items() if "src/softdat/" in f) / (2 * COUNT)}
@@ -82,12 +85,12 @@ def provider_counted(test, size):
 
 def provider_rows(v):
     rows = []
-    for test, sizes in PROVIDER_TESTS.items():
+    for (test, link), sizes in PROVIDER_TESTS.items():
         for size in sizes:
-            n = provider_counted(test, size) or {}
-            v[("provider", test, size)] = [n]
-            say("provider,", test, size_name(size), n)
-            rows.append([test, "-" if test == "empty" else size_name(size), cell(n.get("total")),
+            n = provider_counted(test, link, size) or {}
+            v[("provider", link, test, size)] = [n]
+            say("provider,", link, test, size_name(size), n)
+            rows.append([link, test, "-" if test == "empty" else size_name(size), cell(n.get("total")),
                          cell(n.get("src/softdat")), cell(n.get("rounds"))])
     return rows
 
@@ -115,12 +118,13 @@ is the C library's memcpy, while the copies of src/util are.
 {table(["way", "bytes", "instructions"] + [f"in {r}" for r in ROOMS], rows)}
 ## The software provider
 
-{COUNT} messages each way between two adapters of one process, which take turns polling, over shared rings. `send`: a
-post of a receive, a post of a send, the dequeues of both completions and every poll between them. `write`: an RDMA
+{COUNT} messages each way between two adapters of one process, which take turns polling. `send`: a
+post of a receive, a post of a send, the dequeues of both completions and every poll between them. `pong`: the same, but
+each send is posted by the side that has just received, so it carries the acknowledgement. `write`: an RDMA
 write, polls of the target until its last byte is there, the dequeue of the completion. `empty`: a dequeue of an empty
 queue. Everything is counted, also the program, libdat2 and the C library.
 
 Of these, complete rounds: they read the clock and the sockets after 20 us of calls that poll. Under callgrind, where
 a call takes much longer than at full speed, that is after 16 calls, the fewest that there can be between two.
 
-{table(["test", "bytes", "instructions", "in src/softdat", "of these, complete rounds"], provider)}""")
+{table(["link", "test", "bytes", "instructions", "in src/softdat", "of these, complete rounds"], provider)}""")

@@ -3,9 +3,11 @@
  * Messages between two adapters of one process, for a profiler that counts instructions
  * (benchmarks/counts.py). The adapter is soft0 of dat.conf.
  *
- *   dat_count send|write|empty BYTES COUNT
+ *   dat_count send|pong|write|empty BYTES COUNT
  *
  *   send    COUNT times a send each way, with its receive and both completions
+ *   pong    the same, but each send is posted by the side that has just received, so that it
+ *           acknowledges the one before
  *   write   COUNT times an RDMA write each way and its completion; the target polls its last byte
  *   empty   COUNT times two dequeues of an event queue that is empty
  *
@@ -13,6 +15,7 @@
  */
 #include <dat2/udat.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,17 +103,23 @@ static DAT_LMR_TRIPLET triplet(const struct side *s, const uint8_t *at, uint32_t
     return (DAT_LMR_TRIPLET){ (DAT_VADDR)(uintptr_t)at, len, s->local };
 }
 
-/* Polls for the next completion and compares its cookie. Between two polls the other side, which
- * has no event, polls as well. */
-static void complete(struct side *s, struct side *other, uint64_t cookie)
+/* Polls for the next completion and returns its cookie. Between two polls the other side, which has
+ * no event, polls as well. */
+static uint64_t next_cookie(struct side *s, struct side *other)
 {
     DAT_EVENT e;
 
     while (dat_evd_dequeue(s->dto, &e) != DAT_SUCCESS)
         if (dat_evd_dequeue(other->dto, &e) == DAT_SUCCESS)
             die("the other side has a completion");
-    if (e.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS
-        || e.event_data.dto_completion_event_data.user_cookie.as_64 != cookie)
+    if (e.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
+        die("a request has failed");
+    return e.event_data.dto_completion_event_data.user_cookie.as_64;
+}
+
+static void complete(struct side *s, struct side *other, uint64_t cookie)
+{
+    if (next_cookie(s, other) != cookie)
         die("another completion than expected");
 }
 
@@ -125,6 +134,22 @@ static void send_one(struct side *from, struct side *to, uint32_t bytes, uint8_t
     TRY(dat_ep_post_send(from->ep, 1, &out, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     complete(to, from, 1);
     complete(from, to, 2);
+}
+
+static void pong_one(struct side *from, struct side *to, uint32_t bytes, uint8_t value)
+{
+    DAT_LMR_TRIPLET in = triplet(to, to->to, bytes), out = triplet(from, from->from, bytes);
+    DAT_DTO_COOKIE cookie = { .as_64 = 1 };
+    static bool first = true;
+
+    (void)value;
+    TRY(dat_ep_post_recv(to->ep, 1, &in, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    cookie.as_64 = 2;
+    TRY(dat_ep_post_send(from->ep, 1, &out, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    /* The completion of its own send, and the receive, in the order of the link. */
+    if (next_cookie(to, from) + (first ? 2 : next_cookie(to, from)) != 3)
+        die("another completion than expected");
+    first = false;
 }
 
 static void write_one(struct side *from, struct side *to, uint32_t bytes, uint8_t value)
@@ -157,7 +182,9 @@ static void empty_one(struct side *from, struct side *to, uint32_t bytes, uint8_
 static const struct test {
     const char *name;
     void (*one)(struct side *from, struct side *to, uint32_t bytes, uint8_t value);
-} tests[] = { { "send", send_one }, { "write", write_one }, { "empty", empty_one } };
+} tests[] = {
+    { "send", send_one }, { "pong", pong_one }, { "write", write_one }, { "empty", empty_one },
+};
 
 static const struct test *find(const char *name)
 {

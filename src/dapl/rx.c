@@ -337,6 +337,7 @@ int mdapl_dapl_rx_reserve(struct mdapl_dapl_conn *conn, uint32_t n)
 
         if (!b)
             return -ENOMEM;
+        mdapl_dapl_vbuf_choose(b, conn->ep.ia->vbufs->size);
         mdapl_list_append(&conn->reserved, &b->link);
     }
     return 0;

@@ -137,17 +137,19 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
                                                       : MDAPL_DAPL_OP_SEND);
 }
 
-/* A buffer for a frame on this stream; NULL: there is none now. */
+/* A buffer for a frame of at most len bytes on this stream; NULL: there is none now. */
 static struct mdapl_dapl_vbuf *frame_buffer(struct mdapl_dapl_stream *st,
-                                            enum mdapl_dapl_frame_type type)
+                                            enum mdapl_dapl_frame_type type, size_t len)
 {
     struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_dapl_vbufs *v = st->ia->vbufs;
     struct mdapl_dapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_dapl_vbuf_get_for_ack(v)
                                                    : mdapl_dapl_vbuf_get(v);
 
-    if (b)
+    if (b) {
+        mdapl_dapl_vbuf_choose(b, len);
         return b;
+    }
     mdapl_ctx_stats(peer->d->ctx)->vbuf_stalls++;
     if (mdapl_list_empty(&peer->vbuf_waiters))
         mdapl_list_append(&peer->d->vbuf_waiters, &peer->vbuf_waiters);
@@ -206,7 +208,7 @@ static bool send_now(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, 
     lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (lane == LANE_NONE)
         return false;
-    b = frame_buffer(st, MDAPL_FRAME_MSG);
+    b = frame_buffer(st, MDAPL_FRAME_MSG, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
@@ -358,7 +360,7 @@ static struct mdapl_dapl_stream *replay_stream(const struct mdapl_dapl_peer *pee
  * place of b, whose posts complete by themselves. NULL: there is no buffer now. */
 static struct mdapl_dapl_vbuf *moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
 {
-    struct mdapl_dapl_vbuf *copy = frame_buffer(st, MDAPL_FRAME_NONE);
+    struct mdapl_dapl_vbuf *copy = frame_buffer(st, MDAPL_FRAME_NONE, b->len);
 
     if (!copy)
         return NULL;
@@ -479,7 +481,7 @@ static bool send_next(struct mdapl_dapl_peer *peer)
         return false;
     if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
         return rendezvous_instead(peer, it);
-    b = frame_buffer(st, it->type);
+    b = frame_buffer(st, it->type, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len);
     if (!b)
         return false;
     f = (struct mdapl_dapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
@@ -500,7 +502,8 @@ bool mdapl_dapl_tx_ahead(struct mdapl_dapl_stream *st, enum mdapl_dapl_frame_typ
                          const void *fields, uint32_t len)
 {
     struct mdapl_dapl_frame f = { .type = (uint8_t)type, .len = len };
-    struct mdapl_dapl_vbuf *b = sr_open(st, 0) ? frame_buffer(st, type) : NULL;
+    struct mdapl_dapl_vbuf *b = sr_open(st, 0) ? frame_buffer(st, type, MDAPL_FRAME_HDR_BYTES + len)
+                                                : NULL;
 
     if (!b)
         return false;
@@ -520,7 +523,7 @@ static bool send_ack(struct mdapl_dapl_stream *st, uint32_t reserve)
 
     if (!sr_open(st, reserve))
         return false;
-    b = frame_buffer(st, MDAPL_FRAME_ACK);
+    b = frame_buffer(st, MDAPL_FRAME_ACK, MDAPL_FRAME_HDR_BYTES);
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;

@@ -12,7 +12,6 @@ enum {
     CHUNK_BYTES = 1 << 19,   /* of the first chunk; each is twice the one before it */
     CHUNK_DOUBLINGS = 5,
     LINE = 64,
-    BEHIND = 16,             /* room behind a frame for the last word of the ring lane */
     FOR_ACKS = 4,            /* buffers that only acknowledgements may take */
 };
 
@@ -50,13 +49,20 @@ void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v)
     mdapl_list_init(&v->free);
 }
 
+/* Bytes of the small part of each buffer; an adapter whose registrations are short has no room for
+ * one. */
+static size_t small_bytes(const struct mdapl_dapl_vbufs *v)
+{
+    return v->ia->max.lmr < CHUNK_BYTES ? 0 : MDAPL_VBUF_SMALL;
+}
+
 static struct chunk *chunk_make(struct mdapl_dapl_vbufs *v, size_t stride, size_t n)
 {
     struct chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->buf[0]));
 
     if (c
-        && !mdapl_dapl_block_make(v->regs, n * stride, MDAPL_LMR_LOCAL, 1u << v->ia->rail,
-                                  &c->block)) {
+        && !mdapl_dapl_block_make(v->regs, n * (stride + small_bytes(v)), MDAPL_LMR_LOCAL,
+                                  1u << v->ia->rail, &c->block)) {
         free(c);
         c = NULL;
     }
@@ -89,16 +95,16 @@ bool mdapl_dapl_vbufs_register_again(struct mdapl_dapl_vbufs *v)
 static size_t chunk_bufs(const struct mdapl_dapl_vbufs *v, size_t stride)
 {
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
-    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings;
+    uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings, each = stride + small_bytes(v);
 
-    if (bytes < stride * FOR_ACKS * 2)
-        bytes = stride * FOR_ACKS * 2;
-    return (size_t)(mdapl_min(bytes, v->ia->max.lmr) / stride);
+    if (bytes < each * FOR_ACKS * 2)
+        bytes = each * FOR_ACKS * 2;
+    return (size_t)(mdapl_min(bytes, v->ia->max.lmr) / each);
 }
 
 static bool grow(struct mdapl_dapl_vbufs *v)
 {
-    size_t stride = ((size_t)v->size + BEHIND + LINE - 1) / LINE * LINE;
+    size_t stride = ((size_t)v->size + MDAPL_VBUF_BEHIND + LINE - 1) / LINE * LINE;
     size_t n = chunk_bufs(v, stride);
     struct chunk *c = n > 0 ? chunk_make(v, stride, n) : NULL;
 
@@ -108,7 +114,10 @@ static bool grow(struct mdapl_dapl_vbufs *v)
     v->n_free += (uint32_t)n;
     mdapl_list_append(&v->chunks, &c->block.link);
     for (size_t i = 0; i < n; i++) {
-        c->buf[i].data = c->block.data + i * stride;
+        c->buf[i].whole = c->block.data + i * stride;
+        c->buf[i].small = c->buf[i].whole;
+        if (small_bytes(v))
+            c->buf[i].small = c->block.data + n * stride + i * MDAPL_VBUF_SMALL;
         c->buf[i].pool = v;
         mdapl_list_append(&v->free, &c->buf[i].link);
     }

@@ -10,6 +10,9 @@
  *                                      \-> posted -------------------------/
  *      free list -> posted for receiving -> being read -> posted again
  *
+ * A short frame that is transmitted is in a small part of its own, of which a page has many: frames
+ * are retained for each peer, and most are short. The rest of its buffer is not touched.
+ *
  * `posted` and `retained` are independent: the adapter may take longer than the peer's
  * acknowledgement and the other way round. mdapl_dapl_vbuf_put() drops one of the two holds.
  */
@@ -22,10 +25,16 @@
 struct mdapl_dapl_conn;
 struct mdapl_dapl_regcache;
 
+enum {
+    MDAPL_VBUF_BEHIND = 16,  /* room behind a frame for the last word of the ring lane */
+    MDAPL_VBUF_SMALL = 256,  /* bytes of the small part of a buffer, with that room */
+};
+
 struct mdapl_dapl_vbuf {
     struct mdapl_dapl_dto dto; /* when posted */
     struct mdapl_list link;  /* free, or retained by a peer */
-    uint8_t *data;
+    uint8_t *data;           /* the frame: whole or small */
+    uint8_t *whole, *small;  /* small: the same where registrations are short */
     struct mdapl_dapl_vbufs *pool; /* its rail's */
     DAT_LMR_CONTEXT key;     /* of its chunk, on that rail */
     const struct mdapl_dapl_conn *carrier; /* while retained: which transmitted it last; NULL: that
@@ -52,10 +61,17 @@ void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
 /* The rail has been opened again: registers the pool's chunks there. False: it refuses. */
 bool mdapl_dapl_vbufs_register_again(struct mdapl_dapl_vbufs *v);
 void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v);
-/* A buffer with one hold, or NULL if memory or registrations are exhausted. The last few buffers
- * are reserved for acknowledgements, since these make peers release buffers. */
+/* A buffer with one hold, whose `data` is to be chosen, or NULL if memory or registrations are
+ * exhausted. The last few buffers are reserved for acknowledgements, since these make peers release
+ * buffers. */
 struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v);
 struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v);
+/* Chooses where in b a frame of at most len bytes is. */
+static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
+{
+    b->data = len <= MDAPL_VBUF_SMALL - MDAPL_VBUF_BEHIND ? b->small : b->whole;
+}
+
 /* Would mdapl_dapl_vbuf_get() find a buffer without registering more memory? */
 bool mdapl_dapl_vbuf_available(const struct mdapl_dapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */

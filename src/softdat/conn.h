@@ -102,7 +102,7 @@ struct softdat_conn {
     bool request_failed;         /* to_break: the failed request has its status already */
     struct softdat_shared shared;
     bool uses_rings;             /* frames travel through shared rings, not the socket */
-    bool plain;                  /* the same, and nothing is emulated or injected (short.c) */
+    bool plain;                  /* nothing is emulated or injected (short.c) */
     uint64_t may_transmit, may_receive;  /* ia->changes when that was checked last (short.c) */
     bool stream;                 /* on ia->streams */
     int segment_fd;              /* active: sent with CONNECT or MIGRATE; -1: none */
@@ -148,6 +148,8 @@ struct softdat_conn {
     size_t hdr_have;             /* bytes of hdr received */
     struct softdat_sink sink;
     uint8_t *target;             /* WRITE, PULL, PUSH, ATOMIC: the local address of hdr.addr */
+    bool copying;                /* a PULL or PUSH is complete, and the copy is not */
+    uint64_t copied;             /* bytes of it that have been copied */
     uint32_t hdr_regions_freed;  /* ia->regions_freed when that memory was last verified */
     uint8_t tail[8];             /* last aligned word of an RDMA write, stored last (sink.c) */
     size_t tail_len;
@@ -420,7 +422,7 @@ void softdat_rx_stall(struct softdat_conn *c, bool stalled);
 
 enum { SOFTDAT_SHORT = SOFTDAT_INLINE - sizeof(struct softdat_frame) };     /* bytes of payload */
 
-/* True if short frames of c need nothing but a ring: no link emulation, no injected faults. */
+/* True if short frames of c need nothing but its link: no link emulation, no injected faults. */
 bool softdat_short_plain(const struct softdat_conn *c);
 /* Sets ep->short_send and ep->short_rdma by its attributes. */
 void softdat_short_limits(struct softdat_ep *ep, const struct softdat_config *cfg);
@@ -431,13 +433,17 @@ DAT_RETURN softdat_short_event(struct softdat_conn *c, struct softdat_evd *evd, 
 /* Executes the send or write in the in-line frame of c's ring. False: there is none, or it is left
  * to softdat_frame_header(). */
 bool softdat_short_receive(struct softdat_conn *c);
+/* Executes the whole short sends and writes at the beginning of the n bytes at p, which c's stream
+ * has received. Returns the number of bytes that these are. */
+size_t softdat_short_stream(struct softdat_conn *c, const uint8_t *p, size_t n);
 
 /* frame.c */
 
 /* Handles the complete header c->hdr: checks it and prepares c->sink for the payload. False: a
  * violation of the protocol. */
 bool softdat_frame_header(struct softdat_conn *c);
-/* Handles a frame whose payload is complete. False: a violation of the protocol. */
+/* Handles a frame whose payload is complete, or continues to (c->copying). False: a violation of
+ * the protocol. */
 bool softdat_frame_complete(struct softdat_conn *c);
 /* Completes the requests up to sequence number ack, which the peer has executed. False: ack is
  * beyond what was transmitted. */
@@ -452,6 +458,8 @@ void softdat_frame_recheck(struct softdat_conn *c);
 void softdat_sink_advance(struct softdat_sink *s, size_t n);
 /* Copies n bytes, at most s->left, into the sink. */
 void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n);
+/* Advances the iovec *v of *n_v entries by n bytes. */
+void softdat_iov_step(struct iovec **v, int *n_v, size_t n);
 /* Returns how many bytes at the end of an RDMA write of len bytes to addr are stored last. */
 size_t softdat_tail_len(uint64_t addr, size_t len);
 /* Stores these len bytes at addr in naturally aligned pieces with release order. */
@@ -480,6 +488,9 @@ void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS statu
 void softdat_tx_progress(struct softdat_conn *c);
 /* The same after the socket has been found to have room. */
 void softdat_tx_unblock(struct softdat_conn *c);
+/* Transmits request d of c's EP on a stream: a SEND or WRITE of one segment of 1 to SOFTDAT_SHORT
+ * bytes, before which nothing is queued, counted as transmitted. */
+void softdat_tx_short(struct softdat_conn *c, struct softdat_dto *d);
 /* Queues a control frame with a copy of len bytes of payload. False: out of memory. */
 bool softdat_tx_frame(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
                       size_t len);
@@ -504,8 +515,6 @@ bool softdat_tx_frame_first(struct softdat_conn *c, enum softdat_frame_type type
                             size_t len);
 /* True if no frame is queued or partly transmitted. */
 bool softdat_tx_idle(const struct softdat_conn *c);
-/* Advances the iovec *v of *n_v entries by n bytes. */
-void softdat_iov_step(struct iovec **v, int *n_v, size_t n);
 
 /* True if c breaks at the end of this round (fault.c). */
 static inline bool softdat_break_pending(const struct softdat_conn *c)

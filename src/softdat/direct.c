@@ -139,11 +139,16 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
  * reads WITHDRAWN and copies nothing more, or the requester reads COPYING and waits until that one
  * call has returned.
  *
- * A call copies at most PIECE bytes, so the wait is short unless the target is stopped or dies with
- * COPYING set. A stopped thread is not inside the system call, so if all threads of the target are
- * stopped or dead none copies; a thread that continues clears COPYING and reads WITHDRAWN before
- * its next call. The end of the socket means that the target has closed the connection, which it
- * never does during a copy, or that its process has ended.
+ * A round of progress makes one such call for a request, of at most PIECE bytes: the lock is held
+ * for a short time, and neither other connections nor other threads wait until a long request is
+ * complete. Between two parts a registration may be freed, as while a WRITE arrives
+ * (softdat_frame_recheck).
+ *
+ * So the requester's wait is short, too, unless the target is stopped or dies with COPYING set. A
+ * stopped thread is not inside the system call, so if all threads of the target are stopped or dead
+ * none copies; a thread that continues clears COPYING and reads WITHDRAWN before its next call. The
+ * end of the socket means that the target has closed the connection, which it never does during a
+ * call, or that its process has ended.
  */
 enum { COPYING = 1, WITHDRAWN = 2 };
 enum {
@@ -314,24 +319,22 @@ static int iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *ou
     return i;
 }
 
-static enum softdat_direct_result copy_all(struct softdat_conn *c, struct iovec *local, int n_local,
-                                           struct iovec *remote, int n_remote, bool in)
+/* Copies the next part of hdr.size bytes, of which both lists have as many. */
+static enum softdat_direct_result copy_part(struct softdat_conn *c, struct iovec *local,
+                                            int n_local, struct iovec *remote, int n_remote,
+                                            bool in)
 {
-    struct iovec *h = local, *t = remote, piece[SOFTDAT_MAX_IOV];
+    struct iovec piece[SOFTDAT_MAX_IOV];
+    ssize_t n;
 
-    while (n_local > 0 && n_remote > 0) {
-        /* The kernel copies as many bytes as the shorter of the two lists has. */
-        int n_piece = iov_prefix(h, n_local, PIECE, piece);
-        ssize_t n = copy_piece(c, piece, n_piece, t, n_remote, in);
-
-        if (n == 0)
-            return SOFTDAT_DIRECT_WITHDRAWN;
-        if (n < 0)
-            return SOFTDAT_DIRECT_UNREACHABLE;
-        softdat_iov_step(&h, &n_local, (size_t)n);
-        softdat_iov_step(&t, &n_remote, (size_t)n);
-    }
-    return n_local == 0 && n_remote == 0 ? SOFTDAT_DIRECT_DONE : SOFTDAT_DIRECT_UNREACHABLE;
+    softdat_iov_step(&local, &n_local, c->copied);
+    softdat_iov_step(&remote, &n_remote, c->copied);
+    /* The kernel copies as many bytes as the shorter of the two lists has. */
+    n = copy_piece(c, piece, iov_prefix(local, n_local, PIECE, piece), remote, n_remote, in);
+    if (n <= 0)
+        return n == 0 ? SOFTDAT_DIRECT_WITHDRAWN : SOFTDAT_DIRECT_UNREACHABLE;
+    c->copied += (uint64_t)n;
+    return c->copied < c->hdr.size ? SOFTDAT_DIRECT_PART : SOFTDAT_DIRECT_DONE;
 }
 
 /* Converts the requester's list in c->priv. False: malformed, or its sum is not hdr.size. */
@@ -362,9 +365,7 @@ enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *
         return SOFTDAT_DIRECT_UNREACHABLE;
     local[0] = (struct iovec){ c->target, c->hdr.size - tail_len };
     local[1] = (struct iovec){ tail, tail_len };
-    /* An empty first entry is left out. */
-    return local[0].iov_len ? copy_all(c, local, 2, remote, n, true)
-                           : copy_all(c, local + 1, 1, remote, n, true);
+    return copy_part(c, local, 2, remote, n, true);
 }
 
 enum softdat_direct_result softdat_direct_push(struct softdat_conn *c)
@@ -373,6 +374,6 @@ enum softdat_direct_result softdat_direct_push(struct softdat_conn *c)
     struct iovec local = { c->target, c->hdr.size };
     int n;
 
-    return parse_list(c, remote, &n) ? copy_all(c, &local, 1, remote, n, false)
+    return parse_list(c, remote, &n) ? copy_part(c, &local, 1, remote, n, false)
                                      : SOFTDAT_DIRECT_UNREACHABLE;
 }

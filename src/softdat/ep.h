@@ -58,12 +58,15 @@ static inline bool softdat_is_read(const struct softdat_dto *d)
            || d->op == DAT_IB_DTO_CMP_SWAP;
 }
 
-/* A ring of posted DTOs, oldest first. */
+/* A ring of posted DTOs, oldest first. It has as many entries as were posted at a time, in powers
+ * of two, since few consumers use all that they have asked for, on each EP. A pointer to an entry
+ * is valid until another one is posted. */
 struct softdat_ring {
     struct softdat_dto *dto;
     struct softdat_seg *seg;
     uint32_t size, head, count;
     uint32_t sent;               /* requests: how many, from head on, are transmitted */
+    uint32_t max, seg_each;      /* it grows to so many entries; segments of each */
 };
 
 /* Returns the i-th DTO from the oldest; i == count: the next free entry. */
@@ -185,13 +188,20 @@ void softdat_alternate_end(struct softdat_ep *ep);
 DAT_EP_STATE softdat_alternate_ep_state(const struct softdat_ep *ep);
 
 /* rq.c */
-/* Allocates a ring of size DTOs with seg_each segments each. False: out of memory; free r. */
-bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each);
+/* Makes a ring of at most max DTOs with seg_each segments each. False: out of memory. */
+bool softdat_ring_make(struct softdat_ring *r, uint32_t max, uint32_t seg_each);
+/* Makes room for one more entry. False: there are max, or out of memory. */
+bool softdat_ring_grow(struct softdat_ring *r);
+/* True if there is room for one more entry, now or after growing. */
+static inline bool softdat_ring_room(struct softdat_ring *r)
+{
+    return r->count < r->size || softdat_ring_grow(r);
+}
 void softdat_ring_free(struct softdat_ring *r);
 /* Returns the oldest request that is not done; NULL: none. */
 struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r);
-/* Initialises rq with such a ring. False: out of memory; free rq->ring. */
-bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each);
+/* Initialises rq with such a ring. False: out of memory. */
+bool softdat_rq_make(struct softdat_rq *rq, uint32_t max, uint32_t seg_each);
 /* Counts a receive that has left the queue; posts the low watermark event if it is due. */
 void softdat_srq_consumed(struct softdat_srq *srq);
 

@@ -109,6 +109,7 @@ static bool header_direct(struct softdat_conn *c, DAT_MEM_PRIV_FLAGS priv, uint3
     if (!c->uses_rings || !c->shared.access_verified || f->size == 0 || f->len > sizeof(c->priv))
         return false;
     c->target = target(c, f->size, priv);
+    c->copied = 0;
     sink_to_priv(c);
     if (c->target)
         return true;
@@ -336,10 +337,16 @@ static bool complete_read_data(struct softdat_conn *c)
     return true;
 }
 
-/* Returns true if the copy is complete. If not the connection ends: after withdrawn consent the
- * requester ends it; unmapped memory of the requester is refused with a local error. */
+/* Returns true if the copy is complete. If not it goes on in the next round, or the connection
+ * ends: after withdrawn consent the requester ends it; unmapped memory of the requester is refused
+ * with a local error. */
 static bool check_direct(struct softdat_conn *c, enum softdat_direct_result how, uint32_t id)
 {
+    c->copying = how == SOFTDAT_DIRECT_PART;
+    if (c->copying) {
+        c->hdr_have = sizeof(c->hdr);    /* the frame is not complete */
+        softdat_round_complete(c->ia);
+    }
     if (how == SOFTDAT_DIRECT_UNREACHABLE)
         softdat_tx_nak(c, id, DAT_DTO_ERR_LOCAL_PROTECTION);
     if (how == SOFTDAT_DIRECT_WITHDRAWN)
@@ -349,12 +356,11 @@ static bool check_direct(struct softdat_conn *c, enum softdat_direct_result how,
 
 static bool pull(struct softdat_conn *c)
 {
-    uint8_t tail[8];
     size_t tail_len = softdat_tail_len((uintptr_t)c->target, c->hdr.size);
 
-    if (!check_direct(c, softdat_direct_pull(c, tail, tail_len), c->executed + 1))
+    if (!check_direct(c, softdat_direct_pull(c, c->tail, tail_len), c->executed + 1))
         return false;
-    softdat_store_tail((uintptr_t)c->target + c->hdr.size - tail_len, tail, tail_len);
+    softdat_store_tail((uintptr_t)c->target + c->hdr.size - tail_len, c->tail, tail_len);
     return true;
 }
 
@@ -489,6 +495,7 @@ bool softdat_frame_header(struct softdat_conn *c)
 bool softdat_frame_complete(struct softdat_conn *c)
 {
     c->hdr_have = 0;
+    c->copying = false;
     if (c->sink.discard)
         return true;
     return frame[c->hdr.type].complete(c);

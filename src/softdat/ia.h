@@ -129,6 +129,7 @@ struct softdat_ia {
     bool rings_blocked;          /* a ring was full, or not to be read, in the last round */
     uint64_t next_deadline;      /* earliest of connections and standbys, ns; UINT64_MAX: none */
     uint64_t last_epoll;         /* ns */
+    uint64_t epoll_period;       /* ns from one poll of epoll to the next; it adapts */
     uint64_t idle_since;         /* ns: no input since then; 0: input in the last round */
     uint64_t changes;            /* calls and rounds that may have changed a connection's usual
                                     case (quick.h, softdat_changing()); not 0 while one exists */

@@ -133,11 +133,13 @@ uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *
 /* Result of a copy. */
 enum softdat_direct_result {
     SOFTDAT_DIRECT_DONE,
+    SOFTDAT_DIRECT_PART,         /* the rest is to be copied in a later round */
     SOFTDAT_DIRECT_UNREACHABLE,  /* the requester's memory is not mapped */
     SOFTDAT_DIRECT_WITHDRAWN,    /* the requester has withdrawn its consent */
 };
-/* Target: copy for the PULL or PUSH frame of c->hdr, whose key, bounds and rights have been
- * checked. The last tail_len bytes of a PULL go to `tail` instead of the target. */
+/* Target: copy, behind the c->copied bytes of former calls, a part for the PULL or PUSH frame of
+ * c->hdr, whose key, bounds and rights have been checked. The last tail_len bytes of a PULL go to
+ * `tail`, of 8 bytes, instead of the target. */
 enum softdat_direct_result softdat_direct_pull(struct softdat_conn *c, uint8_t *tail,
                                                size_t tail_len);
 enum softdat_direct_result softdat_direct_push(struct softdat_conn *c);

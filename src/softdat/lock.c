@@ -3,10 +3,14 @@
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { BIAS_AFTER = 32 };        /* calls in a row; a revocation costs about as much as so many */
+enum {
+    BIAS_AFTER = 32,             /* calls in a row; a revocation costs about as much as so many */
+    YIELDS = 1000,               /* to a thread that wakes up, at most */
+};
 
 _Thread_local char softdat_thread_mark;
 
@@ -42,7 +46,9 @@ static void taken(struct softdat_lock *l)
 
 void softdat_lock_slow(struct softdat_lock *l)
 {
+    atomic_fetch_add_explicit(&l->waiting, 1, memory_order_relaxed);
     pthread_mutex_lock(&l->mutex);
+    atomic_fetch_sub_explicit(&l->waiting, 1, memory_order_relaxed);
     end_bias(l);
     while (atomic_load_explicit(&l->inside, memory_order_acquire))
         syscall(SYS_futex, &l->inside, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
@@ -70,6 +76,12 @@ void softdat_unlock_slow(struct softdat_lock *l)
         atomic_store_explicit(&l->owner, l->last, memory_order_release);
     }
     pthread_mutex_unlock(&l->mutex);
+}
+
+void softdat_lock_give_way(struct softdat_lock *l)
+{
+    for (int i = 0; i < YIELDS && atomic_load_explicit(&l->waiting, memory_order_relaxed); i++)
+        sched_yield();
 }
 
 void softdat_lock_wake(struct softdat_lock *l)

@@ -24,6 +24,7 @@ struct softdat_lock {
     _Atomic uint32_t inside;     /* 1: the owner holds the lock, or checks whether it may */
     bool by_mutex;               /* the holder has the mutex; changed and read by the holder */
     bool may_bias;               /* membarrier() is available */
+    _Atomic uint32_t waiting;    /* threads that wait for the mutex */
     unsigned in_a_row;           /* times that `last` has taken the mutex in a row */
     uintptr_t last;              /* the thread that took it last */
     uintptr_t never;             /* this thread never becomes the owner */
@@ -43,6 +44,9 @@ void softdat_lock_slow(struct softdat_lock *l);
 bool softdat_lock_try_slow(struct softdat_lock *l);
 /* Releases the mutex; the thread may become the owner. */
 void softdat_unlock_slow(struct softdat_lock *l);
+/* Lets the threads that wait for the lock, which this one has just released and is going to take
+ * again, go first: it would nearly always be before a thread that has to wake up. */
+void softdat_lock_give_way(struct softdat_lock *l);
 /* Wakes the thread that waits in softdat_lock_slow() for the end of a call of the former owner. */
 void softdat_lock_wake(struct softdat_lock *l);
 

@@ -13,6 +13,7 @@ enum {
     EPOLL_BATCH = 64,                    /* descriptors served in one round */
     HELPER_PERIOD_NS = 1000 * 1000,      /* between two checks for calls of the application */
     EPOLL_PERIOD_NS = 20 * 1000,         /* between two epolls if all open connections are polled */
+    EPOLL_PERIOD_MAX_NS = 160 * 1000,    /* the same after some that have found nothing */
     CLOCK_ROUNDS = 16,                   /* rounds between two reads of the clock, then */
     QUIET_ROUNDS_MAX = 256,              /* the same while only rings are polled: it adapts */
     MAX_POLLED_STREAMS = 4,              /* open connections that are read without epoll */
@@ -137,8 +138,8 @@ static int poll_rings(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, polled);
 
         l = l->next;
-        ia->rings_blocked |= c->blocked || c->stalled || softdat_path_cut(c);
-        if ((softdat_shared_pending(c) || c->blocked) && !softdat_path_cut(c))
+        ia->rings_blocked |= c->blocked || c->stalled || c->copying || softdat_path_cut(c);
+        if ((softdat_shared_pending(c) || c->blocked || c->copying) && !softdat_path_cut(c))
             n += softdat_rx_ring(c);
     }
     return n;
@@ -218,7 +219,7 @@ static bool epoll_due(struct softdat_ia *ia)
     if (++ia->rounds % CLOCK_ROUNDS)
         return false;
     now = softdat_now();
-    if (now - ia->last_epoll < EPOLL_PERIOD_NS) {
+    if (now - ia->last_epoll < ia->epoll_period) {
         if (ia->quiet_rounds < QUIET_ROUNDS_MAX)
             ia->quiet_rounds *= 2;
         return false;
@@ -262,6 +263,18 @@ static void end_round(struct softdat_ia *ia)
         softdat_listen_resume(ia);
 }
 
+/* Polls epoll: the more rarely the longer it has found nothing. */
+static int poll_epoll(struct softdat_ia *ia)
+{
+    int n = poll_sockets(ia);
+
+    if (n > 0)
+        ia->epoll_period = EPOLL_PERIOD_NS;
+    else if (ia->epoll_period < EPOLL_PERIOD_MAX_NS)
+        ia->epoll_period *= 2;
+    return n;
+}
+
 /* Polls rings, streams and, when due, epoll. Returns the number of sources that had input. */
 static int complete_round(struct softdat_ia *ia)
 {
@@ -275,7 +288,7 @@ static int complete_round(struct softdat_ia *ia)
     ia->work_pending = false;
     n = poll_rings(ia) + poll_streams(ia);
     if (epoll_due(ia))
-        n += poll_sockets(ia);
+        n += poll_epoll(ia);
     if (n > 0)
         ia->idle_since = 0;
     else if (!softdat_list_empty(&ia->acks))
@@ -355,8 +368,13 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
     softdat_tx_flush_acks(ia);
     may_sleep = softdat_shared_arm(ia);
     softdat_streams_watch(ia);
-    if (may_sleep)
+    if (may_sleep) {
         block_on(ia, fd, efd >= 0 ? 2 : 1, ns);
+        return;
+    }
+    softdat_unlock(ia);
+    softdat_lock_give_way(&ia->lock);
+    softdat_lock(ia);
 }
 
 /* -- the helper thread ------------------------------------------------------------------------ */
@@ -426,6 +444,7 @@ static void helper_round(struct softdat_ia *ia)
         serve(ia);
     ia->helper_state = SOFTDAT_HELPER_MONITORING;
     softdat_unlock(ia);
+    softdat_lock_give_way(&ia->lock);
     if (read(ia->wake_fd, &n, sizeof(n)) < 0)
         return;                  /* it was not woken by this descriptor */
 }
@@ -469,6 +488,7 @@ int softdat_net_start(struct softdat_ia *ia)
     int cause;
 
     ia->quiet_rounds = CLOCK_ROUNDS;
+    ia->epoll_period = EPOLL_PERIOD_NS;
     ia->epfd = epoll_create1(EPOLL_CLOEXEC);
     ia->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ia->epfd >= 0 && ia->wake_fd >= 0) {

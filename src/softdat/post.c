@@ -134,7 +134,7 @@ static struct softdat_dto *next_request(struct softdat_ep *ep, DAT_RETURN *ret_p
     *ret_p = DAT_SUCCESS;
     if (!may_request(ep))
         *ret_p = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
-    else if (ep->req.count == ep->req.size)
+    else if (!softdat_ring_room(&ep->req))
         *ret_p = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     else
         return softdat_ring_at(&ep->req, ep->req.count);
@@ -311,13 +311,14 @@ DAT_RETURN softdat_rq_post(struct softdat_ia *ia, struct softdat_rq *rq,
                            const struct softdat_pz *pz, DAT_COUNT n, const DAT_LMR_TRIPLET *seg,
                            DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    struct softdat_dto *d = softdat_ring_at(&rq->ring, rq->ring.count);
+    struct softdat_dto *d;
     DAT_RETURN ret;
 
     if (n < 0 || (n > 0 && !seg) || (uint32_t)n > rq->max_iov)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (rq->ring.count == rq->ring.size)
+    if (!softdat_ring_room(&rq->ring))
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    d = softdat_ring_at(&rq->ring, rq->ring.count);
     ret = resolve_segs(ia, pz, d, n, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     if (ret != DAT_SUCCESS)
         return ret;

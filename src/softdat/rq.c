@@ -6,13 +6,43 @@
 
 /* -- rings of posted DTOs --------------------------------------------------------------------- */
 
-bool softdat_ring_make(struct softdat_ring *r, uint32_t size, uint32_t seg_each)
+/* Moves the entries, in their order, to memory for `size` entries. */
+static bool resize(struct softdat_ring *r, uint32_t size)
 {
-    *r = (struct softdat_ring){ .size = size, .dto = softdat_alloc_n(size, sizeof(*r->dto)),
-                                .seg = softdat_alloc_n((size_t)size * seg_each, sizeof(*r->seg)) };
-    for (uint32_t i = 0; r->dto && r->seg && i < size; i++)
-        r->dto[i].seg = &r->seg[(size_t)i * seg_each];
-    return r->dto && r->seg;
+    struct softdat_ring to = *r;
+
+    to.size = size;
+    to.head = 0;
+    to.dto = softdat_alloc_n(size, sizeof(*r->dto));
+    to.seg = softdat_alloc_n((size_t)size * r->seg_each, sizeof(*r->seg));
+    if (!to.dto || !to.seg) {
+        softdat_ring_free(&to);
+        return false;
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        if (i < r->count)
+            to.dto[i] = *softdat_ring_at(r, i);
+        to.dto[i].seg = &to.seg[(size_t)i * r->seg_each];
+        if (i < r->count)
+            memcpy(to.dto[i].seg, softdat_ring_at(r, i)->seg,
+                   (size_t)to.dto[i].n_seg * sizeof(*to.seg));
+    }
+    softdat_ring_free(r);
+    *r = to;
+    return true;
+}
+
+bool softdat_ring_make(struct softdat_ring *r, uint32_t max, uint32_t seg_each)
+{
+    *r = (struct softdat_ring){ .max = max, .seg_each = seg_each };
+    return resize(r, 1);
+}
+
+bool softdat_ring_grow(struct softdat_ring *r)
+{
+    uint32_t size = r->size < r->max / 2 ? 2 * r->size : r->max;
+
+    return r->size < r->max && resize(r, size);
 }
 
 void softdat_ring_free(struct softdat_ring *r)
@@ -29,11 +59,11 @@ struct softdat_dto *softdat_ring_unfinished(struct softdat_ring *r)
     return NULL;
 }
 
-bool softdat_rq_make(struct softdat_rq *rq, uint32_t size, uint32_t seg_each)
+bool softdat_rq_make(struct softdat_rq *rq, uint32_t max, uint32_t seg_each)
 {
     softdat_list_init(&rq->waiting);
     rq->max_iov = seg_each;
-    return softdat_ring_make(&rq->ring, size, seg_each);
+    return softdat_ring_make(&rq->ring, max, seg_each);
 }
 
 /* -- shared receive queues -------------------------------------------------------------------- */
@@ -63,8 +93,6 @@ DAT_RETURN softdat_srq_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, 
     srq = softdat_alloc(sizeof(*srq));
     if (!srq || !softdat_rq_make(&srq->rq, (uint32_t)attr->max_recv_dtos,
                                  (uint32_t)attr->max_recv_iov)) {
-        if (srq)
-            softdat_ring_free(&srq->rq.ring);
         softdat_free(srq);
         return DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     }
@@ -125,7 +153,7 @@ DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, DAT
     softdat_lock(srq->h.ia);
     *param = (DAT_SRQ_PARAM){
         .ia_handle = srq->h.ia, .srq_state = DAT_SRQ_STATE_OPERATIONAL, .pz_handle = srq->pz,
-        .max_recv_dtos = (DAT_COUNT)srq->rq.ring.size,
+        .max_recv_dtos = (DAT_COUNT)srq->rq.ring.max,
         .max_recv_iov = (DAT_COUNT)srq->rq.max_iov,
         .low_watermark = (DAT_COUNT)srq->low_watermark,
         .available_dto_count = (DAT_COUNT)srq->rq.ring.count,
@@ -135,26 +163,10 @@ DAT_RETURN softdat_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, DAT
     return DAT_SUCCESS;
 }
 
-/* Moves all receives, in their order, to a ring of another size. */
-static void move_receives(struct softdat_ring *from, struct softdat_ring *to)
-{
-    for (; from->count > 0; softdat_ring_pop(from), to->count++) {
-        const struct softdat_dto *d = softdat_ring_at(from, 0);
-        struct softdat_dto *t = softdat_ring_at(to, to->count);
-        struct softdat_seg *seg = t->seg;
-
-        *t = *d;
-        t->seg = seg;
-        memcpy(seg, d->seg, (size_t)d->n_seg * sizeof(*seg));
-    }
-}
-
 DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
 {
     struct softdat_srq *srq = srq_of(handle);
     DAT_RETURN ret = DAT_SUCCESS;
-    struct softdat_ring ring;
-
     if (!srq)
         return bad_srq;
     if (size <= 0 || (uint64_t)size > srq->h.ia->cfg.max_dtos)
@@ -162,13 +174,10 @@ DAT_RETURN softdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
     softdat_lock(srq->h.ia);
     if ((uint32_t)size < srq->rq.ring.count) {
         ret = DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
-    } else if (!softdat_ring_make(&ring, (uint32_t)size, srq->rq.max_iov)) {
-        softdat_ring_free(&ring);
+    } else if (srq->rq.ring.size > (uint32_t)size && !resize(&srq->rq.ring, (uint32_t)size)) {
         ret = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     } else {
-        move_receives(&srq->rq.ring, &ring);
-        softdat_ring_free(&srq->rq.ring);
-        srq->rq.ring = ring;
+        srq->rq.ring.max = (uint32_t)size;
     }
     softdat_unlock(srq->h.ia);
     return ret;
@@ -201,7 +210,7 @@ DAT_RETURN softdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
 
     if (!srq)
         return bad_srq;
-    if (low < 0 || (uint32_t)low > srq->rq.ring.size)
+    if (low < 0 || (uint32_t)low > srq->rq.ring.max)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     softdat_lock(srq->h.ia);
     srq->low_watermark = (uint32_t)low;

@@ -27,7 +27,8 @@ static size_t copy_header(struct softdat_conn *c, const uint8_t *p, size_t n)
     return step;
 }
 
-/* Handles n bytes that have been read. *left_p: bytes not consumed because the frame is parked.
+/* Handles n bytes that have been read. *left_p: bytes not consumed because the frame is parked, or
+ * the one before is being copied.
  * False: a violation of the protocol. */
 static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *left_p)
 {
@@ -60,6 +61,10 @@ static bool parse(struct softdat_conn *c, const uint8_t *p, size_t n, size_t *le
             return false;
         if (c->sock.fd < 0) {    /* this frame has ended the connection, or another has its link */
             *left_p = c->heir ? n : 0;
+            return true;
+        }
+        if (c->copying) {
+            *left_p = n;
             return true;
         }
     }
@@ -147,6 +152,14 @@ static ssize_t read_frames(struct softdat_conn *c, size_t *requested_p)
     return n;
 }
 
+/* Handles n bytes that have been read; inside: they begin within a frame. False: as parse(). */
+static bool handle(struct softdat_conn *c, const uint8_t *p, size_t n, bool inside)
+{
+    size_t done = inside ? 0 : softdat_short_stream(c, p, n);
+
+    return (n > 0 && done == n) || parse_and_keep(c, p + done, n - done);
+}
+
 /* Reads once. Returns 1: read again, 0: nothing more for now, -1: the stream has ended or
  * failed. */
 static int read_some(struct softdat_conn *c, bool *any_p)
@@ -172,7 +185,7 @@ static int read_some(struct softdat_conn *c, bool *any_p)
         softdat_sink_advance(&c->sink, placed);
     }
     /* Beside rings a socket carries only doorbells; the caller reads the ring next. */
-    if (!c->uses_rings && !parse_and_keep(c, c->ia->scratch, (size_t)n - placed))
+    if (!c->uses_rings && !handle(c, c->ia->scratch, (size_t)n - placed, payload))
         return -1;
     return (size_t)n == requested;
 }
@@ -184,7 +197,7 @@ void softdat_rx_take_back(struct softdat_conn *c)
     softdat_free(c->read_ahead);
     c->read_ahead = NULL;
     c->n_read_ahead = 0;
-    c->parked = false;
+    c->parked = c->copying = false;
     if (softdat_list_empty(&c->held))
         softdat_list_remove(&c->waiting);
     c->stalled = c->held_bytes > SOFTDAT_HELD_MAX;
@@ -231,7 +244,9 @@ bool softdat_rx_ready(struct softdat_conn *c)
             softdat_rx_stall(c, true);
     }
     if (rc < 0 && c->uses_rings)
-        softdat_rx_ring(c);      /* what the peer wrote before it closed is valid */
+        do
+            softdat_rx_ring(c);  /* what the peer wrote before it closed is valid */
+        while (c->copying && c->sock.fd >= 0);
     if (rc < 0 && c->sock.fd >= 0)
         link_failed(c, failed);
     return any;
@@ -247,8 +262,12 @@ static bool read_ring(struct softdat_conn *c)
     ssize_t n = 0;
 
     softdat_frame_recheck(c);
+    if (c->copying) {
+        any = true;
+        n = softdat_frame_complete(c) ? 0 : -1;
+    }
     /* At most one ring's worth of bytes, so that the consumer gets to post receives. */
-    while (c->sock.fd >= 0 && !c->stalled && consumed < SOFTDAT_RING
+    while (n >= 0 && c->sock.fd >= 0 && !c->stalled && !c->copying && consumed < SOFTDAT_RING
            && (n = softdat_shared_peek(c, &p)) > 0) {
         any = true;
         consumed += (size_t)n;
@@ -274,7 +293,7 @@ bool softdat_rx_ring(struct softdat_conn *c)
 
     if (!any) {
         softdat_changing(c->ia);
-        any = softdat_shared_has_bytes(c) && read_ring(c);
+        any = (c->copying || softdat_shared_has_bytes(c)) && read_ring(c);
     }
     if (c->sock.fd < 0)
         return any;

@@ -296,7 +296,8 @@ bool softdat_shared_has_room(struct softdat_conn *c)
 static bool nothing_pending(struct softdat_conn *c)
 {
     return c->stalled || softdat_path_cut(c)
-           || (!softdat_shared_pending(c) && (!c->blocked || !softdat_shared_has_room(c)));
+           || (!softdat_shared_pending(c) && !c->copying
+               && (!c->blocked || !softdat_shared_has_room(c)));
 }
 
 /* Arms or disarms the doorbells of all rings; the low bit of `armed` is the state. */

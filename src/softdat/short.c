@@ -7,9 +7,10 @@
 /*
  * The calls of every message, in their usual case. Short sends and RDMA writes go over a ring: from
  * the triplet to the in-line frame of the ring, and from there to the destination, when nothing is
- * queued before them. They are the frames of tx.c and frame.c, in the same order and with the same
- * checks. Each call of DAT ends by a tail call if its case is another one, so that no register is
- * saved for what is rare; it has changed nothing then.
+ * queued before them; over a stream by one send(), and from the bytes that it has received. They
+ * are the frames of tx.c and frame.c, in the same order and with the same checks. Each call of DAT
+ * ends by a tail call if its case is another one, so that no register is saved for what is rare; it
+ * has changed nothing then.
  *
  * What makes the usual case of a connection is checked again only after something else than the
  * calls of this file has had the lock (ia->changes).
@@ -37,25 +38,31 @@ bool softdat_short_plain(const struct softdat_conn *c)
 
     for (int i = 0; i < SOFTDAT_FAULTS; i++)
         faults |= i != SOFTDAT_FAULT_LMR && cfg->one_in[i];
-    return c->uses_rings && !faults && !cfg->limits && !cfg->delays;
+    return !faults && !cfg->limits && !cfg->delays;
 }
 
 /* -- the usual case --------------------------------------------------------------------------- */
 
-/* True if a request of c that is posted now may be transmitted at once. */
-static bool may_transmit(struct softdat_conn *c)
+/* True if nothing is queued before a request of c that is posted now. */
+static bool is_next(const struct softdat_conn *c)
 {
     const struct softdat_ep *ep = c ? c->ep : NULL;
 
-    if (!ep || !c->plain || ep->state != DAT_EP_STATE_CONNECTED || c->cur_n > 0
-        || ep->req.sent != ep->req.count || !softdat_list_empty(&c->out_queue)
-        || !softdat_list_empty(&c->acks) || softdat_break_pending(c) || softdat_path_cut(c))
+    return ep && c->plain && ep->state == DAT_EP_STATE_CONNECTED && c->cur_n == 0
+           && ep->req.sent == ep->req.count && softdat_list_empty(&c->out_queue)
+           && !softdat_break_pending(c) && !softdat_path_cut(c);
+}
+
+/* True if a request that is posted now may be transmitted at once by the ring of c. */
+static bool may_transmit(struct softdat_conn *c)
+{
+    if (!is_next(c) || !c->uses_rings || !softdat_list_empty(&c->acks))
         return false;
     c->may_transmit = c->ia->changes;
     return true;
 }
 
-/* True if the in-line frame of c's ring may be executed, and its requests completed, now. */
+/* True if a short frame of c's link may be executed, and its requests completed, now. */
 static bool may_receive(struct softdat_conn *c)
 {
     const struct softdat_ep *ep = c->ep;
@@ -120,9 +127,9 @@ static inline DAT_RETURN done_with_ring(struct softdat_conn *c)
 
 /* -- transmitting ----------------------------------------------------------------------------- */
 
-/* Stores the request in the queue as one that is transmitted. */
-static inline void record(struct softdat_ep *ep, int op, uint32_t len, DAT_DTO_COOKIE cookie,
-                          DAT_COMPLETION_FLAGS flags)
+/* Stores the request in the queue as one that is transmitted, and returns it. */
+static inline struct softdat_dto *record(struct softdat_ep *ep, int op, uint32_t len,
+                                         DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct softdat_dto *d = softdat_ring_at(&ep->req, ep->req.count);
 
@@ -138,6 +145,16 @@ static inline void record(struct softdat_ep *ep, int op, uint32_t len, DAT_DTO_C
     d->ext = 0;
     ep->req.count++;
     ep->req.sent++;
+    ep->h.ia->count[op == DAT_DTO_SEND ? SOFTDAT_N_SENDS : SOFTDAT_N_WRITES]++;
+    ep->h.ia->count[SOFTDAT_N_BYTES_OUT] += len;
+    return d;
+}
+
+/* True if a request fits the queue of ep and need not wait for a read. */
+static inline bool fits(const struct softdat_ep *ep, DAT_COMPLETION_FLAGS flags)
+{
+    return ep->req.count < ep->req.size
+           && !(flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0);
 }
 
 /* True if a request of ep, posted now, is the in-line frame of an idle ring. */
@@ -145,9 +162,14 @@ static inline bool posts_inline(const struct softdat_ep *ep, DAT_COMPLETION_FLAG
 {
     struct softdat_conn *c = ep->conn;
 
-    return c && c->may_transmit == c->ia->changes && ep->req.count < ep->req.size
-           && !(flags & DAT_COMPLETION_BARRIER_FENCE_FLAG && ep->reads > 0)
+    return c && c->may_transmit == c->ia->changes && fits(ep, flags)
            && softdat_all_read(&c->shared);
+}
+
+/* True if a request of ep, posted now, is transmitted by one call on a stream. */
+static bool posts_on_stream(const struct softdat_ep *ep, DAT_COMPLETION_FLAGS flags)
+{
+    return is_next(ep->conn) && ep->conn->stream && !ep->conn->blocked && fits(ep, flags);
 }
 
 /* Posts a send (remote: NULL) or a write of the bytes at `from`. */
@@ -156,7 +178,6 @@ post(struct softdat_ep *ep, const uint8_t *from, uint32_t len, const DAT_RMR_TRI
      DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct softdat_conn *c = ep->conn;
-    struct softdat_ia *ia = c->ia;
     struct softdat_frame *f = (struct softdat_frame *)(void *)c->shared.mine->inline_data;
 
     record(ep, remote ? DAT_DTO_RDMA_WRITE : DAT_DTO_SEND, len, cookie, flags);
@@ -166,10 +187,29 @@ post(struct softdat_ep *ep, const uint8_t *from, uint32_t len, const DAT_RMR_TRI
         .addr = remote ? remote->virtual_address : 0,
     };
     copy_short((uint8_t *)(f + 1), from, len);
-    ia->count[remote ? SOFTDAT_N_WRITES : SOFTDAT_N_SENDS]++;
-    ia->count[SOFTDAT_N_BYTES_OUT] += len;
     softdat_inline_publish(c, sizeof(*f) + len);
     return done_with_ring(c);
+}
+
+/* The same on a stream, with the lock, which it releases. The request keeps where its bytes are: it
+ * is transmitted again if the link is replaced. */
+static DAT_RETURN post_on_stream(struct softdat_ep *ep, uint8_t *from, const DAT_LMR_TRIPLET *seg,
+                                 const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                 DAT_COMPLETION_FLAGS flags)
+{
+    struct softdat_ia *ia = ep->h.ia;
+    struct softdat_dto *d = record(ep, remote ? DAT_DTO_RDMA_WRITE : DAT_DTO_SEND,
+                                   seg->segment_length, cookie, flags);
+
+    d->seg[0] = (struct softdat_seg){ from, seg->segment_length, seg->lmr_context };
+    d->n_seg = 1;
+    d->regions_freed = ia->regions_freed;
+    d->due = 0;
+    d->raddr = remote ? remote->virtual_address : 0;
+    d->rkey = remote ? remote->rmr_context : 0;
+    softdat_changing(ia);
+    softdat_tx_short(ep->conn, d);
+    return done(ia);
 }
 
 /* True if the segment is one of 1 to max bytes. */
@@ -179,23 +219,27 @@ static inline bool is_short(DAT_COUNT n, const DAT_LMR_TRIPLET *seg, uint32_t ma
 }
 
 /* With the lock, which it releases. True: the request is to be posted once more by the call that
- * has not found its case usual, and which will now. */
-static bool post_again(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg)
+ * has not found its case usual, and which will now. known: its registration was that before. */
+static bool post_again(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, bool known)
 {
-    bool again = (!posts_inline(ep, 0) || !local_at(ep->h.ia, &ep->known_out, seg))
-                 && may_transmit(ep->conn) && know(ep, &ep->known_out, seg, 0)
-                 && posts_inline(ep, 0);
+    bool stream = ep->conn && ep->conn->stream;
+    bool again = stream ? !known && know(ep, &ep->known_out, seg, 0)
+                        : (!posts_inline(ep, 0) || !known) && may_transmit(ep->conn)
+                              && know(ep, &ep->known_out, seg, 0) && posts_inline(ep, 0);
 
     softdat_lock_leave(&ep->h.ia->lock);
     return again;
 }
 
+/* from: local_at() of the segment. */
 __attribute__((noinline)) static DAT_RETURN
-send_again(struct softdat_ep *ep, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
+send_again(struct softdat_ep *ep, uint8_t *from, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
            DAT_COMPLETION_FLAGS flags)
 {
-    return post_again(ep, seg) ? softdat_ep_post_send(ep, 1, seg, cookie, flags)
-                               : softdat_post_send(ep, 1, seg, cookie, flags);
+    if (from && posts_on_stream(ep, flags))
+        return post_on_stream(ep, from, seg, NULL, cookie, flags);
+    return post_again(ep, seg, from != NULL) ? softdat_ep_post_send(ep, 1, seg, cookie, flags)
+                                             : softdat_post_send(ep, 1, seg, cookie, flags);
 }
 
 DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
@@ -208,16 +252,19 @@ DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
         return softdat_post_send(ep, n, seg, cookie, flags);
     from = local_at(ep->h.ia, &ep->known_out, seg);
     if (!from || !posts_inline(ep, flags))
-        return send_again(ep, seg, cookie, flags);
+        return send_again(ep, from, seg, cookie, flags);
     return post(ep, from, seg->segment_length, NULL, cookie, flags);
 }
 
 __attribute__((noinline)) static DAT_RETURN
-write_again(struct softdat_ep *ep, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
+write_again(struct softdat_ep *ep, uint8_t *from, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
             const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
-    return post_again(ep, seg) ? softdat_ep_post_rdma_write(ep, 1, seg, cookie, remote, flags)
-                               : softdat_post_write(ep, 1, seg, cookie, remote, flags);
+    if (from && posts_on_stream(ep, flags))
+        return post_on_stream(ep, from, seg, remote, cookie, flags);
+    return post_again(ep, seg, from != NULL)
+               ? softdat_ep_post_rdma_write(ep, 1, seg, cookie, remote, flags)
+               : softdat_post_write(ep, 1, seg, cookie, remote, flags);
 }
 
 DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
@@ -232,7 +279,7 @@ DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR
         return softdat_post_write(ep, n, seg, cookie, remote, flags);
     from = local_at(ep->h.ia, &ep->known_out, seg);
     if (!from || !posts_inline(ep, flags))
-        return write_again(ep, seg, cookie, remote, flags);
+        return write_again(ep, from, seg, cookie, remote, flags);
     return post(ep, from, seg->segment_length, remote, cookie, flags);
 }
 
@@ -311,7 +358,7 @@ static inline const uint8_t *payload(const struct softdat_conn *c)
 }
 
 /* Copies a send of len bytes to the oldest receive and returns that; NULL: left to frame.c. */
-static inline struct softdat_dto *deliver(struct softdat_conn *c, uint32_t len)
+static inline struct softdat_dto *deliver(struct softdat_conn *c, const uint8_t *from, uint32_t len)
 {
     struct softdat_ep *ep = c->ep;
     struct softdat_ring *ring = &ep->own.ring;
@@ -320,7 +367,7 @@ static inline struct softdat_dto *deliver(struct softdat_conn *c, uint32_t len)
     if (ep->srq || ring->count == 0 || d->n_seg != 1 || len > d->len
         || d->regions_freed != c->ia->regions_freed)
         return NULL;
-    copy_short(d->seg[0].at, payload(c), len);
+    copy_short(d->seg[0].at, from, len);
     d->len = len;
     c->ia->count[SOFTDAT_N_RECVS]++;
     c->ia->count[SOFTDAT_N_BYTES_IN] += len;
@@ -328,7 +375,7 @@ static inline struct softdat_dto *deliver(struct softdat_conn *c, uint32_t len)
 }
 
 /* Stores an RDMA write; the last aligned word last. */
-static bool store_write(struct softdat_conn *c, const struct softdat_frame *f)
+static bool store_write(struct softdat_conn *c, const struct softdat_frame *f, const uint8_t *from)
 {
     uint8_t *at = softdat_region_at(softdat_region_find(c->ia, f->key), c->ep->pz, f->addr, f->len,
                                     DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
@@ -336,14 +383,14 @@ static bool store_write(struct softdat_conn *c, const struct softdat_frame *f)
 
     if (!at)
         return false;
-    copy_short(at, payload(c), first);
-    softdat_store_tail((uintptr_t)at + first, payload(c) + first, tail);
+    copy_short(at, from, first);
+    softdat_store_tail((uintptr_t)at + first, from + first, tail);
     return true;
 }
 
-static bool execute_send(struct softdat_conn *c, uint32_t len)
+static bool execute_send(struct softdat_conn *c, const uint8_t *from, uint32_t len)
 {
-    struct softdat_dto *d = deliver(c, len);
+    struct softdat_dto *d = deliver(c, from, len);
 
     if (!d)
         return false;
@@ -352,17 +399,49 @@ static bool execute_send(struct softdat_conn *c, uint32_t len)
     return true;
 }
 
+/* Executes the frame if it is a send or write; from: its payload. */
+static bool execute(struct softdat_conn *c, const struct softdat_frame *f, const uint8_t *from)
+{
+    return f->type == SOFTDAT_SEND ? execute_send(c, from, f->len)
+                                   : f->type == SOFTDAT_WRITE && store_write(c, f, from);
+}
+
 bool softdat_short_receive(struct softdat_conn *c)
 {
     struct softdat_frame f;
     size_t size = may_receive(c) ? header(c, &f) : 0;
 
-    if (size == 0 || !(f.type == SOFTDAT_SEND ? execute_send(c, f.len)
-                                              : f.type == SOFTDAT_WRITE && store_write(c, &f)))
+    if (size == 0 || !execute(c, &f, payload(c)))
         return false;
     softdat_inline_executed(c, size);
     softdat_doorbell(c);
     return true;
+}
+
+/* Executes the frame at the beginning of n bytes. Returns its length; 0: it is left to frame.c. */
+static size_t stream_frame(struct softdat_conn *c, const uint8_t *p, size_t n)
+{
+    struct softdat_frame *f = &c->hdr;
+
+    if (n <= sizeof(*f))
+        return 0;
+    memcpy(f, p, sizeof(*f));
+    if (f->magic != SOFTDAT_WIRE_MAGIC || f->len == 0 || f->len > SOFTDAT_SHORT
+        || f->len > n - sizeof(*f) || !softdat_frame_acked(c, f->ack)
+        || !execute(c, f, p + sizeof(*f)))
+        return 0;
+    c->long_expected = false;
+    softdat_tx_executed(c);
+    return sizeof(*f) + f->len;
+}
+
+size_t softdat_short_stream(struct softdat_conn *c, const uint8_t *p, size_t n)
+{
+    size_t done = 0, size;
+
+    while (may_receive(c) && (size = stream_frame(c, p + done, n - done)) > 0)
+        done += size;
+    return done;
 }
 
 /* -- completions ------------------------------------------------------------------------------ */
@@ -389,7 +468,8 @@ static inline DAT_RETURN received(struct softdat_conn *c, struct softdat_evd *ev
 {
     struct softdat_frame f;
     size_t size = c->ep->recv_evd == evd ? header(c, &f) : 0;
-    struct softdat_dto *d = size > 0 && f.type == SOFTDAT_SEND ? deliver(c, f.len) : NULL;
+    struct softdat_dto *d = size > 0 && f.type == SOFTDAT_SEND ? deliver(c, payload(c), f.len)
+                                                               : NULL;
 
     if (!d)
         return softdat_evd_dequeue_locked(evd, event);

@@ -44,6 +44,19 @@ void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
     }
 }
 
+void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
+{
+    while (*n_v > 0 && n >= (*v)->iov_len) {
+        n -= (*v)->iov_len;
+        ++*v;
+        --*n_v;
+    }
+    if (n > 0) {
+        (*v)->iov_base = (char *)(*v)->iov_base + n;
+        (*v)->iov_len -= n;
+    }
+}
+
 /* -- the last word of an RDMA write ----------------------------------------------------------- */
 
 /*

@@ -312,7 +312,8 @@ static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool dire
     if (f->type == SOFTDAT_ATOMIC) {
         f->id = d->op == DAT_IB_DTO_FETCH_ADD ? SOFTDAT_FETCH_ADD : SOFTDAT_CMP_SWAP;
         f->len = sizeof(d->operand);
-        add_bytes(c, d->operand, sizeof(d->operand));
+        memcpy(c->cur_list, d->operand, sizeof(d->operand));     /* d may be moved */
+        add_bytes(c, c->cur_list, f->len);
     } else if (direct) {
         f->len = softdat_direct_list(d, c->cur_list);
         add_bytes(c, c->cur_list, f->len);
@@ -372,19 +373,6 @@ static bool begin_request(struct softdat_conn *c)
     }, d->due);
     add_payload(c, d, direct);
     return true;
-}
-
-void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
-{
-    while (*n_v > 0 && n >= (*v)->iov_len) {
-        n -= (*v)->iov_len;
-        ++*v;
-        --*n_v;
-    }
-    if (n > 0) {
-        (*v)->iov_base = (char *)(*v)->iov_base + n;
-        (*v)->iov_len -= n;
-    }
 }
 
 /* Accounts for n transmitted bytes of the current frame; frees it when it is complete. */
@@ -563,6 +551,29 @@ void softdat_tx_progress(struct softdat_conn *c)
         softdat_sock_set_events(c->ia, &c->sock, c->sock.events & ~(uint32_t)EPOLLOUT);
     if (c->bye_sent && softdat_tx_idle(c))
         shutdown(c->sock.fd, SHUT_WR);
+}
+
+void softdat_tx_short(struct softdat_conn *c, struct softdat_dto *d)
+{
+    struct { struct softdat_frame f; uint8_t payload[SOFTDAT_SHORT]; } whole;
+    size_t len = sizeof(whole.f) + d->len;
+    ssize_t n;
+
+    begin(c, &(struct softdat_frame){
+        .magic = SOFTDAT_WIRE_MAGIC, .type = frame_of[d->op].plain, .len = (uint32_t)d->len,
+        .status = ack_hint(c, d->seq, d->len), .addr = d->raddr, .key = d->rkey,
+    }, 0);
+    add_iov(c, d);
+    whole.f = c->cur_hdr;
+    memcpy(whole.payload, d->seg[0].at, d->len);
+    n = send(c->sock.fd, &whole, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n == (ssize_t)len) {
+        c->cur_n = 0;
+        return;
+    }
+    if (n > 0)
+        advance_current(c, (size_t)n);
+    softdat_tx_progress(c);
 }
 
 void softdat_tx_executed(struct softdat_conn *c)

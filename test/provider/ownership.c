@@ -6,6 +6,7 @@
  */
 #include "peer.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,6 +370,169 @@ static void lengths_beyond_32_bits(void **state)
     munmap(region.for_va, PIECE + 8);
 }
 
+/* -- a long request, which is executed in parts ----------------------------------------------- */
+
+/* EXTENT: so much that it is not executed before another message has arrived; little is used. */
+enum { LONG = 16 << 20, EXTENT = 512 << 20 };
+
+/* Registered memory of a side. */
+struct memory {
+    uint8_t *at;
+    uint32_t len;
+    DAT_LMR_HANDLE lmr;
+    DAT_LMR_CONTEXT local;
+    DAT_RMR_CONTEXT key;
+};
+
+static struct memory memory_of(const struct side *s, uint32_t len, uint8_t value)
+{
+    struct memory m = { .len = len };
+    DAT_REGION_DESCRIPTION region;
+    DAT_VLEN size;
+    DAT_VADDR addr;
+
+    m.at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                0);
+    assert_ptr_not_equal(m.at, MAP_FAILED);
+    if (value)
+        memset(m.at, value, len);
+    region.for_va = m.at;
+    OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, len, s->pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &m.lmr, &m.local, &m.key, &size, &addr));
+    return m;
+}
+
+static DAT_LMR_TRIPLET all_of(const struct memory *m)
+{
+    return (DAT_LMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)m->at,
+                              .segment_length = m->len, .lmr_context = m->local };
+}
+
+static DAT_RMR_TRIPLET remote_all_of(const struct memory *m)
+{
+    return (DAT_RMR_TRIPLET){ .virtual_address = (DAT_VADDR)(uintptr_t)m->at,
+                              .segment_length = m->len, .rmr_context = m->key };
+}
+
+static void write_all(const struct side *s, const struct memory *from, const struct memory *to)
+{
+    DAT_LMR_TRIPLET t = all_of(from);
+    DAT_RMR_TRIPLET r = remote_all_of(to);
+
+    OK(dat_ep_post_rdma_write(s->ep, 1, &t, cookie(0), &r, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* Waits until the helper threads have changed the byte. Not for TSan, as until_changed(). */
+__attribute__((no_sanitize("thread")))
+static void wait_for_change(const uint8_t *at, uint8_t from)
+{
+    while (*(const volatile uint8_t *)at == from)
+        sched_yield();
+}
+
+static void poll_both(struct world *w)
+{
+    DAT_EVENT e;
+
+    for (int i = 0; i < 100; i++) {
+        dat_evd_dequeue(w->a.dto, &e);
+        dat_evd_dequeue(w->b.dto, &e);
+    }
+}
+
+/* A message of another connection arrives while a long write is being executed. */
+static void long_write_delays_no_others(void **state)
+{
+    struct world *w = *state;
+    struct memory from = memory_of(&w->a, EXTENT, 0), to = memory_of(&w->b, EXTENT, 0);
+    DAT_EP_HANDLE first[2];
+    DAT_EVENT e;
+
+    connect_pair(w);
+    first[0] = w->a.ep;
+    first[1] = w->b.ep;
+    make_ep(&w->a);
+    make_ep(&w->b);
+    connect_pair(w);
+    post_recv(&w->b, 0, 8, 1);
+    from.at[EXTENT - 1] = 1;
+    write_all(&(struct side){ .ep = first[0] }, &from, &to);
+    post_send(&w->a, 0, 8, 2);
+    while (DAT_GET_TYPE(dat_evd_dequeue(w->b.dto, &e)) == DAT_QUEUE_EMPTY)
+        ;
+    assert_int_equal(e.event_data.dto_completion_event_data.user_cookie.as_64, 1);
+    assert_int_equal(to.at[EXTENT - 1], 0);
+    OK(dat_ep_free(first[0]));
+    OK(dat_ep_free(first[1]));
+    OK(dat_lmr_free(from.lmr));
+    OK(dat_lmr_free(to.lmr));
+    munmap(from.at, EXTENT);
+    munmap(to.at, EXTENT);
+}
+
+/* A call of the target gets the lock while its helper thread executes a long write. */
+static void long_write_delays_no_calls(void **state)
+{
+    struct world *w = *state;
+    struct memory from = memory_of(&w->a, EXTENT, 0), to = memory_of(&w->b, EXTENT, 0);
+
+    connect_pair(w);
+    from.at[0] = from.at[EXTENT - 1] = 1;
+    write_all(&w->a, &from, &to);
+    wait_for_change(to.at, 0);
+    state_of(&w->b);
+    assert_int_equal(to.at[EXTENT - 1], 0);
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
+    OK(dat_ep_disconnect(w->b.ep, DAT_CLOSE_ABRUPT_FLAG));
+    OK(dat_lmr_free(from.lmr));
+    OK(dat_lmr_free(to.lmr));
+    munmap(from.at, EXTENT);
+    munmap(to.at, EXTENT);
+}
+
+/* The target frees its registration between two parts of a write. */
+static void target_frees_between_parts(void **state)
+{
+    struct world *w = *state;
+    struct memory from = memory_of(&w->a, LONG, 0x11), to = memory_of(&w->b, LONG, 0);
+
+    connect_pair(w);
+    write_all(&w->a, &from, &to);
+    until_changed(w, to.at, 0);
+    OK(dat_lmr_free(to.lmr));
+    memset(to.at, 0xaa, LONG);
+    assert_int_not_equal(status_of(&w->a), DAT_DTO_SUCCESS);
+    expect_end(&w->a);
+    expect_end(&w->b);
+    assert_int_equal(count_not(to.at, LONG, 0xaa), 0);
+    OK(dat_lmr_free(from.lmr));
+    munmap(from.at, LONG);
+    munmap(to.at, LONG);
+}
+
+/* The requester disconnects between two parts of a read; the target goes on to poll. */
+static void requester_disconnects_between_parts(void **state)
+{
+    struct world *w = *state;
+    struct memory from = memory_of(&w->b, LONG, 0x11), to = memory_of(&w->a, LONG, 0);
+    DAT_LMR_TRIPLET t = all_of(&to);
+    DAT_RMR_TRIPLET r = remote_all_of(&from);
+
+    connect_pair(w);
+    OK(dat_ep_post_rdma_read(w->a.ep, 1, &t, cookie(0), &r, DAT_COMPLETION_DEFAULT_FLAG));
+    until_changed(w, to.at, 0);
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
+    memset(to.at, 0xaa, LONG);
+    poll_both(w);
+    expect_end(&w->a);
+    expect_end(&w->b);
+    assert_int_equal(count_not(to.at, LONG, 0xaa), 0);
+    OK(dat_lmr_free(from.lmr));
+    OK(dat_lmr_free(to.lmr));
+    munmap(from.at, LONG);
+    munmap(to.at, LONG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +546,10 @@ int main(void)
         CASE_ON(requester_frees_during_write, "slow0"),
         CASE_ON(requester_frees_during_read, "slow0"),
         CASE(receive_of_freed_memory),
+        CASE(long_write_delays_no_others),
+        CASE(long_write_delays_no_calls),
+        CASE(target_frees_between_parts),
+        CASE(requester_disconnects_between_parts),
         CASE(lengths_beyond_32_bits),
     };
 

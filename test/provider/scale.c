@@ -38,7 +38,7 @@ static void make_many(struct many *m)
 {
     DAT_EP_ATTR attr = {
         .service_type = DAT_SERVICE_TYPE_RC, .max_message_size = 4096, .max_rdma_size = 4096,
-        .max_recv_dtos = 1, .max_request_dtos = 1, .max_recv_iov = 1, .max_request_iov = 1,
+        .max_recv_dtos = 64, .max_request_dtos = 64, .max_recv_iov = 1, .max_request_iov = 1,
         .max_rdma_read_iov = 1, .max_rdma_write_iov = 1,
     };
 

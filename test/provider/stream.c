@@ -113,11 +113,150 @@ static void acknowledges_a_share(void **state)
     finish(&p, &s);
 }
 
+/* -- what a message costs --------------------------------------------------------------------- */
+
+enum { ROUNDS = 200, MESSAGE = 64, MANY = 128, LONG = 1 << 16, WINDOW = 8 };
+
+/* Polls for the next completion, which is of this cookie. */
+static void poll_dto(struct side *s, uint64_t n)
+{
+    DAT_EVENT e;
+
+    while (DAT_GET_TYPE(dat_evd_dequeue(s->dto, &e)) != DAT_SUCCESS)
+        ;
+    assert_int_equal(e.event_data.dto_completion_event_data.status, DAT_DTO_SUCCESS);
+    assert_int_equal(e.event_data.dto_completion_event_data.user_cookie.as_64, n);
+}
+
+enum { SENT = 1, RECEIVED };
+
+/* A message of a ping-pong is one send() and one successful recv(), and the answer acknowledges it.
+ * Both sides are polled by one thread in turn; only if that is interrupted for long a helper thread
+ * acknowledges by itself. */
+static void ping_pong(void **state)
+{
+    struct world *w = *state;
+    struct side *from = &w->a, *to = &w->b, *side;
+
+    connect_pair(w);
+    syscalls_reset();
+    for (int i = 0; i < ROUNDS; i++) {
+        post_recv(to, 0, MESSAGE, RECEIVED);
+        post_send(from, MESSAGE, MESSAGE, SENT);
+        if (i > 0)
+            poll_dto(to, SENT);
+        poll_dto(to, RECEIVED);
+        side = from;
+        from = to;
+        to = side;
+    }
+    assert_in_range(syscalls.send, ROUNDS, ROUNDS + ROUNDS / 2);
+    assert_in_range(syscalls.recv - syscalls.recv_empty, ROUNDS, ROUNDS + ROUNDS / 2);
+    assert_in_range(syscalls.recv_empty, 0, ROUNDS);
+    assert_int_equal(syscalls.epoll_ctl, 0);
+}
+
+static void poll_until_byte(struct side *s, int fd)
+{
+    DAT_EVENT e;
+
+    peer_accept(s);
+    send_byte(fd, 'r');
+    while (s->buf[BUF - 1] == 0)
+        IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(s->dto, &e));
+    peer_wait_end(s);
+}
+
+/* Long writes of which some are outstanding: one send each, and the acknowledgements come for many
+ * at a time. */
+static void stream_of_writes(void **state)
+{
+    DAT_LMR_TRIPLET t;
+    DAT_RMR_TRIPLET r;
+    struct peer p;
+    struct side s;
+
+    (void)state;
+    peer_start(&p, "tcp0", poll_until_byte);
+    open_side(&s, "tcp0");
+    peer_connect(&p, &s);
+    assert_int_equal(recv_byte(p.fd), 'r');
+    t = seg(&s, 0, LONG);
+    r = peer_memory(&p, 0, LONG);
+    syscalls_reset();
+    for (uint64_t i = 0; i < MANY + WINDOW; i++) {
+        if (i >= WINDOW)
+            poll_dto(&s, i - WINDOW);
+        if (i < MANY)
+            OK(dat_ep_post_rdma_write(s.ep, 1, &t, cookie(i), &r, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    assert_in_range(syscalls.send, MANY, MANY + MANY / 2);
+    assert_in_range(syscalls.recv - syscalls.recv_empty, 1, MANY);
+    assert_int_equal(syscalls.epoll_ctl, 0);
+    s.buf[0] = 1;
+    t = seg(&s, 0, 1);
+    r = peer_memory(&p, BUF - 1, 1);
+    OK(dat_ep_post_rdma_write(s.ep, 1, &t, cookie(MANY), &r, DAT_COMPLETION_DEFAULT_FLAG));
+    poll_dto(&s, MANY);
+    finish(&p, &s);
+}
+
+/* -- a socket that takes a part of a frame ---------------------------------------------------- */
+
+static uint32_t random_below(uint32_t *seed, uint32_t n)
+{
+    *seed = *seed * 1664525 + 1013904223;
+    return (*seed >> 8) % n;
+}
+
+/* Fills both buffers with other bytes. */
+static void fill(struct world *w, uint32_t *seed)
+{
+    for (int i = 0; i < MESSAGE; i++) {
+        w->a.buf[i] = (uint8_t)random_below(seed, 256);
+        w->b.buf[i] = (uint8_t)~w->a.buf[i];
+    }
+}
+
+/* Short sends and writes of which the socket takes some bytes, or none, at a time. */
+static void cut_frames(void **state)
+{
+    struct world *w = *state;
+    uint32_t seed = 7;
+
+    connect_pair(w);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint32_t len = 1 + random_below(&seed, MESSAGE);
+        DAT_LMR_TRIPLET t = seg(&w->a, 0, len);
+        DAT_RMR_TRIPLET r = rseg(&w->b, 0, len);
+
+        fill(w, &seed);
+        syscalls.send_most = 1 + random_below(&seed, 2 * MESSAGE);
+        syscalls.send_refused = random_below(&seed, 3);
+        if (i % 2) {
+            post_recv(&w->b, 0, len, RECEIVED);
+            post_send(&w->a, 0, len, SENT);
+            expect_dto(&w->b, RECEIVED, DAT_DTO_SUCCESS);
+        } else {
+            OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(SENT), &r,
+                                      DAT_COMPLETION_DEFAULT_FLAG));
+        }
+        expect_dto(&w->a, SENT, DAT_DTO_SUCCESS);
+        assert_memory_equal(w->a.buf, w->b.buf, len);
+        if (len < MESSAGE)
+            assert_int_equal(w->b.buf[len], (uint8_t)~w->a.buf[len]);
+    }
+    syscalls.send_most = syscalls.send_refused = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_socket),
         cmocka_unit_test(acknowledges_a_share),
+        CASE_ON(ping_pong, "tcp0"),
+        cmocka_unit_test(stream_of_writes),
+        CASE_ON(cut_frames, "tcp0"),
     };
 
     return RUN(tests);

@@ -2,6 +2,7 @@
 #include "syscalls.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -44,6 +45,13 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
     syscalls.send++;
+    if (syscalls.send_refused > 0) {
+        syscalls.send_refused--;
+        errno = EAGAIN;
+        return -1;
+    }
+    if (syscalls.send_most > 0 && n > syscalls.send_most)
+        n = syscalls.send_most;
     return NEXT(send)(fd, buf, n, flags);
 }
 

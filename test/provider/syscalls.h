@@ -12,12 +12,15 @@ struct syscalls {
     _Atomic unsigned long send;          /* send() and sendmsg() */
     _Atomic unsigned long epoll_ctl;
     _Atomic unsigned long poll;          /* epoll_wait() and ppoll() */
+    _Atomic unsigned long send_most;     /* send() takes at most so many bytes; 0: as many as the
+                                            kernel does */
+    _Atomic unsigned long send_refused;  /* the next so many send() fail as on a full socket */
 };
 
 /* Of all threads of this process. */
 extern struct syscalls syscalls;
 
-/* Sets all counters to 0. */
+/* Sets all counters to 0; what is set for send() stays. */
 void syscalls_reset(void);
 /* Returns the sum of all calls. */
 unsigned long syscalls_total(void);
