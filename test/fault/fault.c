@@ -10,7 +10,8 @@
  * counters that follow what has failed; and by how much a rank has grown at most since a quarter of
  * its messages had been received: in bytes of heap, descriptors and mappings.
  *
- * With FAULT_UNTIL in the environment they send MESSAGES again and again until that file exists.
+ * With FAULT_UNTIL in the environment they send MESSAGES again and again until that file exists,
+ * and rank 0 prints "fault: exchange N" after each time.
  */
 #include <dirent.h>
 #include <malloc.h>
@@ -352,8 +353,13 @@ static void exchange(uint64_t messages, long long held[HELD])
 static bool goes_on(void)
 {
     const char *until = getenv("FAULT_UNTIL");
+    static int n;
     int more = me.rank == 0 && until && access(until, F_OK) != 0;
 
+    if (me.rank == 0 && until) {
+        printf("fault: exchange %d\n", ++n);
+        fflush(stdout);
+    }
     MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return more != 0;
 }
