@@ -24,6 +24,11 @@ check_PROGRAMS += benchmarks/wire_perf
 benchmarks_wire_perf_SOURCES = benchmarks/wire_perf.c
 benchmarks_wire_perf_CPPFLAGS = $(util_cppflags) -I$(srcdir)/src/dapl
 benchmarks_wire_perf_LDADD = libdapl.la libutil.la $(DAT_LIBS) -lpthread
+
+check_PROGRAMS += benchmarks/storm_perf
+benchmarks_storm_perf_SOURCES = benchmarks/storm_perf.c
+benchmarks_storm_perf_CPPFLAGS = $(util_cppflags) -I$(srcdir)/src/dapl
+benchmarks_storm_perf_LDADD = libdapl.la libutil.la $(DAT_LIBS)
 endif
 
 if HAVE_DAT

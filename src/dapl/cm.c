@@ -62,6 +62,7 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
         begin_outage(st, now);
     if (next != was) {
         mdapl_timer_stop(&st->cm.timer);
+        mdapl_dapl_cm_request_end(st);
         st->cm.overdue = false;
         mdapl_dapl_stream_set_up(st, NULL);
     }
@@ -300,18 +301,20 @@ static bool has_decided(const struct mdapl_dapl_ep *ep)
     return state == DAT_EP_STATE_CONNECTED || state == DAT_EP_STATE_DISCONNECTED;
 }
 
-/* The timer of a backoff, of a request or of an acceptance has fired. */
+/* The timer of a backoff, of a request or of an acceptance has fired. What follows a backoff waits
+ * for its turn. */
 static void timer_fired(struct mdapl_timer *t)
 {
     struct mdapl_dapl_cm *cm = MDAPL_OF(t, struct mdapl_dapl_cm, timer);
     struct mdapl_dapl_stream *st = MDAPL_OF(cm, struct mdapl_dapl_stream, cm);
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx);
 
-    if (cm->state == MDAPL_CM_BACKOFF && !mdapl_dapl_rail_usable(st->ia))
-        return;                  /* mdapl_dapl_cm_rail_up() starts the timer again */
+    if (cm->state == MDAPL_CM_BACKOFF) {
+        mdapl_dapl_cm_request_wait(st);
+        return;
+    }
     /* The provider has changed the state of the EP, so the event for it is in the queue. */
-    if (cm->state != MDAPL_CM_BACKOFF && cm->state != MDAPL_CM_DRAINING && !cm->overdue
-        && has_decided(&st->conn->ep)) {
+    if (cm->state != MDAPL_CM_DRAINING && !cm->overdue && has_decided(&st->conn->ep)) {
         cm->overdue = true;
         mdapl_dapl_cm_set_timer(st, now + MDAPL_MS(MDAPL_CM_GRACE_MS));
         return;
@@ -322,6 +325,16 @@ static void timer_fired(struct mdapl_timer *t)
 void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st)
 {
     mdapl_timer_init(&st->cm.timer, timer_fired);
+    mdapl_list_init(&st->cm.request);
+}
+
+void mdapl_dapl_cm_request(struct mdapl_dapl_chan *d)
+{
+    struct mdapl_dapl_stream *st;
+
+    while ((st = mdapl_dapl_cm_request_next(d)))
+        if (mdapl_dapl_rail_usable(st->ia))  /* else mdapl_dapl_cm_rail_up() starts its timer */
+            run_for(st, MDAPL_CM_TIMER, MDAPL_CAUSE_NO_EVENT);
 }
 
 void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer)

@@ -12,6 +12,7 @@
 
 struct mdapl_dapl_chan;
 struct mdapl_dapl_cm_cause;
+struct mdapl_dapl_cm_requests;
 struct mdapl_dapl_conn;
 struct mdapl_dapl_fault;
 struct mdapl_dapl_peer;
@@ -25,6 +26,12 @@ void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st);
 /* Connects all streams of the peer: in the next round of progress, requests are sent on those that
  * are idle. */
 void mdapl_dapl_cm_connect(struct mdapl_dapl_peer *peer);
+/* No requests are in flight, and no stream waits to make one (cm_time.h). */
+void mdapl_dapl_cm_requests_init(struct mdapl_dapl_cm_requests *r);
+/* Makes the requests whose turn it is. */
+void mdapl_dapl_cm_request(struct mdapl_dapl_chan *d);
+/* When one may be made without an event before, ns; UINT64_MAX: no stream waits. */
+uint64_t mdapl_dapl_cm_request_due(const struct mdapl_dapl_chan *d);
 /* The stream's connection, or the attempt at one, has ended by a fault that has been judged. */
 void mdapl_dapl_cm_broke(struct mdapl_dapl_stream *st);
 /* The adapter reports, asynchronously, that the connection has ended. */

@@ -65,6 +65,7 @@ static int do_connect(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s
 
     st->cm.called = now;
     st->cm.requests++;
+    mdapl_dapl_cm_request_begin(st);
     mdapl_dapl_cm_hello_put(st, 0, st->cm.epoch, hello);
     if (!rc) {
         st->conn->caller = true;

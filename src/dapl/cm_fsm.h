@@ -21,7 +21,7 @@
 enum mdapl_dapl_cm_state {
     MDAPL_CM_IDLE,           /* not wanted yet */
     MDAPL_CM_CONNECTING,     /* a request of this rank is in flight */
-    MDAPL_CM_BACKOFF,        /* our next request is sent when the timer fires */
+    MDAPL_CM_BACKOFF,        /* our next request is sent when the timer has fired */
     MDAPL_CM_ACCEPTING,      /* we have accepted theirs and wait for ESTABLISHED */
     MDAPL_CM_REACCEPTING,    /* the same, and the peer has been connected before */
     MDAPL_CM_UP,

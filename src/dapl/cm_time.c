@@ -2,6 +2,7 @@
 #include "cm_time.h"
 
 #include "cfg.h"
+#include "cm.h"
 #include "cm_hello.h"
 #include "min.h"
 
@@ -84,4 +85,73 @@ uint64_t mdapl_dapl_cm_pause(const struct mdapl_dapl_stream *st)
 uint64_t mdapl_dapl_cm_turn(const struct mdapl_dapl_stream *st)
 {
     return mdapl_dapl_cm_wins(st->peer) ? MDAPL_MS(TURN_MS) + jitter(st) % MDAPL_MS(TURN_MS) : 0;
+}
+
+/* -- requests in flight ------------------------------------------------------------------------ */
+
+void mdapl_dapl_cm_requests_init(struct mdapl_dapl_cm_requests *r)
+{
+    mdapl_list_init(&r->waiting);
+    mdapl_list_init(&r->counted);
+    r->n = 0;
+}
+
+void mdapl_dapl_cm_request_wait(struct mdapl_dapl_stream *st)
+{
+    if (mdapl_list_empty(&st->cm.request))
+        mdapl_list_append(&st->peer->d->requests.waiting, &st->cm.request);
+}
+
+void mdapl_dapl_cm_request_begin(struct mdapl_dapl_stream *st)
+{
+    struct mdapl_dapl_cm_requests *r = &st->peer->d->requests;
+
+    mdapl_list_append(&r->counted, &st->cm.request);
+    st->cm.counted = true;
+    r->n++;
+}
+
+void mdapl_dapl_cm_request_end(struct mdapl_dapl_stream *st)
+{
+    mdapl_list_remove(&st->cm.request);
+    st->peer->d->requests.n -= st->cm.counted;
+    st->cm.counted = false;
+}
+
+static struct mdapl_dapl_stream *first_of(const struct mdapl_list *list)
+{
+    return MDAPL_OF(mdapl_list_first(list), struct mdapl_dapl_stream, cm.request);
+}
+
+static bool has_room(const struct mdapl_dapl_chan *d)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(d->ctx);
+
+    return d->requests.n < cfg->wiring_inflight || cfg->wiring == MDAPL_WIRING_THREAD;
+}
+
+/* When the oldest request that counts does so no more, ns. */
+static uint64_t oldest_over(const struct mdapl_dapl_cm_requests *r)
+{
+    return first_of(&r->counted)->cm.called + MDAPL_MS(MDAPL_CM_COUNTED_MS);
+}
+
+uint64_t mdapl_dapl_cm_request_due(const struct mdapl_dapl_chan *d)
+{
+    if (mdapl_list_empty(&d->requests.waiting))
+        return UINT64_MAX;
+    return has_room(d) ? 0 : oldest_over(&d->requests);
+}
+
+struct mdapl_dapl_stream *mdapl_dapl_cm_request_next(struct mdapl_dapl_chan *d)
+{
+    struct mdapl_dapl_stream *st;
+
+    if (mdapl_dapl_cm_request_due(d) > mdapl_ctx_now(d->ctx))
+        return NULL;
+    if (!has_room(d))
+        mdapl_dapl_cm_request_end(first_of(&d->requests.counted));
+    st = first_of(&d->requests.waiting);
+    mdapl_dapl_cm_request_end(st);
+    return st;
 }

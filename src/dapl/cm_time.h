@@ -25,4 +25,22 @@ uint64_t mdapl_dapl_cm_pause(const struct mdapl_dapl_stream *st);
 /* The pause before a connection that ended is replaced: none for the rank whose request wins. */
 uint64_t mdapl_dapl_cm_turn(const struct mdapl_dapl_stream *st);
 
+/*
+ * How many requests are in flight: as many as MPIR_CVAR_DAPL_WIRING_INFLIGHT says. When all
+ * connections of a rank break at once, the other streams wait, in their order, so that requests do
+ * not time out in the queues of hosts that have too many of them. A request counts for
+ * MDAPL_CM_COUNTED_MS at most: one that a rank which computes does not answer costs nothing, and
+ * the streams behind it do not wait for that. Wiring with a thread has no limit (wireup.h).
+ */
+enum { MDAPL_CM_COUNTED_MS = 20 };
+
+/* The stream waits for its turn to make a request. */
+void mdapl_dapl_cm_request_wait(struct mdapl_dapl_stream *st);
+/* The stream makes one now: it counts. */
+void mdapl_dapl_cm_request_begin(struct mdapl_dapl_stream *st);
+/* It has been answered, or the stream makes none any more. */
+void mdapl_dapl_cm_request_end(struct mdapl_dapl_stream *st);
+/* The stream that has waited longest, which waits no more, if a request may be made; else NULL. */
+struct mdapl_dapl_stream *mdapl_dapl_cm_request_next(struct mdapl_dapl_chan *d);
+
 #endif

@@ -152,6 +152,7 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_list_init(&d->vbuf_waiters);
     mdapl_list_init(&d->closed);
     mdapl_timers_init(&d->timers);
+    mdapl_dapl_cm_requests_init(&d->requests);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_rail_init(d->rails.ia[i]);
     if (!rc)
@@ -338,6 +339,7 @@ static int housekeeping(struct mdapl_dapl_chan *d)
     if (d->paths)
         mdapl_dapl_paths_look(d);
     n = mdapl_timers_run(&d->timers, d->now);
+    mdapl_dapl_cm_request(d);
     if (d->probes.on && d->now >= d->probes.at)
         mdapl_dapl_probe_look(d, d->now);
     /* After the timers: what is to follow a connection that ended in this round is judged first. */
@@ -403,7 +405,8 @@ static bool may_be_unnoticed(const struct mdapl_dapl_chan *d)
 static void wait(void *state, uint64_t ns)
 {
     struct mdapl_dapl_chan *d = state;
-    uint64_t next = mdapl_timers_next(&d->timers), now = mdapl_ctx_now(d->ctx);
+    uint64_t next = mdapl_min(mdapl_timers_next(&d->timers), mdapl_dapl_cm_request_due(d));
+    uint64_t now = mdapl_ctx_now(d->ctx);
 
     if (!mdapl_list_empty(&d->ack_pending) && ns > MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us))
         ns = MDAPL_US(mdapl_ctx_cfg(d->ctx)->ack_idle_us);

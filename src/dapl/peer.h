@@ -61,6 +61,13 @@ struct mdapl_dapl_pings {
     uint32_t verdicts;           /* connections that have ended after one, lately */
 };
 
+/* Connection requests of all streams (cm_time.h). */
+struct mdapl_dapl_cm_requests {
+    struct mdapl_list waiting;   /* streams that are to make one, the next one first */
+    struct mdapl_list counted;   /* those whose request counts as in flight, the oldest first */
+    int64_t n;                   /* how many these are */
+};
+
 /* The channel's state: one per context. */
 struct mdapl_dapl_chan {
     struct mdapl_ctx *ctx;
@@ -91,6 +98,7 @@ struct mdapl_dapl_chan {
     struct mdapl_list closed;    /* connections that drain (conn.h) */
     struct mdapl_timers timers;
     struct mdapl_dapl_probes probes;
+    struct mdapl_dapl_cm_requests requests;
     struct mdapl_dapl_events *events;    /* the last ones of all peers */
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then each round polls all queues */
@@ -110,6 +118,8 @@ struct mdapl_dapl_chan {
 struct mdapl_dapl_cm {
     enum mdapl_dapl_cm_state state;
     struct mdapl_timer timer;    /* ends a pause, a request, an acceptance */
+    struct mdapl_list request;   /* on one of d->requests */
+    bool counted;                /* on which: its request is in flight */
     bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
     bool left;                   /* the peer disconnected, at the end of the job */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "wireup.h"
 
+#include "cm.h"
 #include "err.h"
 #include "fault.h"
 #include "ia.h"
@@ -98,6 +99,7 @@ static int look(struct wiring *w, uint64_t *ns_p)
 
     pthread_mutex_lock(&w->lock);
     mdapl_timers_run(&d->timers, now);
+    mdapl_dapl_cm_request(d);
     mdapl_dapl_recover_all(d);
     next = mdapl_timers_next(&d->timers);
     rc = d->failed ? d->failed : mdapl_dapl_wireup_missing(d);

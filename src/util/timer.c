@@ -24,10 +24,11 @@ void mdapl_timer_set(struct mdapl_timers *s, struct mdapl_timer *t, uint64_t due
 
     mdapl_list_remove(&t->link);
     t->due = due;
-    at = s->queue.next;
-    while (at != &s->queue && timer_of(at)->due <= due)
-        at = at->next;
-    mdapl_list_before(at, &t->link);
+    /* From the end: of many that are set at one time each is due later than most. */
+    at = s->queue.prev;
+    while (at != &s->queue && timer_of(at)->due > due)
+        at = at->prev;
+    mdapl_list_before(at->next, &t->link);
 }
 
 void mdapl_timer_stop(struct mdapl_timer *t)

@@ -10,6 +10,8 @@
 
 enum {
     MAX_OBJECTS = 4096,
+    PSPS = 256,
+    FEW_EPS = 256,               /* room for so many at first: a seed's numbers depend on it */
     PAST = 64,
     LATE_NS = 300000,            /* what is late is so late */
 };
@@ -1043,11 +1045,11 @@ static void cr_unmake(struct cr *cr)
 /* -- connecting ------------------------------------------------------------------------------- */
 
 /* A handle is a PSP if it is on this list. */
-static struct psp *psps[64];
+static struct psp *psps[PSPS];
 
 static struct psp *find_psp(DAT_CONN_QUAL qual)
 {
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < PSPS; i++)
         if (psps[i] && psps[i]->qual == qual)
             return psps[i];
     return NULL;
@@ -1075,7 +1077,7 @@ static DAT_RETURN psp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qual, DAT_EVD_HANDL
 
 static DAT_RETURN psp_free(DAT_PSP_HANDLE handle)
 {
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < PSPS; i++)
         if ((void *)psps[i] == handle)
             psps[i] = NULL;
     unmake(handle);
@@ -1224,7 +1226,7 @@ static DAT_RETURN cr_reject(DAT_CR_HANDLE handle, DAT_COUNT len, const DAT_PVOID
 
 bool fake_stranger(int nth, const void *priv, size_t len)
 {
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < PSPS; i++) {
         if (!psps[i] || nth-- > 0)
             continue;
         arrive_later(cr_make(NULL, priv, (int)len), psps[i]->qual);
@@ -1560,7 +1562,9 @@ static bool move_ep(struct ep *ep)
     return true;
 }
 
-static struct ep *eps[256];
+/* All EPs, and free places; a new one takes the first of these. */
+static struct ep **eps;
+static int n_eps;
 
 void fake_async_ep(int nth, DAT_EVENT_NUMBER number)
 {
@@ -1574,7 +1578,7 @@ void fake_swallow(int nth, bool both)
 
 void fake_end_swallow(void)
 {
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < n_eps; i++)
         if (eps[i])
             eps[i]->swallows = false;
 }
@@ -1583,7 +1587,7 @@ int fake_nth_ep(DAT_EP_HANDLE ep)
 {
     int i = 0;
 
-    while (i < 256 && eps[i] != ep)
+    while (i < n_eps && eps[i] != ep)
         i++;
     return i;
 }
@@ -1601,7 +1605,7 @@ void fake_hold_ia(int nth)
 void fake_hold_flushes(bool hold)
 {
     f.hold_flushes = hold;
-    for (int i = 0; i < 256 && !hold; i++)
+    for (int i = 0; i < n_eps && !hold; i++)
         if (eps[i] && eps[i]->unflushed)
             flush(eps[i]);
 }
@@ -1613,7 +1617,7 @@ int fake_complete_again(bool freed)
     for (int i = 0; i < PAST && f.past[i].evd; i++) {
         bool exists = false;
 
-        for (int k = 0; k < 256; k++)
+        for (int k = 0; k < n_eps; k++)
             exists |= eps[k] && eps[k]->serial == f.past[i].ep;
         if (exists == freed)
             continue;
@@ -1627,9 +1631,21 @@ int fake_eps(void)
 {
     int n = 0;
 
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < n_eps; i++)
         n += eps[i] != NULL;
     return n;
+}
+
+/* Twice as many as there are. */
+static void make_places(void)
+{
+    int n = n_eps ? 2 * n_eps : FEW_EPS;
+
+    eps = realloc(eps, (size_t)n * sizeof(*eps));
+    if (!eps)
+        abort();
+    memset(eps + n_eps, 0, (size_t)(n - n_eps) * sizeof(*eps));
+    n_eps = n;
 }
 
 static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv,
@@ -1639,10 +1655,10 @@ static DAT_RETURN ep_create_listed(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_H
     DAT_RETURN ret;
     int i = 0;
 
-    while (i < 256 && eps[i])
+    while (i < n_eps && eps[i])
         i++;
-    if (i == 256)
-        return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    if (i == n_eps)
+        make_places();
     ret = ep_create(ia, pz, recv, req, conn, attr, ep_p);
     if (ret == DAT_SUCCESS)
         eps[i] = *ep_p;
@@ -1653,7 +1669,7 @@ static DAT_RETURN ep_free_listed(DAT_EP_HANDLE handle)
 {
     if (f.refuse_closes && ((struct ia *)((struct ep *)handle)->ia)->dead)
         return ERROR(DAT_INTERNAL_ERROR);
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < n_eps; i++)
         if ((void *)eps[i] == handle)
             eps[i] = NULL;
     return ep_free(handle);
@@ -1685,7 +1701,7 @@ static bool move_pending(void)
 
 static void end_requests(uint64_t due, DAT_EVENT_NUMBER number)
 {
-    for (int i = 0; i < 256; i++) {
+    for (int i = 0; i < n_eps; i++) {
         struct ep *ep = eps[i];
 
         if (!ep || ep->state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING || ep->deadline > due)
@@ -1701,13 +1717,23 @@ void fake_end_requests(DAT_EVENT_NUMBER number)
     end_requests(UINT64_MAX, number);
 }
 
+static void break_all(const struct ia *ia)
+{
+    for (int i = 0; i < n_eps; i++)
+        if (eps[i] && eps[i]->ia == ia && eps[i]->state == DAT_EP_STATE_CONNECTED)
+            end(eps[i], DAT_CONNECTION_EVENT_BROKEN);
+}
+
 static void end_ia(struct ia *ia, bool silent)
 {
     ia->dead = true;
     ia->silent = silent;
-    for (int i = 0; i < 256; i++)
-        if (eps[i] && eps[i]->ia == ia && eps[i]->state == DAT_EP_STATE_CONNECTED)
-            end(eps[i], DAT_CONNECTION_EVENT_BROKEN);
+    break_all(ia);
+}
+
+void fake_break_all(int nth)
+{
+    break_all(nth_ia(nth));
 }
 
 void fake_end_ia(int nth)
@@ -1741,15 +1767,26 @@ struct fake_faults *fake_faults(void)
     return &f.faults;
 }
 
+unsigned fake_under_way(int nth)
+{
+    const struct ia *ia = nth_ia(nth);
+    unsigned n = 0;
+
+    for (int i = 0; i < n_eps; i++)
+        n += eps[i] && eps[i]->ia == ia
+             && eps[i]->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+    return n;
+}
+
 /* first: the EP that is tried first. */
 static bool step(uint64_t first)
 {
     if (fake_random(3) == 0 && move_pending())
         return true;
-    for (uint64_t i = 0; i < 256; i++) {
-        struct ep *ep = eps[(first + i) % 256];
+    for (int i = 0; i < n_eps; i++) {
+        int at = (int)((first + (uint64_t)i) % (uint64_t)n_eps);
 
-        if (ep && (int)((first + i) % 256) != f.parked && ep->ia != f.held_ia && move_ep(ep))
+        if (eps[at] && at != f.parked && eps[at]->ia != f.held_ia && move_ep(eps[at]))
             return true;
     }
     return move_pending();
@@ -1888,7 +1925,7 @@ static void move_path(struct ep *ep)
 
 static void move_paths(void)
 {
-    for (int i = 0; i < 256 && f.ports; i++)
+    for (int i = 0; i < n_eps && f.ports; i++)
         if (is_up(eps[i]) && !eps[i]->accepted)
             move_path(eps[i]);
 }
@@ -1935,7 +1972,7 @@ void fake_port(int nth, unsigned port, bool up, bool reported)
     if (!reported)
         return;
     report_path(ia, NULL, up ? DAT_PATH_EVENT_UP : DAT_PATH_EVENT_DOWN, DAT_PATH_CAUSE_NONE, port);
-    for (int i = 0; i < 256 && !up; i++)
+    for (int i = 0; i < n_eps && !up; i++)
         if (is_up(eps[i]) && eps[i]->ia == ia)
             port_failed(eps[i], port);
 }
@@ -2060,7 +2097,7 @@ static DAT_RETURN extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arg
 
 bool fake_step(void)
 {
-    uint64_t first = fake_random(256);
+    uint64_t first = fake_random((uint64_t)n_eps);
     bool moved;
 
     f.now += 1000 + fake_random(1000);
@@ -2105,8 +2142,8 @@ void fake_start(uint64_t seed, const struct fake_faults *faults, const struct fa
     };
 
     memset(&f, 0, sizeof(f));
-    memset(eps, 0, sizeof(eps));
     memset(psps, 0, sizeof(psps));
+    make_places();
     f.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     for (int i = 0; i < 8; i++)
         fake_random(2);
@@ -2147,12 +2184,15 @@ int fake_stop(void)
             cr_unmake(p->cr);
         free(p);
     }
-    for (int i = 0; i < 256; i++)        /* of an IA that has not been closed */
+    for (int i = 0; i < n_eps; i++)        /* of an IA that has not been closed */
         while (eps[i] && eps[i]->req.first)
             pop(&eps[i]->req);
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < n_eps; i++)
         while (eps[i] && eps[i]->recv.first)
             pop(&eps[i]->recv);
+    free(eps);
+    eps = NULL;
+    n_eps = 0;
     while (f.objects) {
         struct object *o = f.objects;
 

@@ -106,6 +106,10 @@ void fake_end_requests(DAT_EVENT_NUMBER number);
 void fake_hold_requests(bool hold);
 /* How many times dat_ep_connect() has been called. */
 unsigned fake_requests(void);
+/* How many requests of the nth IA (in the order of opening) have no answer yet. */
+unsigned fake_under_way(int nth_ia);
+/* All connections of the nth IA break. */
+void fake_break_all(int nth_ia);
 /* How many requests strangers have had rejected. */
 int fake_strangers_rejected(void);
 /* An asynchronous error of the nth IA, of those that are open in the order of opening. */

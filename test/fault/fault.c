@@ -7,10 +7,12 @@
  *
  * Rank 0 prints "fault: N messages, B bytes: L lost, D doubled, R reordered, C corrupt", a line of
  * sums over all ranks: the faults that the provider has injected, as daplsoft reports, and the
- * counters that follow what has failed; and by how much a rank has grown at most since a quarter of
- * its messages had been received: in bytes of heap, descriptors and mappings.
+ * counters that follow what has failed; by how much a rank has grown at most since a quarter of
+ * its messages had been received: in bytes of heap, descriptors and mappings; and the longest time
+ * between two messages that a rank received in one exchange.
  *
- * With FAULT_UNTIL in the environment they send MESSAGES again and again until that file exists.
+ * With FAULT_UNTIL in the environment they send MESSAGES again and again until that file exists,
+ * and rank 0 prints "fault: exchange N" after each time.
  */
 #include <dirent.h>
 #include <malloc.h>
@@ -156,6 +158,7 @@ static struct {
     uint64_t expected[RANKS_MAX], taken[RANKS_MAX];          /* by source */
     uint64_t posted, done, all;
     unsigned long long messages, bytes, lost, doubled, reordered, corrupt;
+    double last, gap;            /* when the last one came, s; the longest time between two */
 } in;
 
 /* The oldest receive is complete. Messages are matched in the order of the receives. */
@@ -165,7 +168,12 @@ static void check(const MPI_Status *status)
     uint64_t number = in.taken[src]++;
     uint64_t ahead = ((uint64_t)status->MPI_TAG + TAGS - number % TAGS) % TAGS;
 
+    double now = MPI_Wtime();
+
     MPI_Get_count(status, MPI_BYTE, &len);
+    if (in.last > 0 && now - in.last > in.gap)
+        in.gap = now - in.last;
+    in.last = now;
     in.messages++;
     in.bytes += (unsigned long long)len;
     if (ahead > TAGS / 2) {
@@ -263,6 +271,15 @@ static void report_growth(const long long before[HELD])
                most[DESCRIPTORS], most[MAPPINGS]);
 }
 
+static void report_gap(void)
+{
+    double most;
+
+    MPI_Reduce(&in.gap, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (me.rank == 0)
+        printf("fault: gap %.0f us\n", most * 1e6);
+}
+
 /* -- the report ------------------------------------------------------------------------------- */
 
 /* The value of a counter of this rank; 0 if there is none of that name. */
@@ -340,6 +357,7 @@ static void exchange(uint64_t messages, long long held[HELD])
         in.expected[i] += expected[i];
         in.all += expected[i];
     }
+    in.last = 0;
     while (in.done < in.all || !all_sent()) {
         receive_some();
         send_some();
@@ -352,8 +370,13 @@ static void exchange(uint64_t messages, long long held[HELD])
 static bool goes_on(void)
 {
     const char *until = getenv("FAULT_UNTIL");
+    static int n;
     int more = me.rank == 0 && until && access(until, F_OK) != 0;
 
+    if (me.rank == 0 && until) {
+        printf("fault: exchange %d\n", ++n);
+        fflush(stdout);
+    }
     MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return more != 0;
 }
@@ -386,6 +409,7 @@ int main(int argc, char **argv)
         in.lost += in.expected[i] > in.taken[i] ? in.expected[i] - in.taken[i] : 0;
     MPI_Barrier(MPI_COMM_WORLD);
     report_growth(held);
+    report_gap();
     report();
     MPI_Finalize();
     return in.lost + in.doubled + in.reordered + in.corrupt > 0;

@@ -6,8 +6,10 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
+FLOOD = 2000     # messages of one exchange; there are as many exchanges as the test needs
 LIMIT_S = 300    # against hangs: the maximum time of a job
 
 
@@ -41,6 +43,7 @@ class Ground:
         self.prefix, self.folder, self.seed = prefix, folder, seed
         self.program = folder / "fault"
         self.processes = folder / "processes"
+        self.until = folder / "until"
         self.env = dict(os.environ, PATH=f"{prefix / 'bin'}:{os.environ['PATH']}", FAULT_PROCESSES=str(self.processes))
 
     def build(self):
@@ -48,17 +51,26 @@ class Ground:
                                HERE / "fault.c"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def launch(self, command, knobs, params):
-        """A job. params: of both adapters, beside their seeds."""
+        """A job. params: of both adapters, beside their seeds; {k} in them is 0 for the first, 1 for the second."""
         conf = self.folder / "dat.conf"
         shutil.rmtree(self.processes, ignore_errors=True)
         self.processes.mkdir()
         conf.write_text("".join(
             f"soft{k} u2.0 nonthreadsafe default {self.prefix}/lib/libdaplsoft.so daplsoft.1.0 "
-            f'"seed={self.seed + k} {params}" ""\n' for k in range(2)))
+            f'"seed={self.seed + k} {params.format(k=k)}" ""\n' for k in range(2)))
         env = dict(self.env, DAT_OVERRIDE=str(conf), MPIR_CVAR_DAPL_CHANNELS="dapl")
         env.update({f"MPIR_CVAR_DAPL_{k}": v for k, v in knobs.items()})
         return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 stdin=subprocess.DEVNULL, errors="replace", start_new_session=True)
+
+    def flood(self, largest):
+        """The command of a rank that exchanges messages until end_flood()."""
+        self.until.unlink(missing_ok=True)
+        self.env["FAULT_UNTIL"] = str(self.until)
+        return self.words(FLOOD, largest)
+
+    def end_flood(self):
+        self.until.touch()
 
     def mpiexec(self, ranks, *command):
         return [str(self.prefix / "bin/mpiexec"), "-n", str(ranks), *map(str, command)]
@@ -87,3 +99,45 @@ def sums(text):
 def is_whole(status, text, messages):
     clean = re.search(r"^fault: (\d+) messages, \d+ bytes: 0 lost, 0 doubled, 0 reordered, 0 corrupt$", text, re.M)
     return status == 0 and clean and int(clean[1]) >= messages * 0.99
+
+
+class Watched:
+    """A job whose lines are read as they come."""
+
+    def __init__(self, job):
+        self.job, self.lines, self.news, self.over = job, [], threading.Condition(), False
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        for line in self.job.stdout:
+            with self.news:
+                self.lines.append(line)
+                m = re.match(r"\[rank (\d) .*?\] ch3:dapl: (.*)", line)
+                if m:
+                    self.note(int(m[1]), m[2])
+                self.news.notify()
+        with self.news:
+            self.over = True
+            self.news.notify()
+
+    def note(self, rank, text):
+        """A line of this rank."""
+
+    def count(self, pattern):
+        """Lines that have come so far and match."""
+        return sum(bool(re.search(pattern, line)) for line in self.lines)
+
+    def until(self, condition):
+        """Waits until it is true. False: the job has ended before."""
+        with self.news:
+            self.news.wait_for(lambda: self.over or condition(), LIMIT_S)
+            return condition()
+
+    def finish(self):
+        """(status, text)"""
+        self.thread.join(LIMIT_S)
+        if self.thread.is_alive():
+            os.killpg(self.job.pid, signal.SIGKILL)
+            self.thread.join()
+        return self.job.wait(), "".join(self.lines)

@@ -3,8 +3,9 @@
 import os
 import shlex
 import subprocess
+import time
 
-from ground import HERE
+from ground import HERE, LIMIT_S
 
 ENTER = str(HERE.parent / "hosts/enter")
 
@@ -53,6 +54,12 @@ class Wire:
         """Does each end of each cable have its carrier? The kernel takes its time to see one."""
         return all("state UP" in ip("-n", host, "-o", "link", "show", "dev", self.dev(k)).stdout
                    for host in self.host for k in range(self.cables))
+
+    def settle(self):
+        """Waits until all cables work."""
+        until = time.monotonic() + LIMIT_S
+        while not self.is_up() and time.monotonic() < until:
+            time.sleep(0.01)
 
     def pull(self, fault, cable=0, end=0):
         """The fault begins: the cable is out at this end, or what goes back to it by "route" is swallowed."""

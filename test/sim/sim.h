@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_RANKS = 6 };
+enum { SIM_RANKS = 64 };
 
 struct sim;
 

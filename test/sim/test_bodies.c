@@ -183,6 +183,67 @@ static void pairs(void **state)
     }
 }
 
+/* -- an older request ------------------------------------------------------------------------- */
+
+/*
+ * A body is requested again and again while its first request, or what has been written for that on
+ * another stream, stands still; then the connection that carried the requests breaks, for one end
+ * first: all of them are sent again over another stream.
+ */
+static void older_requests(void **state)
+{
+    static const char *const knobs[] = {
+        "ring=off rndv=rput streams=3 stripe_bytes=1000 rndv_segment=4096 dead_ms=0",
+        "ring=off rndv=rput ia=fake,fake stripe_bytes=1000 rndv_segment=4096 dead_ms=0",
+        "ring=on ring_after=1 rndv=rput streams=2 rndv_segment=4096 dead_ms=0",
+    };
+    uint64_t restarts = 0, old = 0, replayed = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(900); i++) {
+        struct mdapl_dapl_peer *peer;
+        struct sim s;
+        int ep[2], other;
+
+        start(&s, i);
+        fake_delay_writes(true);
+        fake_land_at_flush(true);
+        sim_open_all(&s, knobs[seed_at(i) % 3]);
+        for (int r = 0; r < 2; r++)
+            ep[r] = fake_nth_ep(sim_dapl_peer(&s, r, 1 - r)->stream[0].conn->ep.handle);
+        peer = sim_dapl_peer(&s, 1, 0);
+        other = 1 + (int)fake_random((uint64_t)peer->n_streams - 1);
+        for (int k = 0; k < 3; k++)
+            sim_send(&s, 0, 1, 20000 + (uint32_t)fake_random(30000), k == 1);
+        sim_rounds(&s, (int)fake_random(100));
+        if (i % 4 == 1)                          /* the request, */
+            fake_hold(ep[1]);
+        if (i % 4 == 2)                          /* or what has been written for it */
+            fake_hold(fake_nth_ep(sim_dapl_peer(&s, 0, 1)->stream[other].conn->ep.handle));
+        for (int k = 0; k < 3; k++) {
+            sim_rounds(&s, (int)fake_random(200));
+            mdapl_dapl_rndv_drained(&peer->stream[other]);
+        }
+        sim_rounds(&s, (int)fake_random(400));
+        fake_hold_ends(fake_random(2));
+        fake_hold_flushes(fake_random(2));
+        if (sim_dapl_peer(&s, 0, 1)->n_up == sim_dapl_peer(&s, 0, 1)->n_streams)
+            fake_async_ep(ep[fake_random(2)], DAT_ASYNC_ERROR_EP_BROKEN);
+        sim_rounds(&s, (int)fake_random(600));
+        fake_hold(-1);
+        fake_hold_ends(false);
+        fake_hold_flushes(false);
+        sim_until(&s, sim_settled);
+        SIM_CHECK(&s, SIM_SUM(&s, bad_frames) == 0 && s.rank[0].faults + s.rank[1].faults == 0);
+        sim_kept(&s);
+        restarts += SIM_STAT(&s, 1, rndv_restarts);
+        old += SIM_SUM(&s, old_frames);
+        replayed += SIM_STAT(&s, 1, replayed_frames);
+        sim_end(&s);
+    }
+    assert_true(only_seed || (restarts > 500 && old > 200 && replayed > 500));
+}
+
 /* -- connections that last for a few requests -------------------------------------------------- */
 
 /* Many long bodies at once, and each connection carries a dozen requests or so, of both ends
@@ -223,6 +284,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(requested_anew),
         cmocka_unit_test(at_every_request),
         cmocka_unit_test(pairs),
+        cmocka_unit_test(older_requests),
         cmocka_unit_test(short_lived_connections),
     };
 

@@ -60,7 +60,8 @@ if HAVE_DAT
 dapl_test_cppflags = $(util_test_cppflags) -I$(srcdir)/include -I$(srcdir)/src/dapl
 dapl_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
 
-check_PROGRAMS += test/unit/test_wire test/unit/test_fsm test/unit/test_memwatch \
+check_PROGRAMS += test/unit/test_wire test/unit/test_trace test/unit/test_fsm \
+    test/unit/test_memwatch \
     test/unit/test_regcache test/unit/test_remap test/unit/test_mix test/unit/test_place \
     test/unit/test_ledger
 test_unit_test_ledger_SOURCES = test/unit/test_ledger.c test/unit/unit.h
@@ -69,6 +70,10 @@ test_unit_test_ledger_LDADD = $(dapl_test_ldadd)
 test_unit_test_wire_SOURCES = test/unit/test_wire.c test/unit/unit.h
 test_unit_test_wire_CPPFLAGS = $(dapl_test_cppflags)
 test_unit_test_wire_LDADD = $(dapl_test_ldadd)
+test_unit_test_trace_SOURCES = test/unit/test_trace.c test/unit/unit.h
+test_unit_test_trace_CPPFLAGS = $(dapl_test_cppflags) \
+    -DTRACES='"$(abs_srcdir)/test/unit/ack_reconnect.traces"'
+test_unit_test_trace_LDADD = $(dapl_test_ldadd)
 test_unit_test_fsm_SOURCES = test/unit/test_fsm.c test/unit/unit.h
 test_unit_test_fsm_CPPFLAGS = $(dapl_test_cppflags)
 test_unit_test_fsm_LDADD = $(dapl_test_ldadd)
