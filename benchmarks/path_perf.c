@@ -11,10 +11,12 @@
  *   load          from the first request until all EPS endpoints are armed at this end
  *   migrate       from the first request until all have migrated at this end
  *   latency       half a round trip of 8 bytes on one endpoint, median of COUNT, without all that
- *   loading       the same while another endpoint is loaded before each message
+ *   loading       the mean of it while the other endpoints are loaded, one in 5 ms, as
+ *                 src/dapl/path.c does it; plain: the mean without
+ *   cost          of the calls that load one endpoint, at one end
  *   first         half of the first round trip after a request to migrate, median of 100
- *   stream        RDMA writes of 64 KiB on one endpoint, one for each other endpoint, MB/s (10^6)
- *   stream_loading  the same while another endpoint is loaded before each of them
+ *   stream        RDMA writes of 64 KiB on one endpoint, MB/s (10^6)
+ *   stream_loading  the same while the other endpoints are loaded, one in 5 ms
  *
  * With -t a thread waits for the events in dat_evd_wait(), as the paper's does; else the process
  * looks at their queue between messages. Needs a line of dat.conf whose IA has two ports.
@@ -39,7 +41,7 @@
 
 enum {
     MAX_EPS = 1024, EVENTS = 8 * MAX_EPS, BYTES = 8, RECVS = 4, FIRSTS = 100, LIMIT_S = 170,
-    BULK = 1 << 16, WINDOW = 4,  /* of stream: bytes of a write, writes in flight */
+    BULK = 1 << 16, WINDOW = 4, WRITES = 4096,   /* of stream: bytes of a write, writes in flight */
 };
 
 static struct options {
@@ -51,7 +53,7 @@ static struct options {
 
 static struct shared {
     atomic_int ready;
-    atomic_int to_load;          /* endpoints that the child is to load */
+    atomic_int streamed;         /* the parent has written all */
     DAT_CONN_QUAL qual;
     DAT_VADDR va;                /* the child's buffer */
     DAT_RMR_CONTEXT key;
@@ -343,24 +345,56 @@ static double migrate_all(void)
     return start;
 }
 
-/* The median latency; load: another endpoint is loaded before each message, as long as there is
- * one. */
-static double latency(bool load)
-{
-    long before = d.armed, n = load ? opt.eps - 1 : opt.count;
-    double *v = calloc((size_t)n + 1, sizeof(*v)), m;
+/* -- loading in 1 % of the time --------------------------------------------------------------- */
 
+enum { PAUSE_US = 5000 };        /* from one endpoint to the next; src/dapl/path.c has the same */
+
+static struct {
+    int loaded;                  /* endpoints, from the second one on */
+    int n;                       /* of them, slowly */
+    double next, cost;           /* us: when the next one may be loaded; of all n */
+} pace;
+
+/* Loads the next endpoint, if it is time. */
+static void load_slowly(void)
+{
+    double start = now_us();
+
+    if (pace.loaded == opt.eps - 1 || start < pace.next)
+        return;
+    load_one(++pace.loaded);
+    pace.cost += now_us() - start;
+    pace.n++;
+    pace.next = start + PAUSE_US;
+}
+
+/* What is left of it, and until all are armed. */
+static void load_rest(long before)
+{
+    while (pace.loaded < opt.eps - 1)
+        load_one(++pace.loaded);
+    load_one(0);
+    until(&d.armed, before + opt.eps);
     meet();
+}
+
+/* The median latency; *mean. load: the other endpoints are loaded meanwhile. */
+static double latency(long n, bool load, double *mean)
+{
+    double *v = calloc((size_t)n, sizeof(*v)), m;
+
+    if (!v)
+        die("memory", DAT_INSUFFICIENT_RESOURCES);
+    meet();
+    *mean = 0;
     for (long i = 0; i < n; i++) {
         if (load)
-            load_one((int)i + 1);
+            load_slowly();
         v[i] = ping();
+        *mean += v[i] / (double)n;
     }
-    if (load)
-        load_one(0);
-    until(&d.armed, before + (load ? opt.eps : 0));
     meet();
-    m = n > 0 ? median(v, n) : 0;
+    m = median(v, n);
     free(v);
     return m;
 }
@@ -396,71 +430,79 @@ static void write_bulk(void)
     TRY(dat_ep_post_rdma_write(d.ep[0], 1, &from, c, &to, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
-/* The child loads as many endpoints as it has been told. */
-static void follow(void)
-{
-    for (int i = 1; i < opt.eps; i++) {
-        while (atomic_load(&sh->to_load) < i)
-            look();
-        load_one(i);
-    }
-}
-
-/* MB/s; load: another endpoint is loaded at both ends before each write. */
+/* MB/s; load: the other endpoints are loaded meanwhile, at both ends. */
 static double stream(bool load)
 {
-    int n = opt.eps - 1;
-    long before = d.armed;
     double start;
 
-    atomic_store(&sh->to_load, 0);
     meet();
-    if (me == 1 && load)
-        follow();
     start = now_us();
-    for (int i = 0; me == 0 && i < n; i++) {
-        if (load) {
-            atomic_store(&sh->to_load, i + 1);
-            load_one(i + 1);
-        }
+    for (int i = 0; me == 0 && i < WRITES; i++) {
+        if (load)
+            load_slowly();
         write_bulk();
         if (i >= WINDOW - 1)
             next_dto(0);
         look();
     }
-    for (int i = 0; me == 0 && i < n && i < WINDOW - 1; i++)
+    for (int i = 0; me == 0 && i < WINDOW - 1; i++)
         next_dto(0);
     start = now_us() - start;
-    if (load)
-        load_one(0);
-    until(&d.armed, before + (load ? opt.eps : 0));
+    atomic_store(&sh->streamed, me == 0);
+    while (me == 1 && !atomic_load(&sh->streamed)) {
+        if (load)
+            load_slowly();
+        look();
+    }
     meet();
-    return n > 0 ? (double)n * BULK / start : 0;
+    return (double)WRITES * BULK / start;
+}
+
+/* Measures f() while the other endpoints are loaded, and migrates all of them. */
+static double while_loading(double (*f)(bool load))
+{
+    long before = d.armed;
+    double measured;
+
+    memset(&pace, 0, sizeof(pace));
+    measured = f(true);
+    load_rest(before);
+    migrate_all();
+    return measured;
+}
+
+static double mean_latency(bool load)
+{
+    double mean;
+
+    latency(10 * opt.count, load, &mean);
+    return mean;
 }
 
 static void measure(void)
 {
-    double load, migrate, plain, loading, first, bulk, bulk_loading;
+    double load, migrate, median_us, plain, loading, first, bulk, bulk_loading, cost, mean;
 
     open_ia();
     if (opt.thread && pthread_create(&d.thread, NULL, wait_for_events, NULL))
         die("no thread", DAT_INSUFFICIENT_RESOURCES);
     connect_all();
-    plain = latency(false);
+    median_us = latency(opt.count, false, &mean);
     load = load_all();
     migrate = migrate_all();
-    loading = latency(true);
-    migrate_all();
+    plain = mean_latency(false);
+    loading = while_loading(mean_latency);
+    cost = pace.n ? pace.cost / pace.n : 0;
     stream(false);               /* touches the memory */
     bulk = stream(false);
-    bulk_loading = stream(true);
-    migrate_all();
+    bulk_loading = while_loading(stream);
     first = first_latency();
     meet();
     if (me == 0)
-        printf("{\"load\": %.2f, \"migrate\": %.2f, \"latency\": %.3f, \"loading\": %.3f, "
-               "\"first\": %.3f, \"stream\": %.1f, \"stream_loading\": %.1f}\n", load, migrate,
-               plain, loading, first, bulk, bulk_loading);
+        printf("{\"load\": %.2f, \"migrate\": %.2f, \"latency\": %.3f, \"plain\": %.3f, "
+               "\"loading\": %.3f, \"cost\": %.1f, \"first\": %.3f, \"stream\": %.1f, "
+               "\"stream_loading\": %.1f}\n", load, migrate, median_us, plain, loading, cost, first,
+               bulk, bulk_loading);
     fflush(stdout);
     meet();
 }

@@ -172,7 +172,8 @@ void mdapl_dapl_raise(struct mdapl_dapl_stream *st, const struct mdapl_dapl_faul
  * ever (recover.c).
  *
  *   specification  path_spec.c, from the knob PATHS
- *   loading        path.c: in batches, from progress, once a connection is up
+ *   loading        path.c: once a connection is up, one after the other, from progress, in 1 % of
+ *                  the time at most
  *   migration      by the provider on a fault; by path.c, on request, to leave a path that carries
  *                  nothing, to move a connection back, or to balance the ports. The last two are
  *                  asked for by the end that made the connection's request

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 
 enum {
-    BATCH = 16,              /* connections that are loaded or moved in one round, */
-    PAUSE_US = 200,          /* and the pause between two such rounds */
+    SHARE = 100,             /* at most one part in so many of a rank's time is spent here; */
+    PAUSE_US = 5000,         /* from one connection to the next, since a provider does most of the
+                                work later: the software provider 46 us */
     CHECK_MS = 1000,         /* until a connection that waits for an event is queried; doubles */
     CHECK_DOUBLINGS = 6,
 };
@@ -37,7 +38,8 @@ struct mdapl_dapl_path {
 struct mdapl_dapl_paths {
     struct mdapl_dapl_path_spec spec;
     struct mdapl_list waiting;
-    struct mdapl_timer timer;    /* the next of them is due */
+    struct mdapl_timer timer;    /* the next of them is due, and the pause is over */
+    uint64_t rest;               /* end of the pause, ns */
     struct mdapl_dapl_chan *d;
     int balance;                 /* the knob, as it has been carried out */
 };
@@ -110,7 +112,7 @@ static void set_due(struct mdapl_dapl_conn *conn, uint64_t pause)
     mdapl_list_remove(&path->link);
     mdapl_list_append(&paths->waiting, &path->link);
     if (mdapl_list_empty(&paths->timer.link) || path->due < paths->timer.due)
-        mdapl_timer_set(&paths->d->timers, &paths->timer, path->due);
+        mdapl_timer_set(&paths->d->timers, &paths->timer, mdapl_max(path->due, paths->rest));
 }
 
 /* Until it is queried, or what was refused is tried again. */
@@ -258,6 +260,8 @@ static void sync(struct mdapl_dapl_conn *conn, DAT_UINT32 cause)
     count(conn, &now, cause);
     if (has_moved)
         moved(conn, cause);
+    else
+        now.current = path->seen.current;    /* a migration under way is not counted yet */
     path->seen = now;
     step(conn, is[now.state]);
     if (has_moved || path->state != was)
@@ -340,23 +344,34 @@ bool mdapl_dapl_path_leave(struct mdapl_dapl_conn *conn)
     return true;
 }
 
-/* The timer: what is due, a batch of it at most, since data goes first. */
+/* The connection that is due first; NULL: none waits. */
+static struct mdapl_dapl_path *first_due(const struct mdapl_dapl_paths *paths)
+{
+    struct mdapl_dapl_path *first = NULL;
+
+    MDAPL_LIST_EACH(pos, &paths->waiting) {
+        struct mdapl_dapl_path *path = MDAPL_OF(pos, struct mdapl_dapl_path, link);
+
+        if (!first || path->due < first->due)
+            first = path;
+    }
+    return first;
+}
+
+/* The timer: one connection, since data goes first; then a pause that is many times as long. */
 static void act_on_due(struct mdapl_timer *t)
 {
     struct mdapl_dapl_paths *paths = MDAPL_OF(t, struct mdapl_dapl_paths, timer);
-    uint64_t now = mdapl_ctx_now(paths->d->ctx), next = UINT64_MAX;
-    int n = 0;
+    uint64_t now = mdapl_ctx_now(paths->d->ctx), took;
+    struct mdapl_dapl_path *path = first_due(paths);
 
-    MDAPL_LIST_EACH_SAFE(pos, &paths->waiting) {
-        struct mdapl_dapl_path *path = MDAPL_OF(pos, struct mdapl_dapl_path, link);
-
-        if (path->due <= now && n++ < BATCH)
-            act(path->conn);
-    }
-    MDAPL_LIST_EACH(pos, &paths->waiting)
-        next = mdapl_min(next, MDAPL_OF(pos, struct mdapl_dapl_path, link)->due);
-    if (next != UINT64_MAX)
-        mdapl_timer_set(&paths->d->timers, t, next <= now ? now + MDAPL_US(PAUSE_US) : next);
+    if (path && path->due <= now)
+        act(path->conn);
+    took = mdapl_ctx_now(paths->d->ctx) - now;
+    paths->rest = now + mdapl_max(took * SHARE, MDAPL_US(PAUSE_US));
+    path = first_due(paths);
+    if (path)
+        mdapl_timer_set(&paths->d->timers, t, mdapl_max(path->due, paths->rest));
 }
 
 /* -- connections ------------------------------------------------------------------------------ */
