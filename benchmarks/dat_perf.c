@@ -21,7 +21,7 @@
  * where the first process's host is reached. Prints one number. Needs a line of dat.conf for IA;
  * in a namespace the software provider's line chooses the interface (if=).
  */
-#include <dat2/udat.h>
+#include "pair.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,32 +65,6 @@ static struct shared {
 } *sh;
 
 static int me;                   /* 0: the parent, measures; 1: the child */
-
-static void die(const char *what, DAT_RETURN ret)
-{
-    const char *major = "", *minor = "";
-
-    if (ret != DAT_SUCCESS)
-        dat_strerror(ret, &major, &minor);
-    fprintf(stderr, "dat_perf: %s: %s %s\n", what, ret != DAT_SUCCESS ? major : strerror(errno),
-            minor);
-    exit(1);
-}
-
-#define TRY(call)                                \
-    do {                                         \
-        DAT_RETURN ret_ = (call);                \
-        if (ret_ != DAT_SUCCESS)                 \
-            die(#call, ret_);                    \
-    } while (0)
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 /* Both have come to the n-th point. */
 static void meet(int n)
@@ -515,18 +489,6 @@ static const struct { const char *name; double (*run)(void); } tests[] = {
 };
 
 /* -- starting --------------------------------------------------------------------------------- */
-
-static void pin(int core)
-{
-    cpu_set_t set;
-
-    if (core < 0)
-        return;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    if (sched_setaffinity(0, sizeof(set), &set))
-        die("core", DAT_SUCCESS);
-}
 
 static void enter_netns(void)
 {

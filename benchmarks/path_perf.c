@@ -22,8 +22,8 @@
  * looks at their queue between messages. Needs a line of dat.conf whose IA has two ports.
  */
 #include "dat_path_extensions.h"
+#include "pair.h"
 
-#include <dat2/udat.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -72,30 +72,6 @@ static struct {
     pthread_t thread;
     atomic_long armed, migrated; /* events */
 } d;
-
-static void die(const char *what, DAT_RETURN ret)
-{
-    const char *major = "", *minor = "";
-
-    dat_strerror(ret, &major, &minor);
-    fprintf(stderr, "path_perf: %s: %s %s\n", what, major, minor);
-    exit(1);
-}
-
-#define TRY(call)                                \
-    do {                                         \
-        DAT_RETURN ret_ = (call);                \
-        if (ret_ != DAT_SUCCESS)                 \
-            die(#call, ret_);                    \
-    } while (0)
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 /* -- events ----------------------------------------------------------------------------------- */
 
@@ -508,17 +484,6 @@ static void measure(void)
 }
 
 /* -- the two processes ------------------------------------------------------------------------ */
-
-static void pin(int core)
-{
-    cpu_set_t set;
-
-    if (core < 0)
-        return;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    sched_setaffinity(0, sizeof(set), &set);
-}
 
 static void read_options(int argc, char **argv)
 {
