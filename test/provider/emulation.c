@@ -95,18 +95,25 @@ static void rate_is_a_limit(void **state)
     assert_memory_equal(w->a.buf, w->b.buf, BUF);
 }
 
-static void latency_is_added(void **state)
+/* A send is received after the latency of 3 ms. */
+static void expect_latency(struct world *w)
 {
-    struct world *w = *state;
     uint64_t start;
 
-    connect_pair(w);
     post_recv(&w->b, 0, 64, 7);
     start = now_us();
     post_send(&w->a, 0, 64, 1);
     expect_dto(&w->b, 7, DAT_DTO_SUCCESS);
     assert_true(now_us() - start >= 3000);
     expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
+}
+
+static void latency_is_added(void **state)
+{
+    struct world *w = *state;
+
+    connect_pair(w);
+    expect_latency(w);
 }
 
 static void jitter_keeps_the_order(void **state)
@@ -163,12 +170,7 @@ static void ports_have_limits_of_their_own(void **state)
     next_event(w->a.async);
     OK(dat_path_query(w->a.ep, &p));
     assert_int_equal(p.current.local_port, 2);
-    post_recv(&w->b, 0, 64, 7);
-    start = now_us();
-    post_send(&w->a, 0, 64, 1);
-    expect_dto(&w->b, 7, DAT_DTO_SUCCESS);
-    assert_true(now_us() - start >= 3000);
-    expect_dto(&w->a, 1, DAT_DTO_SUCCESS);
+    expect_latency(w);
     OK(dat_ep_free(a));
     OK(dat_ep_free(b));
 }

@@ -40,6 +40,20 @@ static void expect_both_moved(struct world *w, DAT_UINT32 port)
 
 /* -- while requests are in flight ------------------------------------------------------------- */
 
+/* Executes all steps; before step `at` the sides of the set `by` do this. */
+static void steps_around(struct world *w, int at, void (*act)(struct world *w, unsigned by),
+                         unsigned by)
+{
+    mixed_prepare(w);
+    for (int i = 0; i <= MIXED_STEPS; i++) {
+        if (i == at)
+            act(w, by);
+        if (i < MIXED_STEPS)
+            mixed_post(w, i);
+    }
+    mixed_finish(w);
+}
+
 static void request_at_each_step(void **state)
 {
     struct world *w = *state;
@@ -47,14 +61,7 @@ static void request_at_each_step(void **state)
     for (unsigned by = 1; by <= 3; by++)
         for (int at = 0; at <= MIXED_STEPS; at++) {
             connect_armed(w);
-            mixed_prepare(w);
-            for (int i = 0; i <= MIXED_STEPS; i++) {
-                if (i == at)
-                    migrate(w, by);
-                if (i < MIXED_STEPS)
-                    mixed_post(w, i);
-            }
-            mixed_finish(w);
+            steps_around(w, at, migrate, by);
             expect_both_moved(w, 2);
             expect_counts(w, 1, 1, 0);
             mixed_disconnect(w);
@@ -78,6 +85,13 @@ static void expect_cut_and_moved(struct side *s, bool cut)
     expect_path(path_query(s).current, 2, 2);
 }
 
+static void cut_first_ports(struct world *w, unsigned by)
+{
+    for (int b = 0; b <= 1; b++)
+        if (by & 1u << b)
+            mixed_command(w, b, "cut 1");
+}
+
 /* Without a request: the port of one side, or of both, goes down. */
 static void cut_at_each_step(void **state)
 {
@@ -86,15 +100,7 @@ static void cut_at_each_step(void **state)
     for (unsigned by = 1; by <= 3; by++)
         for (int at = 0; at <= MIXED_STEPS; at++) {
             connect_armed(w);
-            mixed_prepare(w);
-            for (int i = 0; i <= MIXED_STEPS; i++) {
-                for (int b = 0; i == at && b <= 1; b++)
-                    if (by & 1u << b)
-                        mixed_command(w, b, "cut 1");
-                if (i < MIXED_STEPS)
-                    mixed_post(w, i);
-            }
-            mixed_finish(w);
+            steps_around(w, at, cut_first_ports, by);
             expect_cut_and_moved(&w->a, by & 1);
             expect_cut_and_moved(&w->b, by & 2);
             expect_counts(w, 1, 1, 0);
