@@ -17,7 +17,8 @@
 enum {
     SHARE = 100,             /* at most one part in so many of a rank's time is spent here; */
     PAUSE_US = 5000,         /* from one connection to the next, since a provider does most of the
-                                work later: the software provider 46 us */
+                                work later: the software provider some 100 us
+                                (benchmarks/results/paths.md) */
     CHECK_MS = 1000,         /* until a connection that waits for an event is queried; doubles */
     CHECK_DOUBLINGS = 6,
 };
