@@ -51,10 +51,8 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t 
     conn->stream = st->index;
     conn->epoch = epoch;
     /* The transmit window stays empty until the peer's hello opens it. */
-    conn->rxwin = (struct mdapl_rxwin){ .freed = 0,
-                                        .advertised = d->sr_window,
-                                        .size = d->sr_window };
-    if (mdapl_dapl_rx_reserve(conn, receives)) {
+    conn->rxwin = mdapl_rxwin_new(d->sr_window);
+    if (receives && mdapl_dapl_rx_reserve(conn, conn->rxwin.size + MDAPL_SR_RESERVE)) {
         mdapl_dapl_conn_close(conn, NULL);
         return no_memory(st);
     }

@@ -87,9 +87,10 @@ static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *e
     return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
 }
 
-/* Makes the stream's next connection: an unconnected EP, and so many frame buffers for its
- * receives, which mdapl_dapl_rx_arm() posts; 0: it is not to be established. 0, or -errno with the
- * line in mdapl_ctx_err(); then there is no connection and *conn_p is NULL. */
+/* Makes the stream's next connection: an unconnected EP, for so many receives at most, and the
+ * frame buffers of the first of them, which mdapl_dapl_rx_arm() posts; 0: it is not to be
+ * established. 0, or -errno with the line in mdapl_ctx_err(); then there is no connection and
+ * *conn_p is NULL. */
 int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t receives,
                          struct mdapl_dapl_conn **conn_p);
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see

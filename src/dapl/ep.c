@@ -94,7 +94,7 @@ static DAT_EP_ATTR ep_attr(const struct mdapl_dapl_ia *ia, uint32_t recv_max, ui
     a.request_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
     a.max_recv_dtos = (DAT_COUNT)recv_max;
     a.max_request_dtos = (DAT_COUNT)req_max;
-    a.max_recv_iov = 1;
+    a.max_recv_iov = (DAT_COUNT)ia->max.recv_segs;
     a.max_request_iov = 1;
     a.max_rdma_read_in = (DAT_COUNT)ia->max.reads_in;
     a.max_rdma_read_out = (DAT_COUNT)ia->max.reads;
@@ -354,11 +354,11 @@ int mdapl_dapl_ep_post_send(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
     return 0;
 }
 
-int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
+int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, int n, DAT_LMR_TRIPLET seg[n],
                             struct mdapl_dapl_dto *dto)
 {
     DAT_DTO_COOKIE c = { .as_64 = ep->cookie | (uint16_t)ep->recv.next };
-    DAT_RETURN ret = ep->ia->dat->dat_ep_post_recv(ep->handle, 1, seg, c,
+    DAT_RETURN ret = ep->ia->dat->dat_ep_post_recv(ep->handle, n, seg, c,
                                                    DAT_COMPLETION_DEFAULT_FLAG);
 
     if (ret != DAT_SUCCESS)

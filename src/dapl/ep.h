@@ -89,7 +89,7 @@ static inline bool mdapl_dapl_ep_has_slot(const struct mdapl_dapl_ep *ep)
 /* The posts. 0, or -EIO: nothing was posted, and ep->refused says what DAT returned. */
 int mdapl_dapl_ep_post_send(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
                             struct mdapl_dapl_dto *dto);
-int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
+int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, int n, DAT_LMR_TRIPLET seg[n],
                             struct mdapl_dapl_dto *dto);
 int mdapl_dapl_ep_post_read(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *to,
                             const DAT_RMR_TRIPLET *from, struct mdapl_dapl_dto *dto);

@@ -219,6 +219,7 @@ static int query(struct mdapl_dapl_ia *ia)
         .dtos = (uint32_t)mdapl_min((uint64_t)attr.max_dto_per_ep, 1 << 14),
         .reads = (uint32_t)mdapl_min((uint64_t)attr.max_rdma_read_per_ep_out, 16),
         .reads_in = (uint32_t)mdapl_min((uint64_t)attr.max_rdma_read_per_ep_in, 16),
+        .recv_segs = attr.max_iov_segments_per_dto < 2 ? 1 : 2,
         .evd_qlen = (uint32_t)attr.max_evd_qlen,
         .priv = (uint32_t)prov.max_private_data_size,
         .message = attr.max_message_size,

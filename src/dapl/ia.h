@@ -66,6 +66,7 @@ struct mdapl_dapl_ia_limits {
     uint32_t dtos;           /* per EP and direction */
     uint32_t reads;          /* RDMA reads that an EP makes at once; 0: no RDMA read */
     uint32_t reads_in;       /* that it answers at once */
+    uint32_t recv_segs;      /* segments of a receive: 1 or 2 */
     uint32_t evd_qlen;
     uint32_t priv;           /* bytes of private data in a request */
     uint64_t message;        /* bytes of one send */

@@ -297,10 +297,31 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
 /* Posts a buffer as a receive. 0 or -EIO. */
 static int post_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_vbuf *b)
 {
-    DAT_LMR_TRIPLET seg = mdapl_dapl_vbuf_seg(b, ep->ia->vbufs->size);
+    DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS];
+    int n = mdapl_dapl_vbuf_recv_segs(b, seg);
 
     b->dto.done = received;
-    return mdapl_dapl_ep_post_recv(ep, &seg, &b->dto);
+    return mdapl_dapl_ep_post_recv(ep, n, seg, &b->dto);
+}
+
+/* Posts a receive more. False: there is no buffer for it, or it is refused. */
+static bool post_another(struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_dapl_vbufs *v = conn->ep.ia->vbufs;
+    struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(v);
+
+    if (b && post_recv(&conn->ep, b) == 0)
+        return true;
+    if (b)
+        mdapl_dapl_vbuf_put(v, b);
+    return false;
+}
+
+/* Its window is to grow, as far as there is memory. */
+static void grow_window(struct mdapl_dapl_conn *conn)
+{
+    for (uint32_t n = mdapl_rxwin_growth(&conn->rxwin); n > 0 && post_another(conn); n--)
+        conn->rxwin.size++;
 }
 
 /* A receive has completed. It is posted again in the same round, because the peer has its credit;
@@ -313,10 +334,13 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
     struct mdapl_dapl_stream *st = conn->st;
 
     if (st && status == DAT_DTO_SUCCESS) {
+        mdapl_dapl_vbuf_arrived(b, len);
         if (!conn->first_arrived)
             mdapl_dapl_cm_first_frame(conn);
         if (mdapl_dapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
             conn->rxwin.freed++;
+        if (mdapl_rxwin_growth_due(&conn->rxwin) && conn->st)
+            grow_window(conn);
         mdapl_dapl_peer_wake_if_pending(st->peer);
         /* The frame may have been its last one: the connection is closed then. */
         if (conn->st && post_recv(ep, b) == 0)
@@ -337,7 +361,6 @@ int mdapl_dapl_rx_reserve(struct mdapl_dapl_conn *conn, uint32_t n)
 
         if (!b)
             return -ENOMEM;
-        mdapl_dapl_vbuf_choose(b, conn->ep.ia->vbufs->size);
         mdapl_list_append(&conn->reserved, &b->link);
     }
     return 0;

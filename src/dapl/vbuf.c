@@ -150,6 +150,23 @@ struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v)
     return get(v, 0);
 }
 
+int mdapl_dapl_vbuf_recv_segs(struct mdapl_dapl_vbuf *b, DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS])
+{
+    const struct mdapl_dapl_vbufs *v = b->pool;
+    bool two = b->small != b->whole && v->ia->max.recv_segs > 1;
+
+    b->data = two ? b->small : b->whole;
+    seg[0] = mdapl_dapl_vbuf_seg(b, two ? MDAPL_VBUF_SMALL : v->size);
+    if (!two)
+        return 1;
+    seg[1] = (DAT_LMR_TRIPLET){
+        .virtual_address = (DAT_VADDR)(uintptr_t)b->whole + MDAPL_VBUF_SMALL,
+        .segment_length = v->size - MDAPL_VBUF_SMALL,
+        .lmr_context = b->key,
+    };
+    return 2;
+}
+
 bool mdapl_dapl_vbuf_available(const struct mdapl_dapl_vbufs *v)
 {
     return v->n_free > FOR_ACKS;

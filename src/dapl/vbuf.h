@@ -10,8 +10,9 @@
  *                                      \-> posted -------------------------/
  *      free list -> posted for receiving -> being read -> posted again
  *
- * A short frame that is transmitted is in a small part of its own, of which a page has many: frames
- * are retained for each peer, and most are short. The rest of its buffer is not touched.
+ * A short frame is in a small part of its own, of which a page has many: frames are retained for
+ * each peer, receives are posted for each, and most frames are short. The rest of its buffer is not
+ * touched. So a receive has two segments: the small part, and what a longer frame needs.
  *
  * `posted` and `retained` are independent: the adapter may take longer than the peer's
  * acknowledgement and the other way round. mdapl_dapl_vbuf_put() drops one of the two holds.
@@ -21,6 +22,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct mdapl_dapl_conn;
 struct mdapl_dapl_regcache;
@@ -28,6 +30,7 @@ struct mdapl_dapl_regcache;
 enum {
     MDAPL_VBUF_BEHIND = 16,  /* room behind a frame for the last word of the ring lane */
     MDAPL_VBUF_SMALL = 256,  /* bytes of the small part of a buffer, with that room */
+    MDAPL_VBUF_SEGS = 2,     /* segments of a receive at most */
 };
 
 struct mdapl_dapl_vbuf {
@@ -70,6 +73,15 @@ struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v);
 static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
 {
     b->data = len <= MDAPL_VBUF_SMALL - MDAPL_VBUF_BEHIND ? b->small : b->whole;
+}
+
+/* The segments of a receive into b, for a frame of the pool's size. Returns how many they are. */
+int mdapl_dapl_vbuf_recv_segs(struct mdapl_dapl_vbuf *b, DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS]);
+/* A frame of len bytes has arrived in these segments: from here on all of it is at b->data. */
+static inline void mdapl_dapl_vbuf_arrived(struct mdapl_dapl_vbuf *b, size_t len)
+{
+    if (len > MDAPL_VBUF_SMALL && b->data != b->whole)
+        b->data = memcpy(b->whole, b->small, MDAPL_VBUF_SMALL);
 }
 
 /* Would mdapl_dapl_vbuf_get() find a buffer without registering more memory? */

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { MDAPL_WINDOW_FIRST = 4 };  /* slots of a window at the beginning, at least */
+
 /* The sending end. */
 struct mdapl_txwin {
     uint64_t sent;           /* transmitted, in total */
@@ -20,8 +22,34 @@ struct mdapl_txwin {
 struct mdapl_rxwin {
     uint64_t freed;          /* slots that are free again, in total */
     uint64_t advertised;     /* the limit that was advertised last */
-    uint32_t size;           /* slots */
+    uint32_t size, most;     /* slots; that it may have */
+    uint64_t grow_at;        /* `freed` from which on it is to grow */
 };
+
+/*
+ * Most peers of a large job exchange few frames, and each slot is memory: a window begins with a
+ * quarter of what it may have, and is to grow to twice its size whenever it has been used up twice.
+ * That costs a stream the wait for two window updates.
+ */
+static inline uint32_t mdapl_rxwin_first(uint32_t most)
+{
+    uint32_t first = most / 4 > MDAPL_WINDOW_FIRST ? most / 4 : MDAPL_WINDOW_FIRST;
+
+    return first < most ? first : most;
+}
+
+/* The window of a new connection, whose first slots are advertised. */
+struct mdapl_rxwin mdapl_rxwin_new(uint32_t most);
+
+/* Is the window to grow now? */
+static inline bool mdapl_rxwin_growth_due(const struct mdapl_rxwin *w)
+{
+    return w->freed >= w->grow_at;
+}
+
+/* Growth is due: returns by how many slots, which the caller adds to `size` one by one as it has
+ * the memory, and sets when it is due again. */
+uint32_t mdapl_rxwin_growth(struct mdapl_rxwin *w);
 
 /* May another frame be transmitted? reserve: slots beyond the limit that this frame may use. */
 static inline bool mdapl_txwin_open(const struct mdapl_txwin *w, uint32_t reserve)

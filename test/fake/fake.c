@@ -14,6 +14,7 @@ enum {
     FEW_EPS = 256,               /* room for so many at first: a seed's numbers depend on it */
     PAST = 64,
     LATE_NS = 300000,            /* what is late is so late */
+    RECV_SEGS = 2,               /* segments of a receive at most */
 };
 
 #define ERROR(type) ((DAT_RETURN)(DAT_CLASS_ERROR | (type)))
@@ -63,7 +64,7 @@ struct dto {
     struct dto *next;
     DAT_DTO_COOKIE cookie;
     DAT_DTOS op;
-    DAT_LMR_TRIPLET seg;
+    DAT_LMR_TRIPLET seg, more;   /* more: the second one of a receive */
     DAT_RMR_TRIPLET remote;
     DAT_COMPLETION_FLAGS flags;
     bool half;                   /* a write: all but its last bytes have landed */
@@ -294,6 +295,7 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *evd_p, DAT_IA_ATTR_
         attr->max_lmr_block_size = f.limits.lmr ? f.limits.lmr : UINT32_MAX;
         attr->max_lmrs = f.limits.lmrs ? (DAT_COUNT)f.limits.lmrs : MAX_OBJECTS;
         attr->max_message_size = 1 << 20;
+        attr->max_iov_segments_per_dto = f.limits.one_segment ? 1 : RECV_SEGS;
         attr->max_rdma_size = f.limits.rdma;
         attr->extension_supported = DAT_EXTENSION_IB;
     }
@@ -1012,8 +1014,10 @@ static DAT_RETURN ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLE
 
     if (ep->received > 1 && f.faults.refuse_recv && ++f.recvs == f.faults.refuse_recv)
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
-    ret = n == 1 ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
-                 : ERROR(DAT_INVALID_PARAMETER);
+    ret = n >= 1 && n <= RECV_SEGS ? queue(&ep->recv, DAT_DTO_RECEIVE, seg, cookie, NULL, flags)
+                                   : ERROR(DAT_INVALID_PARAMETER);
+    if (ret == DAT_SUCCESS && n == RECV_SEGS)
+        ep->recv.last->more = seg[1];
     if (ret == DAT_SUCCESS && ep->state == DAT_EP_STATE_DISCONNECTED)
         flush(ep);
     return ret;
@@ -1296,6 +1300,18 @@ static void happen_pending(struct pending *p)
     post(p->ep->conn_evd, &event);
 }
 
+/* Copies a frame to the segments of a receive. */
+static void scatter(const struct ep *ep, const struct dto *to, const void *from, uint64_t len)
+{
+    uint64_t first = len < to->seg.segment_length ? len : to->seg.segment_length;
+
+    if (len - first > to->more.segment_length)
+        abort();                 /* a frame longer than its receive */
+    memcpy(local(ep, &to->seg, first), from, first);
+    if (len > first)
+        memcpy(local(ep, &to->more, len - first), (const char *)from + first, len - first);
+}
+
 static bool execute_send(struct ep *ep, struct dto *d)
 {
     struct dto *to = ep->peer->recv.first;
@@ -1303,11 +1319,9 @@ static bool execute_send(struct ep *ep, struct dto *d)
 
     if (!to)
         return f.not_ready++, false;     /* an adapter tries again, for a while */
-    if (len > to->seg.segment_length)
-        abort();                 /* a frame longer than its receive */
-    memcpy(local(ep->peer, &to->seg, len), local(ep, &d->seg, len), len);
+    scatter(ep->peer, to, local(ep, &d->seg, len), len);
     if (f.forged_len > 0) {
-        memcpy(local(ep->peer, &to->seg, len), f.forged, f.forged_len);
+        scatter(ep->peer, to, f.forged, f.forged_len);
         len = f.forged_len;
         f.forged_len = 0;
     }

@@ -71,6 +71,7 @@ struct fake_limits {
     uint32_t reads_in;           /* RDMA reads that an EP answers at once; 0: as many as it makes */
     uint32_t evd_qlen;           /* entries of an EVD; 0: no limit to speak of */
     bool ipv6;                   /* its address is of that family, and uses all of its bytes */
+    bool one_segment;            /* a receive has one segment at most */
     bool sink_needs_write;       /* as iWARP: a read's own memory needs the right of remote write */
 };
 

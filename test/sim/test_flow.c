@@ -5,7 +5,9 @@
  */
 #include "unit.h"
 
+#include "conn.h"
 #include "err.h"
+#include "peer.h"
 #include "seeds.h"
 #include "sim.h"
 
@@ -151,13 +153,15 @@ static void unlike_knobs(void **state)
     static const char *const vbuf[] = { "512", "1000", "8192", "65536" };
     static const char *const window[] = { "2", "5", "16", "100" };
     static const char *const rndv[] = { "rget", "rput", "copy" };
+    static const struct fake_limits plain = { .dtos = 128, .reads = 4, .priv = 56,
+                                              .rdma = 1 << 20, .one_segment = true };
     char knobs[256];
     struct mdapl_err err;
     struct sim s;
 
     (void)state;
     for (uint64_t i = 0; i < seeds(200); i++) {
-        start(&s, i, 2, NULL, NULL);
+        start(&s, i, 2, NULL, i % 4 == 0 ? &plain : NULL);
         for (int r = 0; r < 2; r++) {
             snprintf(knobs, sizeof(knobs), "vbuf_size=%s sr_window=%s rndv=%s retain=%s ring=%s "
                      "ring_after=1 ring_slot_bytes=%s streams=%d wiring=%s",
@@ -169,6 +173,33 @@ static void unlike_knobs(void **state)
         }
         sim_connect(&s);
         bursts(&s, 3, 40, 70000);
+        sim_end(&s);
+    }
+}
+
+/* Each peer has the receives that its traffic needs: those with few frames a quarter. Only short
+ * frames use the small part of a buffer. */
+static void windows_grow_with_traffic(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        const struct mdapl_dapl_conn *busy, *idle;
+
+        start(&s, i, 3, NULL, NULL);
+        sim_open_all(&s, "wiring=ring ring=off sr_window=16");
+        sim_send(&s, 2, 0, 10, false);
+        sim_send(&s, 1, 0, 10, false);
+        sim_run(&s);
+        busy = sim_dapl_peer(&s, 0, 1)->stream[0].conn;
+        idle = sim_dapl_peer(&s, 0, 2)->stream[0].conn;
+        SIM_CHECK(&s, busy->rxwin.size == 4 && busy->ep.recv_posted == 4 + MDAPL_SR_RESERVE);
+        for (uint32_t k = 0; k < 40; k++)
+            sim_send(&s, 1, 0, 150 + k * 10, false);
+        sim_run(&s);
+        SIM_CHECK(&s, busy->rxwin.size == 16 && busy->ep.recv_posted == 16 + MDAPL_SR_RESERVE);
+        SIM_CHECK(&s, idle->rxwin.size == 4 && idle->ep.recv_posted == 4 + MDAPL_SR_RESERVE);
         sim_end(&s);
     }
 }
@@ -334,6 +365,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_stream_stands_still),
         cmocka_unit_test(largest_windows),
         cmocka_unit_test(unlike_knobs),
+        cmocka_unit_test(windows_grow_with_traffic),
         cmocka_unit_test(queued_before_the_offer),
         cmocka_unit_test(when_acknowledgements_leave),
         cmocka_unit_test(counters_of_known_traffic),

@@ -111,6 +111,35 @@ static void update_due_from_half(void **state)
     assert_true(mdapl_rxwin_update_due(&rx));
 }
 
+/* From a quarter on, twice as large each time that it has been used up twice. */
+static void window_grows(void **state)
+{
+    static const struct {
+        uint32_t most;
+        struct { uint64_t freed; uint32_t size; } step[4];
+    } row[] = {
+        { 16, { { 7, 4 }, { 8, 8 }, { 23, 8 }, { 24, 16 } } },
+        { 100, { { 50, 50 }, { 149, 50 }, { 150, 100 }, { 1 << 30, 100 } } },
+        { 6, { { 7, 4 }, { 8, 6 }, { 100, 6 }, { 1 << 30, 6 } } },
+        { 4, { { 0, 4 }, { 100, 4 }, { 1 << 20, 4 }, { 1 << 30, 4 } } },
+        { 2, { { 0, 2 }, { 100, 2 }, { 1 << 20, 2 }, { 1 << 30, 2 } } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct mdapl_rxwin w = mdapl_rxwin_new(row[i].most);
+
+        assert_int_equal(w.size, mdapl_rxwin_first(row[i].most));
+        assert_int_equal(w.advertised, w.size);
+        for (size_t k = 0; k < 4; k++) {
+            w.freed = row[i].step[k].freed;
+            if (mdapl_rxwin_growth_due(&w))
+                w.size += mdapl_rxwin_growth(&w);
+            assert_int_equal(w.size, row[i].step[k].size);
+        }
+    }
+}
+
 static void iov_walks_pieces(void **state)
 {
     char a[3] = "abc", b[4] = "defg", out[8] = { 0 };
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(seq_widens_to_nearest),
         cmocka_unit_test(window_is_absolute),
         cmocka_unit_test(update_due_from_half),
+        cmocka_unit_test(window_grows),
         cmocka_unit_test(bytes),
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
