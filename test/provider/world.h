@@ -19,12 +19,6 @@
 enum { SEC = 1000000, ATMOST = 60 * SEC };
 enum { QLEN = 64 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 struct side {
     DAT_IA_HANDLE ia;
     DAT_EVD_HANDLE async, dto, conn, cr;

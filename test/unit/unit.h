@@ -10,6 +10,12 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
 /* Skips a test that cannot be done here; tools/tap-programs prints why. */
