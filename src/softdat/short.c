@@ -299,43 +299,52 @@ void softdat_short_limits(struct softdat_ep *ep, const struct softdat_config *cf
 /* -- posting a receive ------------------------------------------------------------------------ */
 
 __attribute__((noinline)) static DAT_RETURN
-recv_again(struct softdat_ep *ep, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
+recv_again(struct softdat_ep *ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
            DAT_COMPLETION_FLAGS flags)
 {
     bool again = !local_at(ep->h.ia, &ep->known_in, seg)
                  && know(ep, &ep->known_in, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
 
     softdat_lock_leave(&ep->h.ia->lock);
-    return again ? softdat_ep_post_recv(ep, 1, seg, cookie, flags)
-                 : softdat_post_recv(ep, 1, seg, cookie, flags);
+    return again ? softdat_ep_post_recv(ep, n, seg, cookie, flags)
+                 : softdat_post_recv(ep, n, seg, cookie, flags);
 }
 
-/* The usual case: one segment, the EP is connected and has its own receives, nothing waits for
- * one. */
+/* Stores the next segment of a receive. False: its registration is not that of the one before. */
+static inline bool add_seg(const struct softdat_ep *ep, struct softdat_dto *d,
+                           const DAT_LMR_TRIPLET *seg)
+{
+    uint8_t *to = local_at(ep->h.ia, &ep->known_in, seg);
+
+    d->seg[d->n_seg++] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
+    d->len += seg->segment_length;
+    return to;
+}
+
+/* The usual case: one segment or two, none empty, the EP is connected and has its own receives,
+ * nothing waits for one. */
 DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
     struct softdat_ring *ring;
     struct softdat_dto *d;
-    struct softdat_ia *ia;
-    uint8_t *to;
 
-    if (!ep || n != 1 || !seg || seg->segment_length == 0 || ep->srq
+    if (!ep || n < 1 || n > 2 || (uint32_t)n > ep->own.max_iov || !seg
+        || seg[0].segment_length == 0 || seg[n - 1].segment_length == 0 || ep->srq
         || !softdat_lock_enter(&ep->h.ia->lock))
         return softdat_post_recv(ep, n, seg, cookie, flags);
-    ia = ep->h.ia;
     ring = &ep->own.ring;
-    to = local_at(ia, &ep->known_in, seg);
-    if (!to || !ep->conn || ring->count == ring->size || !softdat_list_empty(&ep->own.waiting))
-        return recv_again(ep, seg, cookie, flags);
+    if (!ep->conn || ring->count == ring->size || !softdat_list_empty(&ep->own.waiting))
+        return recv_again(ep, n, seg, cookie, flags);
     d = softdat_ring_at(ring, ring->count);
-    d->seg[0] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
-    d->n_seg = 1;
-    d->len = seg->segment_length;
-    d->regions_freed = ia->regions_freed;
+    d->n_seg = 0;
+    d->len = 0;
+    if (!add_seg(ep, d, seg) || (n == 2 && !add_seg(ep, d, seg + 1)))
+        return recv_again(ep, n, seg, cookie, flags);
+    d->regions_freed = ep->h.ia->regions_freed;
     softdat_recv_append(ring, d, cookie, flags);
-    return done(ia);
+    return done(ep->h.ia);
 }
 
 /* -- receiving -------------------------------------------------------------------------------- */
@@ -364,7 +373,7 @@ static inline struct softdat_dto *deliver(struct softdat_conn *c, const uint8_t 
     struct softdat_ring *ring = &ep->own.ring;
     struct softdat_dto *d = softdat_ring_at(ring, 0);
 
-    if (ep->srq || ring->count == 0 || d->n_seg != 1 || len > d->len
+    if (ep->srq || ring->count == 0 || d->n_seg == 0 || len > d->seg[0].len
         || d->regions_freed != c->ia->regions_freed)
         return NULL;
     copy_short(d->seg[0].at, from, len);
