@@ -37,7 +37,7 @@ void mdapl_dapl_cm_hello_put(const struct mdapl_dapl_stream *st, uint8_t flags, 
         .incarnation = st->peer->incarnation, .met = st->peer->met,
         .rx_next = (uint32_t)st->peer->rx_next,
         .frame_bytes = (uint32_t)d->frame_room + MDAPL_FRAME_HDR_BYTES,
-        .sr_window = (uint16_t)mdapl_rxwin_first(d->sr_window), .offers = offers(st),
+        .sr_window = (uint16_t)st->rx_window, .offers = offers(st),
         .generation = (uint16_t)(st->ia->generation % MDAPL_HELLO_GENERATIONS),
     };
 

@@ -51,7 +51,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t 
     conn->stream = st->index;
     conn->epoch = epoch;
     /* The transmit window stays empty until the peer's hello opens it. */
-    conn->rxwin = mdapl_rxwin_new(d->sr_window);
+    conn->rxwin = mdapl_rxwin_new(st->rx_window, d->sr_window);
     if (receives && mdapl_dapl_rx_reserve(conn, conn->rxwin.size + MDAPL_SR_RESERVE)) {
         mdapl_dapl_conn_close(conn, NULL);
         return no_memory(st);

@@ -133,6 +133,7 @@ static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
         st->peer = peer;
         st->index = i;
         st->ia = d->rails.ia[rail];
+        st->rx_window = mdapl_rxwin_first(d->sr_window);
         mdapl_dapl_cm_init(st);
         memcpy(st->cm.addr, card->rail[rail].addr, sizeof(st->cm.addr));
         st->cm.addr_len = card->rail[rail].addr_len;

@@ -156,6 +156,7 @@ struct mdapl_dapl_stream {
     struct mdapl_dapl_pings pings;   /* of a connection that is suspect */
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
     struct mdapl_dapl_fault ended_by;    /* what ended its last connection */
+    uint32_t rx_window;          /* slots of its last connection's window, of the next one's too */
 };
 
 /* Another rank. */

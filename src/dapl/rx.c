@@ -322,6 +322,7 @@ static void grow_window(struct mdapl_dapl_conn *conn)
 {
     for (uint32_t n = mdapl_rxwin_growth(&conn->rxwin); n > 0 && post_another(conn); n--)
         conn->rxwin.size++;
+    conn->st->rx_window = conn->rxwin.size;
 }
 
 /* A receive has completed. It is posted again in the same round, because the peer has its credit;

@@ -13,10 +13,8 @@ bool mdapl_txwin_update(struct mdapl_txwin *w, uint32_t limit)
     return true;
 }
 
-struct mdapl_rxwin mdapl_rxwin_new(uint32_t most)
+struct mdapl_rxwin mdapl_rxwin_new(uint32_t first, uint32_t most)
 {
-    uint32_t first = mdapl_rxwin_first(most);
-
     return (struct mdapl_rxwin){ .advertised = first, .size = first, .most = most,
                                  .grow_at = first < most ? 2 * (uint64_t)first : UINT64_MAX };
 }

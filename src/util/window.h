@@ -38,8 +38,8 @@ static inline uint32_t mdapl_rxwin_first(uint32_t most)
     return first < most ? first : most;
 }
 
-/* The window of a new connection, whose first slots are advertised. */
-struct mdapl_rxwin mdapl_rxwin_new(uint32_t most);
+/* The window of a new connection, whose first slots are advertised; it may get `most`. */
+struct mdapl_rxwin mdapl_rxwin_new(uint32_t first, uint32_t most);
 
 /* Is the window to grow now? */
 static inline bool mdapl_rxwin_growth_due(const struct mdapl_rxwin *w)
