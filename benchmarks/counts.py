@@ -26,12 +26,15 @@ WAYS = {
     "dapl, rput": (LONG, "dapl", "rndv=rput", "reg_cache=off"),
     "dapl, copy": (LONG, "dapl", "rndv=copy", "reg_cache=off"),
 }
-ROW = re.compile(r"^\s*([\d,]+) \([^)]*\)\s+(\S+?):", re.M)
+# instructions, file and function, and the object where that is not the program itself
+ROW = re.compile(r"^\s*([\d,]+) \([^)]*\)\s+(\S+?):.*?(?:\[(\S+)\])?$", re.M)
 ROUNDS = r"^\s*([\d,]+) \([^)]*\)\s+\S*net\.c:complete_round "
 
 
+COLUMNS = ("src/softdat", "libdat2", "libc", "program", "total", "rounds")
+# link: parameters of the adapter, ns of a dequeue at full speed
+LINKS = {"shared rings": ("addr=127.0.0.1", 80), "TCP": ("addr=127.0.0.1 local=tcp", 1000)}
 # test of dat_count, link: sizes
-LINKS = {"shared rings": "addr=127.0.0.1", "TCP": "addr=127.0.0.1 local=tcp"}
 PROVIDER_TESTS = {("send", "shared rings"): (8, 64, 4096), ("write", "shared rings"): (8, 4096),
                   ("empty", "shared rings"): (8,), ("pong", "shared rings"): (8,), ("pong", "TCP"): (8, 4096),
                   ("empty", "TCP"): (8,)}
@@ -43,8 +46,8 @@ def annotated(out, *options):
 
 
 def profile(work, env, *command):
-    """Instructions under exchange() by source file, with all of them under "total", and those of the provider's
-    complete rounds under "rounds"; None when it fails."""
+    """Instructions under exchange() by source file and by library, with all of them under "total", and those of the
+    provider's complete rounds under "rounds"; None when it fails."""
     out = pathlib.Path(work) / "out"
     p = subprocess.run(["valgrind", "--tool=callgrind", "--toggle-collect=exchange", f"--callgrind-out-file={out}",
                         *map(str, command)], env=env, capture_output=True, text=True)
@@ -52,8 +55,9 @@ def profile(work, env, *command):
         say("failed:", *command, p.stderr.strip()[-300:])
         return None
     found = {"total": int(re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)[1])}
-    for number, file in ROW.findall(annotated(out)):
-        found[file] = found.get(file, 0) + int(number.replace(",", ""))
+    for number, *names in ROW.findall(annotated(out)):
+        for name in filter(None, names):
+            found[name] = found.get(name, 0) + int(number.replace(",", ""))
     rounds = re.search(ROUNDS, annotated(out, "--inclusive=yes"), re.M)
     found["rounds"] = int(rounds[1].replace(",", "")) if rounds else 0
     return found
@@ -75,12 +79,14 @@ def counted(way, size):
 
 
 def provider_counted(test, link, size):
-    """Instructions per message of the software provider: all, and those of src/softdat; None when it fails."""
+    """Instructions per message of the software provider: all, and by who executes them; None when it fails."""
+    params, ns = LINKS[link]
     with tempfile.TemporaryDirectory() as work:
-        env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": LINKS[link]})
-        files = profile(work, env, PROVIDER, test, size, COUNT)
-    return files and {"total": files["total"] / (2 * COUNT), "rounds": files["rounds"] / (2 * COUNT),
-                      "src/softdat": sum(n for f, n in files.items() if "src/softdat/" in f) / (2 * COUNT)}
+        env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": params})
+        files = profile(work, env, PROVIDER, test, size, COUNT, ns)
+    parts = {"total": "total", "src/softdat": "src/softdat/", "libdat2": "/libdat2", "libc": "/libc.so",
+             "program": "benchmarks/dat_count.c", "rounds": "rounds"}
+    return files and {part: sum(n for f, n in files.items() if name in f) / (2 * COUNT) for part, name in parts.items()}
 
 
 def provider_rows(v):
@@ -90,8 +96,8 @@ def provider_rows(v):
             n = provider_counted(test, link, size) or {}
             v[("provider", link, test, size)] = [n]
             say("provider,", link, test, size_name(size), n)
-            rows.append([link, test, "-" if test == "empty" else size_name(size), cell(n.get("total")),
-                         cell(n.get("src/softdat")), cell(n.get("rounds"))])
+            rows.append([link, test, "-" if test == "empty" else size_name(size)]
+                        + [cell(n.get(part)) for part in COLUMNS])
     return rows
 
 
@@ -124,7 +130,8 @@ each send is posted by the side that has just received, so it carries the acknow
 write, polls of the target until its last byte is there, the dequeue of the completion. `empty`: a dequeue of an empty
 queue. Everything is counted, also the program, libdat2 and the C library.
 
-Of these, complete rounds: they read the clock and the sockets after 20 us of calls that poll. Under callgrind, where
-a call takes much longer than at full speed, that is after 16 calls, the fewest that there can be between two.
+Of these, complete rounds: they read the clock, and the sockets after 20 us of calls that poll. Time is virtual: a
+dequeue takes {LINKS["shared rings"][1]} ns over rings and {LINKS["TCP"][1]} ns over TCP, about as at full speed.
 
-{table(["link", "test", "bytes", "instructions", "in src/softdat", "of these, complete rounds"], provider)}""")
+{table(["link", "test", "bytes", "in src/softdat", "libdat2", "C library", "program", "all",
+        "of these, complete rounds"], provider)}""")

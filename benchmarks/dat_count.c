@@ -3,7 +3,7 @@
  * Messages between two adapters of one process, for a profiler that counts instructions
  * (benchmarks/counts.py). The adapter is soft0 of dat.conf.
  *
- *   dat_count send|pong|write|empty BYTES COUNT
+ *   dat_count send|pong|write|empty BYTES COUNT NS
  *
  *   send    COUNT times a send each way, with its receive and both completions
  *   pong    the same, but each send is posted by the side that has just received, so that it
@@ -11,15 +11,24 @@
  *   write   COUNT times an RDMA write each way and its completion; the target polls its last byte
  *   empty   COUNT times two dequeues of an event queue that is empty
  *
- * exchange() is what is counted, after as many messages that are not.
+ * exchange() is what is counted, after as many messages that are not. Time is virtual meanwhile:
+ * each dequeue takes NS, about what it takes at full speed. Under a profiler it takes fifty times
+ * as long, so work that is done by the clock would be counted fifty times too often, and
+ * differently in each run.
  */
 #include <dat2/udat.h>
 
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { MAX_BYTES = 1 << 22, QLEN = 64, WAIT_US = 60000000 };
 
@@ -45,6 +54,49 @@ static void die(const char *what)
         if ((call) != DAT_SUCCESS)      \
             die(#call);                 \
     } while (0)
+
+/* -- time ------------------------------------------------------------------------------------- */
+
+static _Atomic uint64_t virtual_ns;      /* 0: time is real */
+static uint64_t dequeue_ns;
+
+/* A dequeue is about to be made. Only this thread changes the time. */
+static void tick(void)
+{
+    uint64_t now = atomic_load_explicit(&virtual_ns, memory_order_relaxed);
+
+    atomic_store_explicit(&virtual_ns, now + dequeue_ns, memory_order_relaxed);
+}
+
+/* In place of the C library's, also for the provider. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    uint64_t ns = atomic_load_explicit(&virtual_ns, memory_order_relaxed);
+
+    if (!ns)
+        return (int)syscall(SYS_clock_gettime, id, t);
+    *t = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+    return 0;
+}
+
+/* The same. A thread that waits for a time (the helper thread) does not see it come: what is
+ * counted takes less. */
+int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
+{
+    bool real = atomic_load_explicit(&virtual_ns, memory_order_relaxed) == 0;
+
+    return (int)syscall(SYS_ppoll, fds, n, real ? t : NULL, mask, _NSIG / 8);
+}
+
+static void make_time_virtual(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    atomic_store(&virtual_ns, (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
+}
+
+/* -- two adapters ----------------------------------------------------------------------------- */
 
 static void open_side(struct side *s)
 {
@@ -103,14 +155,20 @@ static DAT_LMR_TRIPLET triplet(const struct side *s, const uint8_t *at, uint32_t
     return (DAT_LMR_TRIPLET){ (DAT_VADDR)(uintptr_t)at, len, s->local };
 }
 
+static DAT_RETURN dequeue(struct side *s, DAT_EVENT *e)
+{
+    tick();
+    return dat_evd_dequeue(s->dto, e);
+}
+
 /* Polls for the next completion and returns its cookie. Between two polls the other side, which has
  * no event, polls as well. */
 static uint64_t next_cookie(struct side *s, struct side *other)
 {
     DAT_EVENT e;
 
-    while (dat_evd_dequeue(s->dto, &e) != DAT_SUCCESS)
-        if (dat_evd_dequeue(other->dto, &e) == DAT_SUCCESS)
+    while (dequeue(s, &e) != DAT_SUCCESS)
+        if (dequeue(other, &e) == DAT_SUCCESS)
             die("the other side has a completion");
     if (e.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
         die("a request has failed");
@@ -164,7 +222,7 @@ static void write_one(struct side *from, struct side *to, uint32_t bytes, uint8_
     from->from[bytes - 1] = value;
     TRY(dat_ep_post_rdma_write(from->ep, 1, &out, cookie, &there, DAT_COMPLETION_DEFAULT_FLAG));
     do
-        if (dat_evd_dequeue(to->dto, &e) == DAT_SUCCESS)
+        if (dequeue(to, &e) == DAT_SUCCESS)
             die("the target of a write has a completion");
     while (*last != value);
     complete(from, to, 3);
@@ -175,7 +233,7 @@ static void empty_one(struct side *from, struct side *to, uint32_t bytes, uint8_
     DAT_EVENT e;
 
     (void)to, (void)bytes, (void)value;
-    if (dat_evd_dequeue(from->dto, &e) == DAT_SUCCESS)
+    if (dequeue(from, &e) == DAT_SUCCESS)
         die("an empty queue has an event");
 }
 
@@ -214,15 +272,17 @@ __attribute__((noinline)) static void warm_up(const struct test *t, uint32_t byt
 
 int main(int argc, char **argv)
 {
-    const struct test *t = find(argc == 4 ? argv[1] : "");
+    const struct test *t = find(argc == 5 ? argv[1] : "");
     unsigned long bytes = strtoul(argv[2], NULL, 10);
     long count = strtol(argv[3], NULL, 10);
 
-    if (bytes < 1 || bytes > MAX_BYTES || count < 1)
-        die("BYTES is from 1 to 4 MiB, COUNT at least 1");
+    dequeue_ns = strtoul(argv[4], NULL, 10);
+    if (bytes < 1 || bytes > MAX_BYTES || count < 1 || dequeue_ns < 1)
+        die("BYTES is from 1 to 4 MiB, COUNT and NS at least 1");
     open_side(&sides[0]);
     open_side(&sides[1]);
     connect_sides();
+    make_time_virtual();
     warm_up(t, (uint32_t)bytes, count);
     exchange(t, (uint32_t)bytes, count);
     return 0;

@@ -10,6 +10,8 @@
  *             one out of it (us)
  *   memcpy    one process copies BYTES from one of WINDOW (1) buffers into one of as many others,
  *             each in its turn (MB/s, 10^6): what one copy of each byte allows
+ *   copies    one process copies bodies of BYTES into cells of shared memory, eight of 32 KiB, and
+ *             the other one at the same time out of them (MB/s, 10^6)
  *
  * Prints one number.
  */
@@ -25,12 +27,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 120 };
+enum { LIMIT_S = 120, CELLS = 8, CELL = 1 << 15 };
 
 /* Starts a page, so that a short body is in the line of the number that announces it. */
 struct shared {
     atomic_long turn;            /* grows by one with each body; odd: it is for the child */
     unsigned char body[];
+};
+
+/* In its place for `copies`: so many cells have been filled, and emptied. */
+struct ring {
+    _Alignas(128) atomic_long filled;
+    _Alignas(128) atomic_long emptied;
+    _Alignas(4096) unsigned char cell[CELLS][CELL];
 };
 
 static struct {
@@ -125,13 +134,48 @@ static double copy(void)
     return (double)opt.bytes * (double)opt.count / (now_us() - start);
 }
 
+/* Copies a body to or from the cells; *n counts those that this process has used. */
+static void through_cells(struct ring *r, unsigned char *body, long *n)
+{
+    for (size_t at = 0; at < opt.bytes; at += CELL, ++*n) {
+        size_t len = opt.bytes - at < CELL ? opt.bytes - at : CELL;
+        unsigned char *cell = r->cell[*n % CELLS];
+        atomic_long *mine = me == 0 ? &r->filled : &r->emptied;
+        atomic_long *theirs = me == 0 ? &r->emptied : &r->filled;
+        long wanted = me == 0 ? *n - CELLS + 1 : *n + 1;
+
+        while (atomic_load_explicit(theirs, memory_order_acquire) < wanted)
+            ;
+        memcpy(me == 0 ? cell : body + at, me == 0 ? body + at : cell, len);
+        atomic_store_explicit(mine, *n + 1, memory_order_release);
+    }
+}
+
+static double copies(void)
+{
+    unsigned char *body = memory(opt.bytes, MAP_PRIVATE);
+    struct ring *r = (struct ring *)(void *)sh;
+    long warm = opt.count / 10, n = 0;
+    double start = 0;
+
+    for (long i = 0; i < warm + opt.count; i++) {
+        if (i == warm)
+            start = now_us();
+        through_cells(r, body, &n);
+    }
+    while (atomic_load_explicit(&r->emptied, memory_order_acquire) < n)
+        ;
+    return (double)opt.bytes * (double)opt.count / (now_us() - start);
+}
+
 static const struct { const char *name; double (*run)(void); } tests[] = {
-    { "line", line }, { "message", message }, { "memcpy", copy },
+    { "line", line }, { "message", message }, { "memcpy", copy }, { "copies", copies },
 };
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy BYTES COUNT [WINDOW]\n");
+    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy|copies BYTES COUNT "
+                    "[WINDOW]\n");
     exit(2);
 }
 
@@ -167,8 +211,8 @@ int main(int argc, char **argv)
     int status = 0;
     pid_t child;
 
-    sh = memory(sizeof(*sh) + opt.bytes, MAP_SHARED);
-    atomic_store(&sh->turn, 0);
+    sh = memory(sizeof(struct ring) + opt.bytes, MAP_SHARED);
+    memset(sh, 0, sizeof(struct ring));
     alarm(LIMIT_S);
     child = fork();
     me = child == 0;

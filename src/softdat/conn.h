@@ -190,23 +190,29 @@ struct softdat_held {
     uint8_t data[];              /* len bytes */
 };
 
-/* Returns how many SENDs and WRITEs of this side the peer has executed, in total. */
+/* What the peer has written, in total, and, in the high half, how many SENDs and WRITEs of this
+ * side it has executed. */
+static inline uint64_t softdat_shared_counters(const struct softdat_conn *c)
+{
+    return atomic_load_explicit(&c->shared.theirs->counters, memory_order_acquire);
+}
+
 static inline uint32_t softdat_shared_executed(const struct softdat_conn *c)
 {
-    return atomic_load_explicit(&c->shared.theirs->executed, memory_order_acquire);
+    return (uint32_t)(softdat_shared_counters(c) >> 32);
 }
 
 /* True if the peer has written bytes that have not been read. */
 static inline bool softdat_shared_has_bytes(const struct softdat_conn *c)
 {
-    return atomic_load_explicit(&c->shared.theirs->tail, memory_order_relaxed) != c->shared.head;
+    return (uint32_t)softdat_shared_counters(c) != c->shared.head;
 }
 
 /* True if the peer has written bytes or executed requests since the last poll. An empty poll of a
- * ring costs these two loads and nothing else. */
+ * ring is this comparison and nothing else. */
 static inline bool softdat_shared_pending(const struct softdat_conn *c)
 {
-    return softdat_shared_has_bytes(c) || softdat_shared_executed(c) != c->shared.executed_seen;
+    return softdat_shared_counters(c) != softdat_both(c->shared.head, c->shared.executed_seen);
 }
 
 /* conn.c */
@@ -429,7 +435,7 @@ void softdat_short_limits(struct softdat_ep *ep, const struct softdat_config *cf
 /* Ends a dequeue of evd, which is empty and notifies no CNO or waiter, by the thread that owns the
  * lock, when c's ring has input: stores the receive of a short send, or the completion of the
  * oldest request, in *event, or makes a round as any other dequeue. Releases the lock. */
-DAT_RETURN softdat_short_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event);
+DAT_RETURN softdat_short_event(struct softdat_evd *evd, DAT_EVENT *event, struct softdat_conn *c);
 /* Executes the send or write in the in-line frame of c's ring. False: there is none, or it is left
  * to softdat_frame_header(). */
 bool softdat_short_receive(struct softdat_conn *c);

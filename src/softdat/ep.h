@@ -45,6 +45,7 @@ struct softdat_dto {
     struct softdat_seg *seg;     /* n_seg entries of the ring's array */
     bool direct;                 /* the target copies the bytes (PULL, PUSH) */
     bool judged;                 /* the way was chosen by the judge, at time `begun`, ns */
+    bool plain;                  /* posted by short.c: it completes by `executed` */
     uint8_t ext;                 /* extended event: 1 + its DAT_IB_EXT_TYPE; else 0 */
     uint32_t imm;                /* immediate data, sent or received */
     uint64_t operand[2];         /* atomic operation: add; or compare, swap */
@@ -68,6 +69,12 @@ struct softdat_ring {
     uint32_t sent;               /* requests: how many, from head on, are transmitted */
     uint32_t max, seg_each;      /* it grows to so many entries; segments of each */
 };
+
+/* Returns the oldest DTO; without one: the next free entry. */
+static inline struct softdat_dto *softdat_ring_first(const struct softdat_ring *r)
+{
+    return &r->dto[r->head];
+}
 
 /* Returns the i-th DTO from the oldest; i == count: the next free entry. */
 static inline struct softdat_dto *softdat_ring_at(struct softdat_ring *r, uint32_t i)

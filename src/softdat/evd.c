@@ -446,7 +446,7 @@ __attribute__((noinline)) static DAT_RETURN wake_and_return_empty(struct softdat
  * saved. */
 DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
-    struct softdat_evd *evd = evd_of(handle);
+    struct softdat_evd *evd = softdat_called(handle, DAT_HANDLE_TYPE_EVD);
     struct softdat_conn *c;
     struct softdat_ia *ia;
 
@@ -465,7 +465,7 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     c = softdat_ring_pending(ia);
     if (c)
         return notifies(evd) ? softdat_evd_dequeue_locked(evd, event)
-                             : softdat_short_event(c, evd, event);
+                             : softdat_short_event(evd, event, c);
     return softdat_lock_end(&ia->lock) ? queue_empty : wake_and_return_empty(ia);
 }
 

@@ -29,11 +29,17 @@ struct softdat_handle {
     DAT_PROVIDER *provider;
     DAT_CONTEXT context;         /* of dat_set_consumer_context */
     DAT_HANDLE_TYPE type;
-    uint32_t alive;              /* SOFTDAT_ALIVE until the object is freed */
+    uint32_t alive;              /* softdat_alive(type) until the object is freed */
     struct softdat_ia *ia;
     struct softdat_list link;    /* on ia->objects, later on ia->freed */
 };
-#define SOFTDAT_ALIVE 0x50f7da7au
+
+/* What is stored in an object of that type, so that one comparison finds freed ones and other
+ * types. */
+static inline uint32_t softdat_alive(DAT_HANDLE_TYPE type)
+{
+    return 0x50f7da7au + (uint32_t)type;
+}
 
 /* ia.c */
 /* Fills the head of a new object and puts it on ia->objects; called with the lock. */
@@ -42,12 +48,19 @@ void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HA
  * that a call with the stale handle returns DAT_INVALID_HANDLE. */
 void softdat_handle_end(struct softdat_handle *h);
 
-/* Returns the object behind a handle; NULL if it has been freed or has another type. */
-static inline void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type)
+/* Returns the object behind the handle that a DAT call is made with; NULL if it has been freed or
+ * has another type. The handle itself is not NULL: libdat2 has found the call through it. */
+static inline void *softdat_called(DAT_HANDLE handle, DAT_HANDLE_TYPE type)
 {
     struct softdat_handle *h = handle;
 
-    return h && h->alive == SOFTDAT_ALIVE && h->type == type ? h : NULL;
+    return h->alive == softdat_alive(type) ? h : NULL;
+}
+
+/* The same for any handle. */
+static inline void *softdat_get(DAT_HANDLE handle, DAT_HANDLE_TYPE type)
+{
+    return handle ? softdat_called(handle, type) : NULL;
 }
 
 #endif

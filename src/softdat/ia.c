@@ -21,7 +21,7 @@ void softdat_handle_init(struct softdat_handle *h, struct softdat_ia *ia, DAT_HA
 {
     h->provider = ia->h.provider;
     h->type = type;
-    h->alive = SOFTDAT_ALIVE;
+    h->alive = softdat_alive(type);
     h->ia = ia;
     softdat_list_append(&ia->objects, &h->link);
 }
@@ -50,7 +50,7 @@ static struct softdat_handle *object_of(DAT_HANDLE handle)
 {
     struct softdat_handle *h = handle;
 
-    return h && h->alive == SOFTDAT_ALIVE ? h : NULL;
+    return h && h->alive == softdat_alive(h->type) ? h : NULL;
 }
 
 DAT_RETURN softdat_set_context(DAT_HANDLE handle, DAT_CONTEXT context)
@@ -124,7 +124,7 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
         return NULL;
     }
     ia->h = (struct softdat_handle){ .provider = provider, .type = DAT_HANDLE_TYPE_IA,
-                                     .alive = SOFTDAT_ALIVE, .ia = ia };
+                                     .alive = softdat_alive(DAT_HANDLE_TYPE_IA), .ia = ia };
     softdat_list_init(&ia->h.link);
     snprintf(ia->name, sizeof(ia->name), "%s", name);
     ia->cfg = *cfg;

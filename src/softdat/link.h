@@ -27,13 +27,19 @@ enum { SOFTDAT_INLINE = 104 };   /* bytes of a frame that fits beside the counte
 /* The part of a segment that one side writes and the other reads (shared.c). The counters are
  * totals of the connection, modulo 2^32. */
 struct softdat_half {
-    _Alignas(128) _Atomic uint32_t tail;     /* bytes that this side has written */
+    _Alignas(128) _Atomic uint64_t counters;     /* bytes that this side has written; high half: */
+                                 /* SENDs and WRITEs of the other side that it has executed */
     _Atomic uint32_t head;       /* bytes of the other side's ring that it has read */
-    _Atomic uint32_t executed;   /* SENDs and WRITEs of the other side that it has executed */
     _Atomic uint32_t armed;      /* odd: it sleeps until a doorbell */
-    _Atomic uint32_t inline_at, inline_len;  /* position and length of the in-line frame; 0: none */
+    _Atomic uint64_t in_line;    /* position of the in-line frame; high half: its length, 0: none */
     uint8_t inline_data[SOFTDAT_INLINE];
 };
+
+/* Two counters in one word, which is loaded and stored as a whole. */
+static inline uint64_t softdat_both(uint32_t low, uint32_t high)
+{
+    return low | (uint64_t)high << 32;
+}
 
 _Static_assert(sizeof(struct softdat_half) == 128, "two cache lines, which are fetched as a pair");
 
@@ -46,7 +52,7 @@ struct softdat_vm_access {
 
 enum {
     SOFTDAT_RING = 1 << 16,      /* bytes, each direction; a power of two */
-    SOFTDAT_SEGMENT_MAGIC = 0x5dda7005,
+    SOFTDAT_SEGMENT_MAGIC = 0x5dda7006,
 };
 
 /* The memory that the two processes of a connection share. Index 0: active side, 1: passive. */
@@ -65,9 +71,9 @@ struct softdat_shared {
     bool access_verified;        /* as in my_access */
     uint8_t *out, *in;           /* the rings */
     uint32_t tail, head;         /* of mine; possibly not published yet */
+    uint32_t executed_seen;      /* of theirs, as last handled; beside head: softdat_both() */
     uint32_t head_published;     /* head as last published */
-    uint32_t their_tail, their_head;  /* as last loaded */
-    uint32_t executed_seen;      /* theirs->executed as last handled */
+    uint32_t their_head;         /* as last loaded */
     uint32_t doorbell_sent;      /* value of theirs->armed for which a doorbell was sent */
     uint32_t inline_at;          /* position of the last in-line frame */
     bool inline_live;            /* that frame's position is still published */

@@ -12,8 +12,6 @@ enum {
     YIELDS = 1000,               /* to a thread that wakes up, at most */
 };
 
-_Thread_local char softdat_thread_mark;
-
 void softdat_lock_init(struct softdat_lock *l)
 {
     pthread_mutex_init(&l->mutex, NULL);

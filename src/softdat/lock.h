@@ -32,10 +32,6 @@ struct softdat_lock {
 };
 
 /* lock.c */
-/* Its address identifies a thread; initial-exec, since a call to find it would cost more than the
- * lock does. */
-extern _Thread_local char softdat_thread_mark __attribute__((tls_model("initial-exec")));
-
 void softdat_lock_init(struct softdat_lock *l);
 void softdat_lock_destroy(struct softdat_lock *l);
 /* Takes the lock through the mutex, after revoking another thread's bias. */
@@ -50,9 +46,10 @@ void softdat_lock_give_way(struct softdat_lock *l);
 /* Wakes the thread that waits in softdat_lock_slow() for the end of a call of the former owner. */
 void softdat_lock_wake(struct softdat_lock *l);
 
+/* Identifies this thread. A call of pthread_self() would cost more than the lock does. */
 static inline uintptr_t softdat_self(void)
 {
-    return (uintptr_t)&softdat_thread_mark;
+    return (uintptr_t)__builtin_thread_pointer();
 }
 
 /* True if this thread is the owner. */

@@ -87,7 +87,7 @@ static void attach(struct softdat_conn *c, struct softdat_conn *carrier, uint32_
         close(c->old_fd);
     c->old_fd = -1;
     if (c->shared.seg)
-        atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
+        softdat_shared_publish(c);
     else if (c->phase == SOFTDAT_OPEN)
         softdat_conn_poll(c);
     softdat_path_keep_alive(c);
@@ -188,7 +188,9 @@ void softdat_migrate_send(struct softdat_conn *carrier)
     mine = taken(c);
     mine.token = c->token;
     if (carrier->shared.seg)
-        atomic_store_explicit(&carrier->shared.mine->executed, c->executed, memory_order_release);
+        atomic_store_explicit(&carrier->shared.mine->counters,
+                              softdat_both(carrier->shared.tail, c->executed),
+                              memory_order_release);
     softdat_tx_frame(carrier, SOFTDAT_MIGRATE, &mine, sizeof(mine));
 }
 

@@ -161,6 +161,7 @@ static void start_request(struct softdat_ep *ep, struct softdat_dto *d)
 {
     d->state = SOFTDAT_DTO_QUEUED;
     d->status = DAT_DTO_SUCCESS;
+    d->plain = false;
     d->due = softdat_delay_due(ep->h.ia, ep->port);
     ep->req.count++;
     count_request(ep->h.ia, d);

@@ -161,54 +161,48 @@ static inline bool softdat_all_read(struct softdat_shared *s)
     return s->their_head == s->tail;
 }
 
-/* Makes the len bytes in s->mine->inline_data the in-line frame; `tail` is not published yet. */
-static inline void softdat_inline_note(struct softdat_shared *s, size_t len)
-{
-    atomic_store_explicit(&s->mine->inline_at, s->tail, memory_order_relaxed);
-    atomic_store_explicit(&s->mine->inline_len, (uint32_t)len, memory_order_relaxed);
-    s->inline_at = s->tail;
-    s->inline_live = true;
-    s->tail += (uint32_t)len;
-}
-
-/* The same, published with the other counters. A doorbell may be due. */
-static inline void softdat_inline_publish(struct softdat_conn *c, size_t len)
+/* Publishes how many bytes have been written and read and how many requests executed: the counters
+ * share a cache line. A doorbell may be due. */
+static inline void softdat_shared_publish(struct softdat_conn *c)
 {
     struct softdat_shared *s = &c->shared;
+    struct softdat_half *mine = s->mine;
+    uint32_t head = s->head, executed = c->executed;
 
-    softdat_inline_note(s, len);
-    atomic_store_explicit(&s->mine->executed, c->executed, memory_order_release);
-    atomic_store_explicit(&s->mine->head, s->head, memory_order_release);
-    atomic_store_explicit(&s->mine->tail, s->tail, memory_order_release);
-    s->head_published = s->head;
-    c->acked = c->executed;
+    s->head_published = head;
+    c->acked = executed;
+    atomic_store_explicit(&mine->head, head, memory_order_release);
+    atomic_store_explicit(&mine->counters, softdat_both(s->tail, executed), memory_order_release);
 }
 
-/* Returns the length of the in-line frame if that is the next to be read; 0: it is not. */
-static inline size_t softdat_inline_length(struct softdat_shared *s)
+/* Makes the len bytes in s->mine->inline_data the in-line frame, which is not published yet. */
+static inline void softdat_inline_note(struct softdat_shared *s, uint32_t len)
 {
-    uint32_t len;
+    uint32_t at = s->tail;
 
-    if (s->their_tail == s->head)
-        s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
-    len = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
-    return len <= SOFTDAT_INLINE && len <= s->their_tail - s->head
-           && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head
-           ? len : 0;
+    atomic_store_explicit(&s->mine->in_line, softdat_both(at, len), memory_order_relaxed);
+    s->inline_at = at;
+    s->inline_live = true;
+    s->tail = at + len;
+}
+
+/* Returns the length of the in-line frame if that is the next to be read; 0: it is not. tail: the
+ * bytes that the peer has written. */
+static inline uint32_t softdat_inline_length(const struct softdat_shared *s, uint32_t tail)
+{
+    uint64_t in_line = atomic_load_explicit(&s->theirs->in_line, memory_order_relaxed);
+    uint32_t len = (uint32_t)(in_line >> 32);
+
+    return (uint32_t)in_line == s->head && len <= SOFTDAT_INLINE && len <= tail - s->head ? len : 0;
 }
 
 /* Consumes the in-line frame of len bytes, whose request has been executed, and reports both. A
  * doorbell may be due. */
-static inline void softdat_inline_executed(struct softdat_conn *c, size_t len)
+static inline void softdat_inline_executed(struct softdat_conn *c, uint32_t len)
 {
-    struct softdat_shared *s = &c->shared;
-
     c->executed++;
-    c->acked = c->executed;
-    s->head += (uint32_t)len;
-    s->head_published = s->head;
-    atomic_store_explicit(&s->mine->executed, c->executed, memory_order_release);
-    atomic_store_explicit(&s->mine->head, s->head, memory_order_release);
+    c->shared.head += len;
+    softdat_shared_publish(c);
 }
 
 /* -- received payload (sink.c, held.c) -------------------------------------------------------- */

@@ -17,15 +17,15 @@
  * CONNECT. From READY on every frame goes through the rings; the socket then carries only doorbells
  * (one byte each, for a side that sleeps), and its end reports that the peer has died.
  *
- * Memory orders: the writer of a ring stores `tail` with release after the bytes, the reader loads
- * it with acquire before it reads them. The reader stores `head` with release after it has read,
- * the writer loads it with acquire before it overwrites. `executed` is stored with release after
- * the memory of the request. Before it sleeps a side stores `armed`, executes a sequentially
- * consistent fence and loads tail and head; a writer stores tail or head, executes the fence and
- * loads `armed`. So either the sleeper sees the new bytes or the writer sees that a doorbell is
- * needed.
+ * Memory orders: the writer of a ring stores `counters` with release after the bytes, the reader
+ * loads it with acquire before it reads them. So it is with the other half of that word, the
+ * requests executed, and their memory. The reader stores `head` with release after it has read, the
+ * writer loads it with acquire before it overwrites. Before it sleeps a side stores `armed`,
+ * executes a sequentially consistent fence and loads counters and head; a writer stores counters or
+ * head, executes the fence and loads `armed`. So either the sleeper sees the new bytes or the
+ * writer sees that a doorbell is needed.
  */
-enum { CHUNK = 1 << 13 };        /* bytes per store of tail, so that both sides copy concurrently */
+enum { CHUNK = 1 << 13 };        /* bytes per store of `counters`: both sides copy at a time */
 static const uint64_t again_ns = 1000000;    /* until a doorbell that could not be sent is again */
 
 static size_t min_size(size_t a, size_t b)
@@ -147,11 +147,8 @@ void softdat_shared_wake_peer(struct softdat_conn *c, uint32_t armed)
 
 void softdat_shared_ack(struct softdat_conn *c)
 {
-    atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
-    atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
-    c->acked = c->executed;
+    softdat_shared_publish(c);
     c->unacked_bytes = 0;
-    c->shared.head_published = c->shared.head;
     softdat_list_remove(&c->acks);
     softdat_doorbell(c);
 }
@@ -183,24 +180,21 @@ static void put(struct softdat_conn *c, const void *from, size_t n)
 
 /* Positions in the stream are 32 bits, so the position of an in-line frame recurs after 2^32 bytes.
  * It is retired before that: at most one ring of bytes is unread, so once more than a ring has been
- * written behind the frame the peer has read past it. `tail`, by which the peer learns of later
+ * written behind the frame the peer has read past it. `counters`, by which the peer learns of later
  * bytes, is stored after this. */
 static void retire_inline(struct softdat_shared *s)
 {
     if (!s->inline_live || s->tail - s->inline_at <= SOFTDAT_RING)
         return;
-    atomic_store_explicit(&s->mine->inline_len, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->mine->in_line, 0, memory_order_relaxed);
     s->inline_live = false;
 }
 
-/* Publishes the bytes written, with the other counters, which share the cache line. */
+/* Publishes the bytes written, with the other counters. */
 static void publish(struct softdat_conn *c)
 {
     retire_inline(&c->shared);
-    atomic_store_explicit(&c->shared.mine->executed, c->executed, memory_order_release);
-    atomic_store_explicit(&c->shared.mine->head, c->shared.head, memory_order_release);
-    atomic_store_explicit(&c->shared.mine->tail, c->shared.tail, memory_order_release);
-    c->shared.head_published = c->shared.head;
+    softdat_shared_publish(c);
 }
 
 /* Stores a frame as the in-line frame (quick.h); the caller publishes it. */
@@ -210,7 +204,7 @@ static size_t put_inline(struct softdat_shared *s, const struct iovec *iov, int 
 
     for (int i = 0; i < n; to += iov[i].iov_len, i++)
         memcpy(to, iov[i].iov_base, iov[i].iov_len);
-    softdat_inline_note(s, len);
+    softdat_inline_note(s, (uint32_t)len);
     return len;
 }
 
@@ -259,14 +253,11 @@ size_t softdat_shared_write(struct softdat_conn *c, const struct iovec *iov, int
 ssize_t softdat_shared_peek(struct softdat_conn *c, const uint8_t **p)
 {
     struct softdat_shared *s = &c->shared;
-    uint32_t n, len;
+    uint32_t n = (uint32_t)softdat_shared_counters(c) - s->head;
+    uint64_t in_line = atomic_load_explicit(&s->theirs->in_line, memory_order_relaxed);
+    uint32_t len = (uint32_t)(in_line >> 32);
 
-    if (s->their_tail == s->head)
-        s->their_tail = atomic_load_explicit(&s->theirs->tail, memory_order_acquire);
-    n = s->their_tail - s->head;
-    len = atomic_load_explicit(&s->theirs->inline_len, memory_order_relaxed);
-    if (n > 0 && len > 0
-        && atomic_load_explicit(&s->theirs->inline_at, memory_order_relaxed) == s->head) {
+    if (n > 0 && len > 0 && (uint32_t)in_line == s->head) {
         *p = s->theirs->inline_data;
         return len <= n && len <= SOFTDAT_INLINE ? (ssize_t)len : -1;
     }

@@ -99,6 +99,23 @@ static inline uint8_t *local_at(const struct softdat_ia *ia, const struct softda
            ? k->at + at : NULL;
 }
 
+/* The begin of a call by the owner of the lock, which it takes. Returns local_at() of the segment;
+ * NULL also if the bias has been revoked meanwhile: revoked() follows. */
+static inline uint8_t *begin(struct softdat_ia *ia, const struct softdat_known *k,
+                             const DAT_LMR_TRIPLET *seg)
+{
+    return softdat_lock_begin(&ia->lock) ? local_at(ia, k, seg) : NULL;
+}
+
+/* True if the bias has been revoked since begin() was called; the lock is released then. */
+static bool revoked(struct softdat_ia *ia)
+{
+    if (softdat_lock_owned(&ia->lock))
+        return false;
+    softdat_lock_leave(&ia->lock);
+    return true;
+}
+
 /* The ends of a call: the lock is released, after a doorbell to the peer if one is due. */
 __attribute__((noinline)) static DAT_RETURN wake_waiter(struct softdat_ia *ia)
 {
@@ -141,8 +158,9 @@ static inline struct softdat_dto *record(struct softdat_ep *ep, int op, uint32_t
     d->seq = ++ep->last_seq;
     d->len = len;
     d->direct = d->judged = false;
-    d->n_seg = 0;
+    d->plain = true;
     d->ext = 0;
+    d->n_seg = 0;
     ep->req.count++;
     ep->req.sent++;
     ep->h.ia->count[op == DAT_DTO_SEND ? SOFTDAT_N_SENDS : SOFTDAT_N_WRITES]++;
@@ -181,13 +199,17 @@ post(struct softdat_ep *ep, const uint8_t *from, uint32_t len, const DAT_RMR_TRI
     struct softdat_frame *f = (struct softdat_frame *)(void *)c->shared.mine->inline_data;
 
     record(ep, remote ? DAT_DTO_RDMA_WRITE : DAT_DTO_SEND, len, cookie, flags);
-    *f = (struct softdat_frame){
-        .magic = SOFTDAT_WIRE_MAGIC, .type = remote ? SOFTDAT_WRITE : SOFTDAT_SEND, .len = len,
-        .ack = c->executed, .key = remote ? remote->rmr_context : 0,
-        .addr = remote ? remote->virtual_address : 0,
-    };
+    f->magic = SOFTDAT_WIRE_MAGIC;
+    f->type = remote ? SOFTDAT_WRITE : SOFTDAT_SEND;
+    f->status = 0;
+    f->len = len;
+    f->ack = c->executed;
+    f->key = remote ? remote->rmr_context : 0;
+    f->addr = remote ? remote->virtual_address : 0;
+    f->size = f->id = 0;
     copy_short((uint8_t *)(f + 1), from, len);
-    softdat_inline_publish(c, sizeof(*f) + len);
+    softdat_inline_note(&c->shared, (uint32_t)sizeof(*f) + len);
+    softdat_shared_publish(c);
     return done_with_ring(c);
 }
 
@@ -231,11 +253,13 @@ static bool post_again(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, bool k
     return again;
 }
 
-/* from: local_at() of the segment. */
+/* from: of begin(). */
 __attribute__((noinline)) static DAT_RETURN
 send_again(struct softdat_ep *ep, uint8_t *from, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
            DAT_COMPLETION_FLAGS flags)
 {
+    if (revoked(ep->h.ia))
+        return softdat_post_send(ep, 1, seg, cookie, flags);
     if (from && posts_on_stream(ep, flags))
         return post_on_stream(ep, from, seg, NULL, cookie, flags);
     return post_again(ep, seg, from != NULL) ? softdat_ep_post_send(ep, 1, seg, cookie, flags)
@@ -245,12 +269,12 @@ send_again(struct softdat_ep *ep, uint8_t *from, DAT_LMR_TRIPLET *seg, DAT_DTO_C
 DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_ep *ep = softdat_called(handle, DAT_HANDLE_TYPE_EP);
     uint8_t *from;
 
-    if (!ep || !is_short(n, seg, ep->short_send) || !softdat_lock_enter(&ep->h.ia->lock))
+    if (!ep || !is_short(n, seg, ep->short_send) || !softdat_lock_owned(&ep->h.ia->lock))
         return softdat_post_send(ep, n, seg, cookie, flags);
-    from = local_at(ep->h.ia, &ep->known_out, seg);
+    from = begin(ep->h.ia, &ep->known_out, seg);
     if (!from || !posts_inline(ep, flags))
         return send_again(ep, from, seg, cookie, flags);
     return post(ep, from, seg->segment_length, NULL, cookie, flags);
@@ -260,6 +284,8 @@ __attribute__((noinline)) static DAT_RETURN
 write_again(struct softdat_ep *ep, uint8_t *from, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
             const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
+    if (revoked(ep->h.ia))
+        return softdat_post_write(ep, 1, seg, cookie, remote, flags);
     if (from && posts_on_stream(ep, flags))
         return post_on_stream(ep, from, seg, remote, cookie, flags);
     return post_again(ep, seg, from != NULL)
@@ -271,13 +297,13 @@ DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR
                                       DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
                                       DAT_COMPLETION_FLAGS flags)
 {
-    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_ep *ep = softdat_called(handle, DAT_HANDLE_TYPE_EP);
     uint8_t *from;
 
     if (!ep || !remote || !is_short(n, seg, ep->short_rdma)
-        || remote->segment_length < seg->segment_length || !softdat_lock_enter(&ep->h.ia->lock))
+        || remote->segment_length < seg->segment_length || !softdat_lock_owned(&ep->h.ia->lock))
         return softdat_post_write(ep, n, seg, cookie, remote, flags);
-    from = local_at(ep->h.ia, &ep->known_out, seg);
+    from = begin(ep->h.ia, &ep->known_out, seg);
     if (!from || !posts_inline(ep, flags))
         return write_again(ep, from, seg, cookie, remote, flags);
     return post(ep, from, seg->segment_length, remote, cookie, flags);
@@ -302,49 +328,55 @@ __attribute__((noinline)) static DAT_RETURN
 recv_again(struct softdat_ep *ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg, DAT_DTO_COOKIE cookie,
            DAT_COMPLETION_FLAGS flags)
 {
-    bool again = !local_at(ep->h.ia, &ep->known_in, seg)
-                 && know(ep, &ep->known_in, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    bool again;
 
+    if (revoked(ep->h.ia))
+        return softdat_post_recv(ep, n, seg, cookie, flags);
+    again = !local_at(ep->h.ia, &ep->known_in, seg)
+            && know(ep, &ep->known_in, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     softdat_lock_leave(&ep->h.ia->lock);
     return again ? softdat_ep_post_recv(ep, n, seg, cookie, flags)
                  : softdat_post_recv(ep, n, seg, cookie, flags);
 }
 
-/* Stores the next segment of a receive. False: its registration is not that of the one before. */
-static inline bool add_seg(const struct softdat_ep *ep, struct softdat_dto *d,
-                           const DAT_LMR_TRIPLET *seg)
+/* Stores the next segment of a receive, whose memory is at `to`. */
+static inline void add_seg(struct softdat_dto *d, uint8_t *to, const DAT_LMR_TRIPLET *seg)
 {
-    uint8_t *to = local_at(ep->h.ia, &ep->known_in, seg);
-
     d->seg[d->n_seg++] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
     d->len += seg->segment_length;
-    return to;
 }
 
-/* The usual case: one segment or two, none empty, the EP is connected and has its own receives,
- * nothing waits for one. */
+/* The usual case: one segment or two of one registration, the EP is connected and has its own
+ * receives, nothing waits for one. */
 DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    struct softdat_ep *ep = softdat_get(handle, DAT_HANDLE_TYPE_EP);
+    struct softdat_ep *ep = softdat_called(handle, DAT_HANDLE_TYPE_EP);
     struct softdat_ring *ring;
     struct softdat_dto *d;
+    struct softdat_ia *ia;
+    uint8_t *to, *more;
 
     if (!ep || n < 1 || n > 2 || (uint32_t)n > ep->own.max_iov || !seg
-        || seg[0].segment_length == 0 || seg[n - 1].segment_length == 0 || ep->srq
-        || !softdat_lock_enter(&ep->h.ia->lock))
+        || seg->segment_length == 0 || seg[n - 1].segment_length == 0 || ep->srq
+        || !softdat_lock_owned(&ep->h.ia->lock))
         return softdat_post_recv(ep, n, seg, cookie, flags);
+    ia = ep->h.ia;
     ring = &ep->own.ring;
-    if (!ep->conn || ring->count == ring->size || !softdat_list_empty(&ep->own.waiting))
+    to = begin(ia, &ep->known_in, seg);
+    more = n == 1 ? to : local_at(ia, &ep->known_in, seg + 1);
+    if (!to || !more || !ep->conn || ring->count == ring->size
+        || !softdat_list_empty(&ep->own.waiting))
         return recv_again(ep, n, seg, cookie, flags);
     d = softdat_ring_at(ring, ring->count);
     d->n_seg = 0;
     d->len = 0;
-    if (!add_seg(ep, d, seg) || (n == 2 && !add_seg(ep, d, seg + 1)))
-        return recv_again(ep, n, seg, cookie, flags);
-    d->regions_freed = ep->h.ia->regions_freed;
+    add_seg(d, to, seg);
+    if (n == 2)
+        add_seg(d, more, seg + 1);
+    d->regions_freed = ia->regions_freed;
     softdat_recv_append(ring, d, cookie, flags);
-    return done(ep->h.ia);
+    return done(ia);
 }
 
 /* -- receiving -------------------------------------------------------------------------------- */
@@ -353,7 +385,7 @@ DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
  * length of the frame; 0: it is not in-line, or left to frame.c. */
 static inline size_t header(struct softdat_conn *c, struct softdat_frame *f)
 {
-    size_t size = softdat_inline_length(&c->shared);
+    size_t size = softdat_inline_length(&c->shared, (uint32_t)softdat_shared_counters(c));
 
     if (size <= sizeof(*f))
         return 0;
@@ -371,9 +403,9 @@ static inline struct softdat_dto *deliver(struct softdat_conn *c, const uint8_t 
 {
     struct softdat_ep *ep = c->ep;
     struct softdat_ring *ring = &ep->own.ring;
-    struct softdat_dto *d = softdat_ring_at(ring, 0);
+    struct softdat_dto *d = softdat_ring_first(ring);
 
-    if (ep->srq || ring->count == 0 || d->n_seg == 0 || len > d->seg[0].len
+    if (ring->count == 0 /* as with an SRQ */ || d->n_seg == 0 || len > d->seg[0].len
         || d->regions_freed != c->ia->regions_freed)
         return NULL;
     copy_short(d->seg[0].at, from, len);
@@ -422,7 +454,7 @@ bool softdat_short_receive(struct softdat_conn *c)
 
     if (size == 0 || !execute(c, &f, payload(c)))
         return false;
-    softdat_inline_executed(c, size);
+    softdat_inline_executed(c, (uint32_t)size);
     softdat_doorbell(c);
     return true;
 }
@@ -471,16 +503,19 @@ static inline void fill(DAT_EVENT *event, struct softdat_evd *evd, struct softda
     e->rmr_context = 0;
 }
 
-/* The receive of a short send in c's ring. */
-static inline DAT_RETURN received(struct softdat_conn *c, struct softdat_evd *evd,
-                                  DAT_EVENT *event)
+/* The receive of a short send that is the in-line frame of c's ring. tail: of the bytes that the
+ * peer has written. */
+static inline DAT_RETURN received(struct softdat_evd *evd, DAT_EVENT *event,
+                                  struct softdat_conn *c, uint32_t tail)
 {
-    struct softdat_frame f;
-    size_t size = c->ep->recv_evd == evd ? header(c, &f) : 0;
-    struct softdat_dto *d = size > 0 && f.type == SOFTDAT_SEND ? deliver(c, payload(c), f.len)
-                                                               : NULL;
+    uint32_t size = softdat_inline_length(&c->shared, tail);
+    uint32_t len = size - (uint32_t)sizeof(struct softdat_frame);
+    struct softdat_dto *d;
+    uint64_t start;
 
-    if (!d)
+    memcpy(&start, c->shared.theirs->inline_data, sizeof(start));
+    if (c->ep->recv_evd != evd || size <= sizeof(struct softdat_frame)
+        || start != softdat_frame_start(SOFTDAT_SEND, len) || !(d = deliver(c, payload(c), len)))
         return softdat_evd_dequeue_locked(evd, event);
     fill(event, evd, c->ep, d);
     softdat_ring_pop(&c->ep->own.ring);
@@ -490,15 +525,15 @@ static inline DAT_RETURN received(struct softdat_conn *c, struct softdat_evd *ev
 
 /* The completion of the oldest request, if the peer has executed it and not more than is
  * outstanding. */
-static inline DAT_RETURN sent(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+static inline DAT_RETURN sent(struct softdat_evd *evd, DAT_EVENT *event, struct softdat_conn *c,
+                              uint32_t executed)
 {
     struct softdat_ep *ep = c->ep;
-    uint32_t executed = softdat_shared_executed(c);
-    struct softdat_dto *d = softdat_ring_at(&ep->req, 0);
+    struct softdat_dto *d = softdat_ring_first(&ep->req);
 
-    if (ep->req_evd != evd || ep->req.sent == 0 || softdat_is_read(d) || d->ext
-        || d->state != SOFTDAT_DTO_SENT || d->judged || d->flags & DAT_COMPLETION_SUPPRESS_FLAG
-        || (int32_t)(executed - d->seq) < 0 || (int32_t)(ep->last_seq - executed) < 0)
+    if (ep->req_evd != evd || ep->req.sent == 0 || !d->plain
+        || d->flags & DAT_COMPLETION_SUPPRESS_FLAG || (int32_t)(executed - d->seq) < 0
+        || (int32_t)(ep->last_seq - executed) < 0)
         return softdat_evd_dequeue_locked(evd, event);
     fill(event, evd, ep, d);
     softdat_ring_pop(&ep->req);
@@ -508,15 +543,19 @@ static inline DAT_RETURN sent(struct softdat_conn *c, struct softdat_evd *evd, D
 }
 
 __attribute__((noinline)) static DAT_RETURN
-event_again(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+event_again(struct softdat_evd *evd, DAT_EVENT *event, struct softdat_conn *c)
 {
-    return may_receive(c) ? softdat_short_event(c, evd, event)
+    return may_receive(c) ? softdat_short_event(evd, event, c)
                           : softdat_evd_dequeue_locked(evd, event);
 }
 
-DAT_RETURN softdat_short_event(struct softdat_conn *c, struct softdat_evd *evd, DAT_EVENT *event)
+DAT_RETURN softdat_short_event(struct softdat_evd *evd, DAT_EVENT *event, struct softdat_conn *c)
 {
+    uint64_t counters = softdat_shared_counters(c);
+
     if (c->may_receive != c->ia->changes)
-        return event_again(c, evd, event);
-    return softdat_shared_has_bytes(c) ? received(c, evd, event) : sent(c, evd, event);
+        return event_again(evd, event, c);
+    return (uint32_t)counters != c->shared.head
+           ? received(evd, event, c, (uint32_t)counters)
+           : sent(evd, event, c, (uint32_t)(counters >> 32));
 }

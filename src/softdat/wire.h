@@ -82,6 +82,12 @@ struct softdat_frame {
                                 the migration to a standby, 0: to another link */
 };
 
+/* The first 8 bytes of a header with status 0, as one number. */
+static inline uint64_t softdat_frame_start(enum softdat_frame_type type, uint32_t len)
+{
+    return SOFTDAT_WIRE_MAGIC | (uint64_t)type << 8 | (uint64_t)len << 32;
+}
+
 /* True if the frame is the response to a READ, PUSH or ATOMIC. */
 static inline bool softdat_is_response(const struct softdat_frame *f)
 {

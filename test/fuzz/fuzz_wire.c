@@ -329,15 +329,22 @@ static void send_head(int fd, enum softdat_frame_type type, int with)
 static void write_ring(struct softdat_segment *seg, const struct input *in)
 {
     struct softdat_frame f = { .magic = SOFTDAT_WIRE_MAGIC, .type = SOFTDAT_READY };
-    _Atomic uint32_t *const word[] = { &seg->half[0].tail, &seg->half[0].head,
-                                       &seg->half[0].executed, &seg->half[0].armed,
-                                       &seg->half[0].inline_at, &seg->half[0].inline_len };
+    struct softdat_half *half = &seg->half[0];
+    uint32_t any = draw(2) ? (uint32_t)draw(UINT32_MAX) : (uint32_t)draw(200);
+    _Atomic uint64_t *const wide[] = { &half->counters, &half->in_line };
+    _Atomic uint32_t *const narrow[] = { &half->head, &half->armed };
 
     memcpy(seg->bytes[0], &f, sizeof(f));
     memcpy(seg->bytes[0] + sizeof(f), in->bytes, in->len);
-    atomic_store(&seg->half[0].tail, (uint32_t)(sizeof(f) + in->len));
+    atomic_store(&half->counters, sizeof(f) + in->len);
+    if (draw(3))
+        return;
     if (draw(3) == 0)
-        atomic_store(word[draw(6)], draw(2) ? (uint32_t)draw(UINT32_MAX) : (uint32_t)draw(200));
+        atomic_store(narrow[draw(2)], any);
+    else if (draw(2))
+        atomic_fetch_add(wide[draw(2)], softdat_both(0, any));
+    else
+        atomic_store(wide[draw(2)], any);
 }
 
 /* -- a run ------------------------------------------------------------------------------------ */

@@ -124,10 +124,9 @@ static void skip_bytes(struct pair *p, uint32_t n)
     assert_int_equal(n % SOFTDAT_RING, 0);   /* the rings' contents keep their places */
     p->out.shared.tail += n;
     p->out.shared.their_head += n;
-    atomic_fetch_add(&half->tail, n);
+    atomic_store(&half->counters, softdat_both((uint32_t)half->counters + n, 0));
     p->in.shared.head += n;
     p->in.shared.head_published += n;
-    p->in.shared.their_tail += n;
     atomic_fetch_add(&p->in.shared.mine->head, n);
 }
 
