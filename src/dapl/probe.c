@@ -167,10 +167,20 @@ static struct mdapl_dapl_conn *conn_of(const struct mdapl_dapl_stream *st)
                                                                                  : NULL;
 }
 
-/* Looks after which it is suspect. */
+/* Looks to a verdict, at least. */
 static uint32_t limit_of(const struct mdapl_dapl_stream *st)
 {
     return (uint32_t)LOOKS << mdapl_min(st->pings.verdicts, DOUBLINGS);
+}
+
+/* Is it time for a ping, or for the verdict? The first ping is made when half of the looks are
+ * over, the second one so that the looks after its answer end with them. */
+static bool is_due(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_probe *probe)
+{
+    uint32_t limit = limit_of(st);
+
+    return probe->answers == 0 ? probe->pending >= limit / 2
+                               : probe->pending >= limit - GRACE && probe->grace >= GRACE;
 }
 
 /* -- pings ------------------------------------------------------------------------------------- */
@@ -230,53 +240,97 @@ static void ping(struct mdapl_dapl_peer *peer, uint64_t now)
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
 
-        if (!conn || !streams || conn->probe.pending < limit_of(&peer->stream[i]))
+        if (!conn || !streams || !is_due(&peer->stream[i], &conn->probe))
             continue;
+        conn->probe.asked |= streams;
         conn->probe.pinged |= streams;
         mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_SUSPECT, "", "", conn->probe.pending);
     }
 }
 
-/* The peer has answered the ping of a stream: each connection that was suspect before counts it. */
-static void answered(struct mdapl_dapl_stream *st)
+/* It is not suspect. */
+static void clear(struct mdapl_dapl_probe *probe)
+{
+    probe->quiet = probe->pending = probe->others = probe->answers = 0;
+    probe->asked = probe->pinged = probe->answered_by = 0;
+    probe->reachable = false;
+}
+
+uint32_t mdapl_dapl_probe_answer(struct mdapl_dapl_peer *peer, int stream)
+{
+    int rail = peer->stream[stream].ia->rail;
+    uint32_t carried = 0;
+
+    for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+
+        if (!conn)
+            continue;
+        carried |= (uint32_t)(completed(conn) != conn->probe.answered[rail]) << i;
+        conn->probe.answered[rail] = completed(conn);
+    }
+    return carried;
+}
+
+/* None is in flight, and there is no reason for a pause before the next one. */
+static void may_ping(struct mdapl_dapl_stream *st)
+{
+    st->pings.n = 0;
+    st->pings.next = 0;
+}
+
+/* The peer has answered the ping of a stream that was made when this connection was suspect: of the
+ * answers to pings of several rails one counts. */
+static void count_answer(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_dapl_probe *probe = &conn->probe;
+
+    probe->answered_by |= 1u << st->index;
+    probe->reachable |= conn->st->ia == st->ia;
+    if (!(probe->pinged & 1u << st->index))
+        return;
+    probe->pinged = 0;
+    probe->grace = 0;
+    if (++probe->answers < ANSWERS)
+        may_ping(st);
+}
+
+/* The same of each connection that was. carried: those that have carried something both ways since
+ * the peer's answer before, on the same rail; if that was made since they are suspect, they are not
+ * any more. */
+static void answered(struct mdapl_dapl_stream *st, uint32_t carried)
 {
     struct mdapl_dapl_peer *peer = st->peer;
 
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
 
-        if (!conn || !(conn->probe.pinged & 1u << st->index))
+        if (!conn || !(conn->probe.asked & 1u << st->index))
             continue;
-        conn->probe.pinged = 0;
-        conn->probe.answers++;
+        if (conn->probe.answered_by & 1u << st->index && carried & 1u << i) {
+            clear(&conn->probe);
+            may_ping(st);
+        } else {
+            count_answer(st, conn);
+        }
         mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_ANSWER, "", "", conn->probe.answers);
-        conn->probe.grace = 0;
-        conn->probe.reachable |= peer->stream[i].ia == st->ia;
-        if (conn->probe.answers < ANSWERS)
-            st->pings.next = 0;
     }
 }
 
 void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER number,
                              const void *priv, size_t len)
 {
+    struct mdapl_dapl_hello h;
     bool answer = number == DAT_CONNECTION_EVENT_PEER_REJECTED
-                  && (mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY)
-                      || mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE));
+                  && (mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY, &h)
+                      || mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE, &h));
 
     ping_over(st);
     if (answer)
-        answered(st);
+        answered(st, h.rx_next);
 }
 
 /* -- looks ------------------------------------------------------------------------------------- */
-
-/* It is not suspect. */
-static void clear(struct mdapl_dapl_probe *probe)
-{
-    probe->quiet = probe->pending = probe->others = probe->pinged = probe->answers = 0;
-    probe->reachable = false;
-}
 
 /* Has something arrived or completed on a connection since the last look? */
 static bool has_moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn, uint64_t now)
@@ -293,7 +347,8 @@ static bool has_moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn
         return false;
     clear(probe);
     probe->moved = false;
-    st->pings.n = 0;
+    if (!st->pings.conn)
+        may_ping(st);
     if (now - st->cm.up_at > MDAPL_MS(STEADY_MS))
         st->pings.verdicts = 0;
     return true;
@@ -353,7 +408,9 @@ static void look_at(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn, 
         return;
     }
     probe->others += others;
-    if (++probe->pending < limit_of(st) || (probe->answers > 0 && ++probe->grace < GRACE))
+    probe->pending++;
+    probe->grace++;
+    if (!is_due(st, probe))
         return;
     if (probe->answers >= ANSWERS && (probe->reachable || probe->others > 0))
         give_up(st, conn);
