@@ -155,9 +155,24 @@ uint64_t softdat_delay_next(const struct softdat_ia *ia)
 
 /* -- fault injection -------------------------------------------------------------------------- */
 
+/* Is it time for a fault, of which there is one in so many milliseconds? The times between two are
+ * from half of that to one and a half; the first one is counted from the first request. */
+static bool is_due(struct softdat_ia *ia, enum softdat_fault what, uint64_t ms)
+{
+    uint64_t now = softdat_now(), *at = &ia->fault_at[what];
+    bool due = *at > 0 && now >= *at;
+
+    if (due || *at == 0)
+        *at = now + ms * 500000 + draw(ia) % (ms * 1000000);
+    return due;
+}
+
 bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what)
 {
-    if (ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults || draw(ia) % ia->cfg.one_in[what])
+    const struct softdat_often *often = &ia->cfg.often[what];
+
+    if (ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults
+        || (often->by_time ? !is_due(ia, what, often->n) : draw(ia) % often->n))
         return false;
     ia->count[SOFTDAT_N_FAULTS]++;
     return true;
