@@ -138,15 +138,15 @@ void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl
 }
 
 /* All that it says follows from the request, so a rank that has no peer for its sender can reject
- * it, too; but for what the answer to a ping says, `carried`. */
+ * it, too; but for what the answer to a ping says, `ages`. */
 static void reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from, DAT_CR_HANDLE cr,
-                   uint8_t flag, const struct mdapl_dapl_hello *request, uint32_t carried)
+                   uint8_t flag, const struct mdapl_dapl_hello *request, uint32_t ages)
 {
     const struct mdapl_dapl_hello h = {
         .flags = flag, .stream = request->stream, .group = request->dst_group,
         .dst_group = request->group, .src = request->dst, .dst = request->src,
         .epoch = request->epoch, .incarnation = request->met, .met = request->incarnation,
-        .rx_next = carried, .frame_bytes = MDAPL_FRAME_MIN, .sr_window = MDAPL_WINDOW_MIN,
+        .rx_next = ages, .frame_bytes = MDAPL_FRAME_MIN, .sr_window = MDAPL_WINDOW_MIN,
     };
     uint8_t hello[MDAPL_HELLO_BYTES];
 
@@ -164,11 +164,9 @@ void mdapl_dapl_cm_answer(struct mdapl_dapl_chan *d, const struct mdapl_group *f
                           DAT_CR_HANDLE cr, const struct mdapl_dapl_hello *ping)
 {
     struct mdapl_peer *base = from->peers[ping->src];
-    struct mdapl_dapl_peer *peer = base ? mdapl_dapl_peer_of(base) : NULL;
-    bool known = peer && ping->stream < peer->n_streams;
 
     reject(d, from, cr, MDAPL_HELLO_BUSY, ping,
-           known ? mdapl_dapl_probe_answer(peer, ping->stream) : 0);
+           base ? mdapl_dapl_probe_answer(mdapl_dapl_peer_of(base)) : 0);
 }
 
 void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, const struct mdapl_group *from,

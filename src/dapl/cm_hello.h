@@ -57,7 +57,7 @@ void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl
 /* Rejects a verified request of the group `from`, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
 void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
                           DAT_CR_HANDLE cr, uint8_t flag, const struct mdapl_dapl_hello *request);
-/* Rejects a ping, and says which connections have carried something (conn.h). */
+/* Rejects a ping, and says when connections have carried something (conn.h). */
 void mdapl_dapl_cm_answer(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
                           DAT_CR_HANDLE cr, const struct mdapl_dapl_hello *ping);
 /* Rejects one that is older or newer than what this process has; counted. why: as in "a

@@ -51,18 +51,15 @@ struct mdapl_dapl_probe {
     bool posted;
     struct mdapl_dapl_dto dto;
     uint64_t received, completed;    /* receives and ring frames; requests: at the last look */
+    uint64_t completed_at;       /* the last look at which the latter had grown, ns */
     uint32_t quiet;              /* looks in a row in which neither has grown */
     uint32_t pending;            /* of them, looks in which something was awaited */
     uint32_t others;             /* of those, looks in which another connection has moved */
     uint32_t pause;              /* looks between two probes: grows while nothing but them moves */
-    uint32_t asked;              /* streams that have carried a ping since it is suspect: a set */
-    uint32_t pinged;             /* of them, since the last answer that counts */
-    uint32_t answered_by;        /* of them, those that have been answered */
-    uint32_t answers;            /* that count */
-    uint32_t grace;              /* looks since the last one */
+    uint32_t pinged;             /* streams that carry a ping made since it is suspect: a set */
+    uint32_t answers;            /* of them, since the last thing moved */
+    uint32_t grace;              /* looks since the last answer */
     bool reachable;              /* one of them came over the rail of this connection */
-    uint64_t answered[MDAPL_MAX_RAILS];  /* requests that had completed at this rank's last answer
-                                  * to a ping of each rail */
     bool moved;                  /* it has been asked to use its other path since */
 };
 
@@ -120,9 +117,9 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
  * to be replaced. So a suspect connection ends only when the peer's process has made progress twice
  * meanwhile, since in a round of progress it serves every adapter: it has answered two pings,
  * one after the other, and some looks after the second one still nothing has moved. A ping is a
- * connection request that is rejected at once; each rail of the peer carries one. The second answer
- * says, too, on which connections requests of the peer have completed since the first one: there
- * the path carries both ways, and the probe waits behind bodies that the peer reads. There has to
+ * connection request that is rejected at once; each rail of the peer carries one. Its answer says,
+ * too, how long ago requests of the peer have completed on each connection: that is a sign of life
+ * as well, of a path on which the probe waits behind long bodies that the peer reads. There has to
  * be a way out, too: an answer over the rail itself, or another connection that moves. Each such
  * end doubles the time of the stream's next one, so that a path which is only slow gets more than
  * it lost. A connection that has an alternate path is asked to move there first, and ends only
@@ -143,9 +140,9 @@ bool mdapl_dapl_probe_has_word(struct mdapl_dapl_chan *d, int rail);
 void mdapl_dapl_probe_offer(struct mdapl_dapl_stream *st);
 /* The connection is not up any more: the frame is not sent, and a ping in flight is given up. */
 void mdapl_dapl_probe_end(struct mdapl_dapl_stream *st);
-/* What the answer to a ping of the peer's on a stream says: on the connections of which streams a
- * request of this rank has completed since its last answer over that rail, a set. */
-uint32_t mdapl_dapl_probe_answer(struct mdapl_dapl_peer *peer, int stream);
+/* What the answer to a ping of the peer says: two bits for each stream, how long ago a request of
+ * this rank has completed on its connection (PROTOCOL, section 1). */
+uint32_t mdapl_dapl_probe_answer(const struct mdapl_dapl_peer *peer);
 /* An event of the stream's ping, with its private data: it is over. */
 void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER number,
                              const void *priv, size_t len);

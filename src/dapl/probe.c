@@ -160,6 +160,12 @@ static void post(struct mdapl_dapl_stream *st)
     }
 }
 
+/* The time between two looks, ns. */
+static uint64_t pause_of(const struct mdapl_dapl_chan *d)
+{
+    return MDAPL_MS(mdapl_ctx_cfg(d->ctx)->dead_ms) / LOOKS;
+}
+
 /* The stream's connection, if it is up and no fault of it waits; else NULL. */
 static struct mdapl_dapl_conn *conn_of(const struct mdapl_dapl_stream *st)
 {
@@ -211,6 +217,7 @@ static bool ping_on(struct mdapl_dapl_stream *st, uint64_t now)
     if (st->pings.conn || now < st->pings.next || probes->pings == PINGS)
         return false;
     st->pings.n++;
+    st->pings.at = now;
     st->pings.next = now + time;
     if (mdapl_dapl_conn_open(st, st->conn->epoch, 0, &st->pings.conn))
         return false;
@@ -242,7 +249,6 @@ static void ping(struct mdapl_dapl_peer *peer, uint64_t now)
 
         if (!conn || !streams || !is_due(&peer->stream[i], &conn->probe))
             continue;
-        conn->probe.asked |= streams;
         conn->probe.pinged |= streams;
         mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_SUSPECT, "", "", conn->probe.pending);
     }
@@ -252,24 +258,32 @@ static void ping(struct mdapl_dapl_peer *peer, uint64_t now)
 static void clear(struct mdapl_dapl_probe *probe)
 {
     probe->quiet = probe->pending = probe->others = probe->answers = 0;
-    probe->asked = probe->pinged = probe->answered_by = 0;
+    probe->pinged = 0;
     probe->reachable = false;
 }
 
-uint32_t mdapl_dapl_probe_answer(struct mdapl_dapl_peer *peer, int stream)
+/* What two bits of an answer say: something has completed at most so many looks ago. */
+static const uint32_t ages[] = { UINT32_MAX, 5, 3, 1 };
+
+enum { AGE_BITS = 2, AGE_MASK = (1 << AGE_BITS) - 1 };
+
+uint32_t mdapl_dapl_probe_answer(const struct mdapl_dapl_peer *peer)
 {
-    int rail = peer->stream[stream].ia->rail;
-    uint32_t carried = 0;
+    uint64_t now = mdapl_ctx_now(peer->d->ctx), look = pause_of(peer->d);
+    uint32_t all = 0;
 
-    for (int i = 0; i < peer->n_streams; i++) {
-        struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+    for (int i = 0; i < peer->n_streams && peer->d->probes.on; i++) {
+        const struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+        uint64_t at = 0;
+        uint32_t age = AGE_MASK;
 
-        if (!conn)
-            continue;
-        carried |= (uint32_t)(completed(conn) != conn->probe.answered[rail]) << i;
-        conn->probe.answered[rail] = completed(conn);
+        if (conn)
+            at = completed(conn) != conn->probe.completed ? now : conn->probe.completed_at;
+        while (age > 0 && now - at > ages[age] * look)
+            age--;
+        all |= age << i * AGE_BITS;
     }
-    return carried;
+    return all;
 }
 
 /* None is in flight, and there is no reason for a pause before the next one. */
@@ -279,39 +293,29 @@ static void may_ping(struct mdapl_dapl_stream *st)
     st->pings.next = 0;
 }
 
-/* The peer has answered the ping of a stream that was made when this connection was suspect: of the
- * answers to pings of several rails one counts. */
-static void count_answer(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn)
-{
-    struct mdapl_dapl_probe *probe = &conn->probe;
-
-    probe->answered_by |= 1u << st->index;
-    probe->reachable |= conn->st->ia == st->ia;
-    if (!(probe->pinged & 1u << st->index))
-        return;
-    probe->pinged = 0;
-    probe->grace = 0;
-    if (++probe->answers < ANSWERS)
-        may_ping(st);
-}
-
-/* The same of each connection that was. carried: those that have carried something both ways since
- * the peer's answer before, on the same rail; if that was made since they are suspect, they are not
- * any more. */
-static void answered(struct mdapl_dapl_stream *st, uint32_t carried)
+/* The peer has answered the ping of a stream, made some looks ago: each connection that was suspect
+ * before counts it, unless something has completed there since the last look at which it moved. */
+static void answered(struct mdapl_dapl_stream *st, uint32_t says, uint64_t ago)
 {
     struct mdapl_dapl_peer *peer = st->peer;
 
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+        uint64_t age = ago + ages[says >> i * AGE_BITS & AGE_MASK];
 
-        if (!conn || !(conn->probe.asked & 1u << st->index))
-            continue;
-        if (conn->probe.answered_by & 1u << st->index && carried & 1u << i) {
+        if (conn && age + 1 < conn->probe.pending) {
             clear(&conn->probe);
+            conn->probe.pending = (uint32_t)age;
             may_ping(st);
+        } else if (conn && conn->probe.pinged & 1u << st->index) {
+            conn->probe.pinged = 0;
+            conn->probe.answers++;
+            conn->probe.grace = 0;
+            conn->probe.reachable |= peer->stream[i].ia == st->ia;
+            if (conn->probe.answers < ANSWERS)
+                may_ping(st);
         } else {
-            count_answer(st, conn);
+            continue;
         }
         mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_ANSWER, "", "", conn->probe.answers);
     }
@@ -320,6 +324,7 @@ static void answered(struct mdapl_dapl_stream *st, uint32_t carried)
 void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER number,
                              const void *priv, size_t len)
 {
+    struct mdapl_dapl_chan *d = st->peer->d;
     struct mdapl_dapl_hello h;
     bool answer = number == DAT_CONNECTION_EVENT_PEER_REJECTED
                   && (mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY, &h)
@@ -327,10 +332,17 @@ void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER numb
 
     ping_over(st);
     if (answer)
-        answered(st, h.rx_next);
+        answered(st, h.rx_next, (mdapl_ctx_now(d->ctx) - st->pings.at) / pause_of(d));
 }
 
 /* -- looks ------------------------------------------------------------------------------------- */
+
+static void note_completed(struct mdapl_dapl_conn *conn, uint64_t now)
+{
+    if (completed(conn) != conn->probe.completed)
+        conn->probe.completed_at = now;
+    conn->probe.completed = completed(conn);
+}
 
 /* Has something arrived or completed on a connection since the last look? */
 static bool has_moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn, uint64_t now)
@@ -342,7 +354,7 @@ static bool has_moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn
     if (in != probe->received || probe->pause == 0)
         probe->pause = 1;
     probe->received = in;
-    probe->completed = out;
+    note_completed(conn, now);
     if (!moved)
         return false;
     clear(probe);
@@ -441,18 +453,22 @@ static void look_at_peer(struct mdapl_dapl_peer *peer, uint64_t now)
 }
 
 /* Nothing has to arrive on its connections. */
-static void forget(struct mdapl_dapl_peer *peer)
+static void forget(struct mdapl_dapl_peer *peer, uint64_t now)
 {
     for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+
         ping_over(&peer->stream[i]);
-        if (conn_of(&peer->stream[i]))
-            clear(&peer->stream[i].conn->probe);
+        if (!conn)
+            continue;
+        clear(&conn->probe);
+        note_completed(conn, now);
     }
 }
 
 void mdapl_dapl_probe_look(struct mdapl_dapl_chan *d, uint64_t now)
 {
-    uint64_t pause = MDAPL_MS(mdapl_ctx_cfg(d->ctx)->dead_ms) / LOOKS, least = 0;
+    uint64_t pause = pause_of(d), least = 0;
     struct mdapl_dapl_peer *peer = NULL;
 
     d->probes.watched = 0;
@@ -464,7 +480,7 @@ void mdapl_dapl_probe_look(struct mdapl_dapl_chan *d, uint64_t now)
             look_at_peer(peer, now);
             d->probes.watched++;
         } else {
-            forget(peer);
+            forget(peer, now);
         }
     }
     d->probes.at = now + (least > pause ? least : pause);

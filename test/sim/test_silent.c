@@ -222,7 +222,7 @@ static void a_peer_that_is_stopped(void **state)
 static const char *const slow_ways[] = {
     "ring=off rndv_segment=8192", "ring=on ring_after=1 rndv_segment=8192",
     "ia=fake,fake ring=off rndv_segment=8192 stripe_bytes=20000",
-    "streams=3 ring=off rndv_segment=8192 stripe_bytes=20000",
+    "streams=3 ring=off rndv_segment=8192 stripe_bytes=20000", "ring=off rndv_segment=24576",
 };
 
 enum { SLOW_WAYS = sizeof(slow_ways) / sizeof(slow_ways[0]), SLOW_MESSAGES = 6 };
