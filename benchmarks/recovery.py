@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""How long a peer is without a connection when one breaks (paper resilient-message-passing, V): the
-time that each rank notes for each recovery, from the end of the connection to the next one."""
+"""How long a peer is without a connection when one breaks (paper resilient-message-passing, VI.D): the time that each
+rank notes for each recovery, from the end of the connection to the next one; and what recoveries, and being able to
+recover, cost programs."""
 import os
 import pathlib
 import re
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 
+from kernels import build
 from measure import BUILD, LIMIT_S, TOP, dapl, die, knobs_env, prefix, printed, save, say, table
 
 sys.path.append(str(TOP / "test/fault"))
@@ -125,6 +127,47 @@ def gap(ground, fails):
     return int(re.search(r"^fault: gap (\d+) us$", flood.text, re.M)[1])
 
 
+KERNELS, CLASS, TIMES = ("is", "cg", "ft", "mg"), "A", 2     # times of each turn
+PAPER = "0.335 s"       # VI.D: the time of one reconnection
+MODES = {    # of a kernel: knobs, a connection breaks every second; FT=off is what the others are compared with
+    "rget, off": ({"rndv": "rget", "ft": "off"}, False), "rget, on": ({"rndv": "rget", "ft": "on"}, False),
+    "rget, faults": ({"rndv": "rget", "ft": "on"}, True), "rput, off": ({"rndv": "rput", "ft": "off"}, False),
+    "rput, on": ({"rndv": "rput", "ft": "on"}, False), "rput, faults": ({"rndv": "rput", "ft": "on"}, True),
+}
+
+
+def ranks_of_kernels():
+    return 1 << (len(os.sched_getaffinity(0)).bit_length() - 1)
+
+
+def kernels(where, conf, folder, found):
+    """Adds the seconds of each kernel in each of MODES, and the recoveries that both ends noted. The processes break a
+    connection every so many seconds as there are of them."""
+    ranks = ranks_of_kernels()
+    for kernel in KERNELS:
+        for mode, (knobs, faults) in MODES.items():
+            text = output(where, conf, [where / "bin/mpiexec", "-n", ranks, folder / kernel, CLASS],
+                          f"break={ranks * 1000}ms" if faults else "", verbose=1, **knobs)
+            result = re.search(rf"^{kernel} {CLASS} {ranks} (\S+) \S+ VERIFIED$", text, re.M)
+            if not result:
+                die(f"{kernel} did not verify, {mode}: {text[-300:]}")
+            found.setdefault(("kernel", kernel, mode), []).append(float(result[1]))
+            found.setdefault(("kernel recoveries", kernel, mode), []).append(len(RECOVERY.findall(text)))
+
+
+def kernel_rows(found):
+    rows = []
+    for kernel in KERNELS:
+        cells = [kernel]
+        for way in ("rget", "rput"):
+            off, on, faults = (statistics.median(found["kernel", kernel, f"{way}, {mode}"])
+                               for mode in ("off", "on", "faults"))
+            cells += [f"{off:.3f}", f"{100 * (on / off - 1):+.1f}", f"{100 * (faults / off - 1):+.1f}"]
+        n = sum(sum(found["kernel recoveries", kernel, f"{way}, faults"]) for way in ("rget", "rput")) // 2
+        rows.append(cells + [str(n)])
+    return rows
+
+
 PRICE = {    # what: program, words, the number that it prints
     "latency of 8 bytes, us": ("mpi_perf", ("lat", 8, 20000), float),
     "bandwidth of 1 MiB, MB/s": ("mpi_perf", ("bw", 1 << 20, 40), float),
@@ -156,7 +199,7 @@ def row(what, us):
     return [what, str(len(us)), *(f"{percentile(us, percent) / 1000:.2f}" for percent in (50, 90, 99, 100))]
 
 
-def text_of(found, storm, more, price, turns):
+def text_of(found, storm, more, price, nas, turns):
     rows = [row(way, us) for way, us in found.items()]
     every = [u for us in found.values() for u in us]
     return f"""# Recovery
@@ -187,7 +230,16 @@ connection (target: 150 ms). The longest time between two messages with two adap
 The price where nothing fails, beside `MPIR_CVAR_DAPL_FT=off`: medians, two ranks of one host, in turn
 (targets: 1 % of latency, 0.5 % of bandwidth, 0.45 MB of memory):
 
-{table(["", "off", "on", "difference"], price_rows(price))}"""
+{table(["", "off", "on", "difference"], price_rows(price))}
+
+NAS kernels, class {CLASS}, {ranks_of_kernels()} ranks: seconds with `MPIR_CVAR_DAPL_FT=off`, and what they take
+longer, in percent, with connections that are replaced (`on`) while none breaks, and while one breaks every second.
+Medians of {len(next(iter(nas.values())))} runs, in turn. In the paper, on 256 processes, classes B and C (VI.C and
+figure 5): at most 1.5 % longer by RGet and 4 % by RPut, without faults; it ran none with faults, but one reconnection
+takes {PAPER} (VI.D), so that one fault a second would take a third of the time.
+
+{table(["kernel", "rget, off, s", "on, %", "1 fault/s, %", "rput, off, s", "on, %", "1 fault/s, %", "recoveries"],
+       kernel_rows(nas))}"""
 
 
 def others(ground, more, turn):
@@ -205,12 +257,13 @@ def others(ground, more, turn):
 
 def run(turns):
     where = prefix()
-    found, storm, more, price = {way: [] for way in WAYS}, [], {}, {}
+    found, storm, more, price, nas = {way: [] for way in WAYS}, [], {}, {}, {}
     with tempfile.TemporaryDirectory() as work:
         program, conf = pathlib.Path(work, "fault"), pathlib.Path(work, "dat.conf")
         ground = Ground(where, pathlib.Path(work), 1)
         if subprocess.run([where / "bin/mpicc", "-std=gnu11", "-O2", "-o", program, PROGRAM]).returncode:
             die(f"{PROGRAM} is not compiled")
+        folder = build(dapl(), pathlib.Path(work, "kernels"))
         for turn in range(turns):
             for way, knobs in WAYS.items():
                 found[way] += recoveries(where, program, conf, 4 if way == "4 ranks" else 2, turn + 1, knobs)
@@ -220,6 +273,10 @@ def run(turns):
             others(ground, more, turn)
             output(where, conf, ["true"])
             prices(work, conf, PRICES, price)
-    save("recovery", "microseconds of each recovery; key: way; of the price: what, MPIR_CVAR_DAPL_FT",
-         {**{(way,): us for way, us in (found | {"storm": storm} | more).items()}, **price},
-         text_of(found, storm, more, price, turns))
+            for _ in range(TIMES):
+                kernels(where, conf, folder, nas)
+            say(f"turn {turn + 1}, kernels")
+    save("recovery", "microseconds of each recovery; key: way; of the price: what, MPIR_CVAR_DAPL_FT; of kernels: "
+         "seconds or recoveries, kernel, how",
+         {**{(way,): us for way, us in (found | {"storm": storm} | more).items()}, **price, **nas},
+         text_of(found, storm, more, price, nas, turns))

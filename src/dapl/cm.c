@@ -224,7 +224,7 @@ static void on_cr(void *arg, struct mdapl_dapl_ia *ia, DAT_CR_HANDLE cr)
     else if (r.h.met || mdapl_group_add(d->ctx, &r.visitor, &r.from))
         fit = MDAPL_HELLO_FORMER;
     if (fit == MDAPL_HELLO_FITS && r.h.flags & MDAPL_HELLO_PING)
-        mdapl_dapl_cm_reject(d, r.from, cr, MDAPL_HELLO_BUSY, &r.h);
+        mdapl_dapl_cm_answer(d, r.from, cr, &r.h);
     else if (fit == MDAPL_HELLO_FITS)
         on_request(d, ia, cr, r.from, &r.h);
     else
@@ -249,10 +249,10 @@ static enum mdapl_dapl_cm_cause_id look_closer(struct mdapl_dapl_stream *st,
         mdapl_dapl_peer_offered(st, &h);
     }
     if (number == DAT_CONNECTION_EVENT_PEER_REJECTED
-        && mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY))
+        && mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY, &h))
         return MDAPL_CAUSE_BUSY;
     if (number == DAT_CONNECTION_EVENT_PEER_REJECTED
-        && mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE))
+        && mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE, &h))
         return MDAPL_CAUSE_GONE;
     if (number == DAT_CONNECTION_EVENT_UNREACHABLE && waited > MDAPL_MS(SOON_MS))
         return MDAPL_CAUSE_UNREACHABLE_LATE;

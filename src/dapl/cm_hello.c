@@ -112,11 +112,9 @@ bool mdapl_dapl_cm_hello_is_reply(const struct mdapl_dapl_stream *st, const void
 }
 
 bool mdapl_dapl_cm_hello_is_rejection(const struct mdapl_dapl_stream *st, const void *priv,
-                                      size_t len, uint8_t flag)
+                                      size_t len, uint8_t flag, struct mdapl_dapl_hello *h)
 {
-    struct mdapl_dapl_hello h;
-
-    return flag_of_answer(st, priv, len, &h) == flag && h.epoch == st->conn->epoch;
+    return flag_of_answer(st, priv, len, h) == flag && h->epoch == st->conn->epoch;
 }
 
 bool mdapl_dapl_cm_wins(const struct mdapl_dapl_peer *peer)
@@ -140,20 +138,35 @@ void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl
 }
 
 /* All that it says follows from the request, so a rank that has no peer for its sender can reject
- * it, too. */
-void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
-                          DAT_CR_HANDLE cr, uint8_t flag, const struct mdapl_dapl_hello *request)
+ * it, too; but for what the answer to a ping says, `ages`. */
+static void reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from, DAT_CR_HANDLE cr,
+                   uint8_t flag, const struct mdapl_dapl_hello *request, uint32_t ages)
 {
     const struct mdapl_dapl_hello h = {
         .flags = flag, .stream = request->stream, .group = request->dst_group,
         .dst_group = request->group, .src = request->dst, .dst = request->src,
         .epoch = request->epoch, .incarnation = request->met, .met = request->incarnation,
-        .frame_bytes = MDAPL_FRAME_MIN, .sr_window = MDAPL_WINDOW_MIN,
+        .rx_next = ages, .frame_bytes = MDAPL_FRAME_MIN, .sr_window = MDAPL_WINDOW_MIN,
     };
     uint8_t hello[MDAPL_HELLO_BYTES];
 
     mdapl_dapl_hello_put(&h, from->key, hello);
     d->dat.dat_cr_reject(cr, sizeof(hello), hello);
+}
+
+void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                          DAT_CR_HANDLE cr, uint8_t flag, const struct mdapl_dapl_hello *request)
+{
+    reject(d, from, cr, flag, request, 0);
+}
+
+void mdapl_dapl_cm_answer(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                          DAT_CR_HANDLE cr, const struct mdapl_dapl_hello *ping)
+{
+    struct mdapl_peer *base = from->peers[ping->src];
+
+    reject(d, from, cr, MDAPL_HELLO_BUSY, ping,
+           base ? mdapl_dapl_probe_answer(mdapl_dapl_peer_of(base)) : 0);
 }
 
 void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, const struct mdapl_group *from,

@@ -43,9 +43,9 @@ enum mdapl_dapl_hello_fit mdapl_dapl_cm_hello_fit(const struct mdapl_group *grou
 /* Reads and verifies the hello of an acceptance of the stream's request in flight. */
 bool mdapl_dapl_cm_hello_is_reply(const struct mdapl_dapl_stream *st, const void *priv, size_t len,
                                   struct mdapl_dapl_hello *h);
-/* Is this the hello of a rejection of that request, with this flag? */
+/* Reads the hello of a rejection of that request: has it this flag? */
 bool mdapl_dapl_cm_hello_is_rejection(const struct mdapl_dapl_stream *st, const void *priv,
-                                      size_t len, uint8_t flag);
+                                      size_t len, uint8_t flag, struct mdapl_dapl_hello *h);
 
 /* Of two requests that cross, that of the lower group id wins, and within a group that of the lower
  * rank: does the one of this peer? */
@@ -57,7 +57,10 @@ void mdapl_dapl_cm_reject_stranger(struct mdapl_dapl_chan *d, const struct mdapl
 /* Rejects a verified request of the group `from`, with MDAPL_HELLO_BUSY or MDAPL_HELLO_GONE. */
 void mdapl_dapl_cm_reject(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
                           DAT_CR_HANDLE cr, uint8_t flag, const struct mdapl_dapl_hello *request);
-/* The same, of one that is older or newer than what this process has; counted. why: as in "a
+/* Rejects a ping, and says when connections have carried something (conn.h). */
+void mdapl_dapl_cm_answer(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
+                          DAT_CR_HANDLE cr, const struct mdapl_dapl_hello *ping);
+/* Rejects one that is older or newer than what this process has; counted. why: as in "a
  * request which ..." */
 void mdapl_dapl_cm_reject_stale(struct mdapl_dapl_chan *d, const struct mdapl_group *from,
                                 DAT_CR_HANDLE cr, uint8_t flag,

@@ -30,6 +30,7 @@
 #include "ring.h"
 #include "timer.h"
 #include "window.h"
+#include "wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,6 +51,7 @@ struct mdapl_dapl_probe {
     bool posted;
     struct mdapl_dapl_dto dto;
     uint64_t received, completed;    /* receives and ring frames; requests: at the last look */
+    uint64_t completed_at;       /* the last look at which the latter had grown, ns */
     uint32_t quiet;              /* looks in a row in which neither has grown */
     uint32_t pending;            /* of them, looks in which something was awaited */
     uint32_t others;             /* of those, looks in which another connection has moved */
@@ -116,11 +118,13 @@ void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);
  * to be replaced. So a suspect connection ends only when the peer's process has made progress twice
  * meanwhile, since in a round of progress it serves every adapter: it has answered two pings,
  * one after the other, and some looks after the second one still nothing has moved. A ping is a
- * connection request that is rejected at once; each rail of the peer carries one. There has to be a
- * way out, too: an answer over the rail itself, or another connection that moves. Each such end
- * doubles the time of the stream's next one, so that a path which is only slow gets more than it
- * lost. A connection that has an alternate path is asked to move there first, and ends only after a
- * second such verdict.
+ * connection request that is rejected at once; each rail of the peer carries one. Its answer says,
+ * too, how long ago requests of the peer have completed on each connection: that is a sign of life
+ * as well, of a path on which the probe waits behind long bodies that the peer reads. There has to
+ * be a way out, too: an answer over the rail itself, or another connection that moves. Each such
+ * end doubles the time of the stream's next one, so that a path which is only slow gets more than
+ * it lost. A connection that has an alternate path is asked to move there first, and ends only
+ * after a second such verdict.
  *
  * Looks are counted, not time: a rank that has made no progress for long blames nobody for it. The
  * hot path has no part in it: what has arrived and completed follows from the counts of the EP.
@@ -137,6 +141,9 @@ bool mdapl_dapl_probe_has_word(struct mdapl_dapl_chan *d, int rail);
 void mdapl_dapl_probe_offer(struct mdapl_dapl_stream *st);
 /* The connection is not up any more: the frame is not sent, and a ping in flight is given up. */
 void mdapl_dapl_probe_end(struct mdapl_dapl_stream *st);
+/* What the answer to a ping of the peer says: two bits for each stream, how long ago a request of
+ * this rank has completed on its connection (PROTOCOL, section 1). */
+uint32_t mdapl_dapl_probe_answer(const struct mdapl_dapl_peer *peer);
 /* An event of the stream's ping, with its private data: it is over. */
 void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER number,
                              const void *priv, size_t len);

@@ -160,6 +160,12 @@ static void post(struct mdapl_dapl_stream *st)
     }
 }
 
+/* The time between two looks, ns. */
+static uint64_t pause_of(const struct mdapl_dapl_chan *d)
+{
+    return MDAPL_MS(mdapl_ctx_cfg(d->ctx)->dead_ms) / LOOKS;
+}
+
 /* The stream's connection, if it is up and no fault of it waits; else NULL. */
 static struct mdapl_dapl_conn *conn_of(const struct mdapl_dapl_stream *st)
 {
@@ -167,10 +173,20 @@ static struct mdapl_dapl_conn *conn_of(const struct mdapl_dapl_stream *st)
                                                                                  : NULL;
 }
 
-/* Looks after which it is suspect. */
+/* Looks to a verdict, at least. */
 static uint32_t limit_of(const struct mdapl_dapl_stream *st)
 {
     return (uint32_t)LOOKS << mdapl_min(st->pings.verdicts, DOUBLINGS);
+}
+
+/* Is it time for a ping, or for the verdict? The first ping is made when half of the looks are
+ * over, the second one so that the looks after its answer end with them. */
+static bool is_due(const struct mdapl_dapl_stream *st, const struct mdapl_dapl_probe *probe)
+{
+    uint32_t limit = limit_of(st);
+
+    return probe->answers == 0 ? probe->pending >= limit / 2
+                               : probe->pending >= limit - GRACE && probe->grace >= GRACE;
 }
 
 /* -- pings ------------------------------------------------------------------------------------- */
@@ -201,6 +217,7 @@ static bool ping_on(struct mdapl_dapl_stream *st, uint64_t now)
     if (st->pings.conn || now < st->pings.next || probes->pings == PINGS)
         return false;
     st->pings.n++;
+    st->pings.at = now;
     st->pings.next = now + time;
     if (mdapl_dapl_conn_open(st, st->conn->epoch, 0, &st->pings.conn))
         return false;
@@ -230,52 +247,101 @@ static void ping(struct mdapl_dapl_peer *peer, uint64_t now)
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
 
-        if (!conn || !streams || conn->probe.pending < limit_of(&peer->stream[i]))
+        if (!conn || !streams || !is_due(&peer->stream[i], &conn->probe))
             continue;
         conn->probe.pinged |= streams;
         mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_SUSPECT, "", "", conn->probe.pending);
     }
 }
 
-/* The peer has answered the ping of a stream: each connection that was suspect before counts it. */
-static void answered(struct mdapl_dapl_stream *st)
+/* It is not suspect. */
+static void clear(struct mdapl_dapl_probe *probe)
+{
+    probe->quiet = probe->pending = probe->others = probe->answers = 0;
+    probe->pinged = 0;
+    probe->reachable = false;
+}
+
+/* What two bits of an answer say: something has completed at most so many looks ago. */
+static const uint32_t ages[] = { UINT32_MAX, 5, 3, 1 };
+
+enum { AGE_BITS = 2, AGE_MASK = (1 << AGE_BITS) - 1 };
+
+uint32_t mdapl_dapl_probe_answer(const struct mdapl_dapl_peer *peer)
+{
+    uint64_t now = mdapl_ctx_now(peer->d->ctx), look = pause_of(peer->d);
+    uint32_t all = 0;
+
+    for (int i = 0; i < peer->n_streams && peer->d->probes.on; i++) {
+        const struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+        uint64_t at = 0;
+        uint32_t age = AGE_MASK;
+
+        if (conn)
+            at = completed(conn) != conn->probe.completed ? now : conn->probe.completed_at;
+        while (age > 0 && now - at > ages[age] * look)
+            age--;
+        all |= age << i * AGE_BITS;
+    }
+    return all;
+}
+
+/* None is in flight, and there is no reason for a pause before the next one. */
+static void may_ping(struct mdapl_dapl_stream *st)
+{
+    st->pings.n = 0;
+    st->pings.next = 0;
+}
+
+/* The peer has answered the ping of a stream, made some looks ago: each connection that was suspect
+ * before counts it, unless something has completed there since the last look at which it moved. */
+static void answered(struct mdapl_dapl_stream *st, uint32_t says, uint64_t ago)
 {
     struct mdapl_dapl_peer *peer = st->peer;
 
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+        uint64_t age = ago + ages[says >> i * AGE_BITS & AGE_MASK];
 
-        if (!conn || !(conn->probe.pinged & 1u << st->index))
+        if (conn && age + 1 < conn->probe.pending) {
+            clear(&conn->probe);
+            conn->probe.pending = (uint32_t)age;
+            may_ping(st);
+        } else if (conn && conn->probe.pinged & 1u << st->index) {
+            conn->probe.pinged = 0;
+            conn->probe.answers++;
+            conn->probe.grace = 0;
+            conn->probe.reachable |= peer->stream[i].ia == st->ia;
+            if (conn->probe.answers < ANSWERS)
+                may_ping(st);
+        } else {
             continue;
-        conn->probe.pinged = 0;
-        conn->probe.answers++;
+        }
         mdapl_dapl_event(peer, i, MDAPL_DAPL_EVENT_ANSWER, "", "", conn->probe.answers);
-        conn->probe.grace = 0;
-        conn->probe.reachable |= peer->stream[i].ia == st->ia;
-        if (conn->probe.answers < ANSWERS)
-            st->pings.next = 0;
     }
 }
 
 void mdapl_dapl_probe_pinged(struct mdapl_dapl_stream *st, DAT_EVENT_NUMBER number,
                              const void *priv, size_t len)
 {
+    struct mdapl_dapl_chan *d = st->peer->d;
+    struct mdapl_dapl_hello h;
     bool answer = number == DAT_CONNECTION_EVENT_PEER_REJECTED
-                  && (mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY)
-                      || mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE));
+                  && (mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_BUSY, &h)
+                      || mdapl_dapl_cm_hello_is_rejection(st, priv, len, MDAPL_HELLO_GONE, &h));
 
     ping_over(st);
     if (answer)
-        answered(st);
+        answered(st, h.rx_next, (mdapl_ctx_now(d->ctx) - st->pings.at) / pause_of(d));
 }
 
 /* -- looks ------------------------------------------------------------------------------------- */
 
-/* It is not suspect. */
-static void clear(struct mdapl_dapl_probe *probe)
+static void note_completed(struct mdapl_dapl_conn *conn, uint64_t now)
 {
-    probe->quiet = probe->pending = probe->others = probe->pinged = probe->answers = 0;
-    probe->reachable = false;
+    if (completed(conn) != conn->probe.completed)
+        conn->probe.completed_at = now;
+    conn->probe.completed = completed(conn);
 }
 
 /* Has something arrived or completed on a connection since the last look? */
@@ -288,12 +354,13 @@ static bool has_moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn
     if (in != probe->received || probe->pause == 0)
         probe->pause = 1;
     probe->received = in;
-    probe->completed = out;
+    note_completed(conn, now);
     if (!moved)
         return false;
     clear(probe);
     probe->moved = false;
-    st->pings.n = 0;
+    if (!st->pings.conn)
+        may_ping(st);
     if (now - st->cm.up_at > MDAPL_MS(STEADY_MS))
         st->pings.verdicts = 0;
     return true;
@@ -353,7 +420,9 @@ static void look_at(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn, 
         return;
     }
     probe->others += others;
-    if (++probe->pending < limit_of(st) || (probe->answers > 0 && ++probe->grace < GRACE))
+    probe->pending++;
+    probe->grace++;
+    if (!is_due(st, probe))
         return;
     if (probe->answers >= ANSWERS && (probe->reachable || probe->others > 0))
         give_up(st, conn);
@@ -384,18 +453,22 @@ static void look_at_peer(struct mdapl_dapl_peer *peer, uint64_t now)
 }
 
 /* Nothing has to arrive on its connections. */
-static void forget(struct mdapl_dapl_peer *peer)
+static void forget(struct mdapl_dapl_peer *peer, uint64_t now)
 {
     for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
+
         ping_over(&peer->stream[i]);
-        if (conn_of(&peer->stream[i]))
-            clear(&peer->stream[i].conn->probe);
+        if (!conn)
+            continue;
+        clear(&conn->probe);
+        note_completed(conn, now);
     }
 }
 
 void mdapl_dapl_probe_look(struct mdapl_dapl_chan *d, uint64_t now)
 {
-    uint64_t pause = MDAPL_MS(mdapl_ctx_cfg(d->ctx)->dead_ms) / LOOKS, least = 0;
+    uint64_t pause = pause_of(d), least = 0;
     struct mdapl_dapl_peer *peer = NULL;
 
     d->probes.watched = 0;
@@ -407,7 +480,7 @@ void mdapl_dapl_probe_look(struct mdapl_dapl_chan *d, uint64_t now)
             look_at_peer(peer, now);
             d->probes.watched++;
         } else {
-            forget(peer);
+            forget(peer, now);
         }
     }
     d->probes.at = now + (least > pause ? least : pause);

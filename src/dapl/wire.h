@@ -45,7 +45,8 @@ struct mdapl_dapl_hello {
                                     * acceptance the number of the connection (cm.h) */
     uint32_t incarnation;          /* of src's peer for dst, not 0 */
     uint32_t met;                  /* of dst's peer for src, as src knows it; 0: it does not yet */
-    uint32_t rx_next;              /* the psn that src expects next from dst, low 32 bits */
+    uint32_t rx_next;              /* the psn that src expects next from dst, low 32 bits; in the
+                                    * answer to a ping: mdapl_dapl_probe_answer() (conn.h) */
     uint32_t frame_bytes;          /* the longest frame that src takes */
     uint16_t sr_window;            /* frames that it takes on this stream to begin with */
     uint8_t offers;                /* MDAPL_HELLO_RETAINS, _RECOVERS, _WORDS */

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,10 +141,17 @@ static bool set_word(struct softdat_config *cfg, const struct row *row, const ch
     return false;
 }
 
-/* "1/N": one case in N. */
-static bool set_one_in(struct softdat_config *cfg, const struct row *row, const char *value)
+/* "1/N": one case in N; "Nms": one in N milliseconds. */
+static bool set_often(struct softdat_config *cfg, const struct row *row, const char *value)
 {
-    return strncmp(value, "1/", 2) == 0 && set_number(cfg, row, value + 2);
+    struct softdat_often *often = (struct softdat_often *)(void *)((char *)cfg + row->at);
+    int used = 0;
+
+    often->by_time = strncmp(value, "1/", 2) != 0;
+    if (!often->by_time)
+        return set_number(cfg, row, value + 2);
+    return sscanf(value, "%" SCNu64 "ms%n", &often->n, &used) == 1 && used > 0 && !value[used]
+           && often->n >= row->min && often->n <= row->max;
 }
 
 /* -- the rows --------------------------------------------------------------------------------- */
@@ -152,9 +160,9 @@ static bool set_one_in(struct softdat_config *cfg, const struct row *row, const 
 #define PORT(i) (offsetof(struct softdat_config, port) + (i) * sizeof(struct softdat_port))
 #define NUMBER(name, member, min, max, allowed)                                                  \
     { name, set_number, AT(member), allowed, min, max, {0} }
-#define ONE_IN(name, which)                                                                      \
-    { name, set_one_in, AT(one_in) + (which) * sizeof(uint64_t), "1/N, one in N", 1, UINT32_MAX, \
-      {0} }
+#define OFTEN(name, which)                                                      \
+    { name, set_often, AT(often) + (which) * sizeof(struct softdat_often),      \
+      "1/N, one in N, or Nms, one in N milliseconds", 1, UINT32_MAX, {0} }
 
 static const char allowed_addr[] = "an IPv4 address of this host";
 static const char allowed_if[] = "the name of an interface that has an IPv4 address";
@@ -188,9 +196,9 @@ static const struct row rows[] = {
     NUMBER("seed", seed, 0, UINT64_MAX, "a number"),
     NUMBER("faults", max_faults, 0, UINT64_MAX, "a number"),
     NUMBER("fatal", fatal_after, 1, UINT64_MAX, "a number of requests"),
-    ONE_IN("break", SOFTDAT_FAULT_BREAK),
-    ONE_IN("lose", SOFTDAT_FAULT_LOSE),
-    ONE_IN("fail_lmr", SOFTDAT_FAULT_LMR),
+    OFTEN("break", SOFTDAT_FAULT_BREAK),
+    OFTEN("lose", SOFTDAT_FAULT_LOSE),
+    OFTEN("fail_lmr", SOFTDAT_FAULT_LMR),
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };

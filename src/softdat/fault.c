@@ -155,9 +155,25 @@ uint64_t softdat_delay_next(const struct softdat_ia *ia)
 
 /* -- fault injection -------------------------------------------------------------------------- */
 
+/* Is it time for a fault, of which there is one in so many milliseconds? The first one comes within
+ * that time after the first request, as if there had been others before; between two are from half
+ * of it to one and a half. The clock makes it another time in each process. */
+static bool is_due(struct softdat_ia *ia, enum softdat_fault what, uint64_t ms)
+{
+    uint64_t now = softdat_now(), span = ms * 1000000, *at = &ia->fault_at[what];
+    bool due = *at > 0 && now >= *at;
+
+    if (due || *at == 0)
+        *at = now + (due ? span / 2 : 0) + (draw(ia) ^ now) % span;
+    return due;
+}
+
 bool softdat_fault_draw(struct softdat_ia *ia, enum softdat_fault what)
 {
-    if (ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults || draw(ia) % ia->cfg.one_in[what])
+    const struct softdat_often *often = &ia->cfg.often[what];
+
+    if (ia->count[SOFTDAT_N_FAULTS] >= ia->cfg.max_faults
+        || (often->by_time ? !is_due(ia, what, often->n) : draw(ia) % often->n))
         return false;
     ia->count[SOFTDAT_N_FAULTS]++;
     return true;

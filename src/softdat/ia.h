@@ -34,13 +34,19 @@ struct softdat_port {
     uint64_t free_at;            /* link emulation: ns, when the rate permits more bytes */
 };
 
-/* Faults that are injected at random, one in so many cases. */
+/* Faults that are injected at random, one in so many cases or in so much time. */
 enum softdat_fault {
     SOFTDAT_FAULT_BREAK,         /* a request breaks its connection */
     SOFTDAT_FAULT_LOSE,          /* a completion is lost: the request is executed, then the
                                     connection breaks before the request completes */
     SOFTDAT_FAULT_LMR,           /* a registration fails */
     SOFTDAT_FAULTS
+};
+
+/* How often: one case in n, or in n milliseconds; 0: never. */
+struct softdat_often {
+    uint64_t n;
+    bool by_time;
 };
 
 /* The IA parameters of a dat.conf line (config.c). All numbers are uint64_t, so that one row type
@@ -61,7 +67,7 @@ struct softdat_config {
     uint64_t retry_ms;           /* time after which connections over a down path break */
     uint64_t path_timeout_ms;    /* time without acknowledgement after which they migrate */
     uint64_t seed, max_faults;
-    uint64_t one_in[SOFTDAT_FAULTS];     /* 0: not injected */
+    struct softdat_often often[SOFTDAT_FAULTS];
     uint64_t fatal_after;        /* requests until the adapter fails; 0: it does not */
 };
 
@@ -100,6 +106,7 @@ struct softdat_ia {
     struct softdat_judge judge_write, judge_read;    /* of RDMA to and from polling targets */
     int n_agents_due;
     uint64_t count[SOFTDAT_COUNTERS];
+    uint64_t fault_at[SOFTDAT_FAULTS];   /* of faults by time: of the next one, ns; 0: not known */
     uint64_t random, requests;   /* of fault injection: generator state, requests posted */
     bool warned;                 /* softdat_warn_once() has printed its line */
     int n_unidentified;          /* connections in SOFTDAT_ACCEPTED */

@@ -127,7 +127,7 @@ static inline void softdat_rate_charge(struct softdat_conn *c, size_t n)
 /* True if a fault of this kind is injected now. */
 static inline bool softdat_fault_injected(struct softdat_ia *ia, enum softdat_fault what)
 {
-    return ia->cfg.one_in[what] && softdat_fault_draw(ia, what);
+    return ia->cfg.often[what].n > 0 && softdat_fault_draw(ia, what);
 }
 
 /* -- rings (shared.c) ------------------------------------------------------------------------- */

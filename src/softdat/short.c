@@ -37,7 +37,7 @@ bool softdat_short_plain(const struct softdat_conn *c)
     bool faults = cfg->fatal_after != 0;
 
     for (int i = 0; i < SOFTDAT_FAULTS; i++)
-        faults |= i != SOFTDAT_FAULT_LMR && cfg->one_in[i];
+        faults |= i != SOFTDAT_FAULT_LMR && cfg->often[i].n > 0;
     return !faults && !cfg->limits && !cfg->delays;
 }
 

@@ -73,6 +73,7 @@ struct dto {
     bool executed;
     bool counted;                /* for fake_faults.fail_nth */
     bool met;                    /* the plan has been asked for it */
+    uint64_t at;                 /* with fake_slow_reads(): when it has its turn, ns; 0: unknown */
 };
 
 struct dto_queue {
@@ -101,6 +102,7 @@ struct ep {
     bool asked;                  /* for a migration */
     uint64_t stalled;            /* since when the path does not transmit, ns; 0: it does */
     bool swallows;               /* its requests are lost on their way */
+    uint64_t free_at;            /* with fake_slow_reads(): when it has transmitted what it must */
     bool planned_silence;        /* by the plan, and not counted as broken yet */
 };
 
@@ -176,6 +178,7 @@ static struct {
     unsigned requests, broken, doubled;  /* of the plan */
     bool lose_next_cr, lose_next_accept, late_next_cr, late_next_accept;
     uint64_t flushes_at, ends_at, late_at;   /* when these holds end; 0: no hold */
+    uint64_t read_ns;            /* of each KiB that is read */
     uint8_t forged[64];
     size_t forged_len;
     unsigned ports, migrated, path_failed, path_calls, move_one_in;
@@ -1543,6 +1546,27 @@ static struct dto *to_execute(struct ep *ep)
     return d;
 }
 
+void fake_slow_reads(uint64_t ns)
+{
+    f.read_ns = ns;
+}
+
+/* The requests of an EP get their turns: the data of reads is transmitted by the other end, each in
+ * its turn, and the requests of an EP behind what it has to transmit then. */
+static void take_turns(struct ep *ep)
+{
+    for (struct dto *d = ep->req.first; d; d = d->next) {
+        struct ep *from = d->op == DAT_DTO_RDMA_READ ? ep->peer : ep;
+
+        if (d->at)
+            continue;
+        from->free_at = from->free_at > f.now ? from->free_at : f.now;
+        if (d->op == DAT_DTO_RDMA_READ)
+            from->free_at += d->seg.segment_length * f.read_ns / 1024;
+        d->at = from->free_at;
+    }
+}
+
 static bool stands_still(struct ep *ep);
 
 /* Moves one EP: executes a request, or completes one that has been executed. */
@@ -1558,6 +1582,10 @@ static bool move_ep(struct ep *ep)
         return false;
     if (ep->swallows)
         return false;
+    if (f.read_ns)
+        take_turns(ep);
+    if (d && f.now < d->at)
+        d = NULL;
     if (d && (dto_fails(ep, d) || planned(ep, d)))
         return true;
     first = d && is_first(ep, d);

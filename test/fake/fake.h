@@ -84,6 +84,10 @@ void fake_plan(const struct fake_fault *plan, int n);
 void fake_swallow(int nth_ep, bool both);    /* until it migrates */
 /* What has been swallowed until now arrives, as when TCP repeats it. */
 void fake_end_swallow(void);
+/* From now on the data of RDMA reads takes this time for each KiB, in the order of their posting,
+ * and what the end posts that has to transmit it waits behind it, as in a stream of bytes; 0: no
+ * time. */
+void fake_slow_reads(uint64_t ns);
 /* Of the plan: connections that have been broken, and completions that have been doubled. */
 unsigned fake_broken(void);
 unsigned fake_doubled(void);

@@ -270,14 +270,14 @@ static void registrations_fail_as_seeded(void **state)
 
 /* -- faults ----------------------------------------------------------------------------------- */
 
-/* Posts writes until the connection breaks. Returns their number. */
-static uint64_t until_broken(struct world *w)
+/* Posts writes until the connection breaks, fewer than `most`. Returns their number. */
+static uint64_t until_broken(struct world *w, uint64_t most)
 {
     uint64_t n = 0;
 
     connect_pair(w);
     while (state_of(&w->a) == DAT_EP_STATE_CONNECTED) {
-        assert_true(n < 10000);
+        assert_true(n < most);
         OK(write_one(w, 8, n++));
         if (state_of(&w->a) == DAT_EP_STATE_CONNECTED) {
             DAT_EVENT e = next_event(w->a.dto);
@@ -299,13 +299,31 @@ static uint64_t first_break;
 
 static void breaks_as_seeded(void **state)
 {
-    first_break = until_broken(*state);
+    first_break = until_broken(*state, 10000);
     assert_true(first_break > 1);
 }
 
 static void same_seed_breaks_at_the_same_request(void **state)
 {
-    assert_int_equal(until_broken(*state), first_break);
+    assert_int_equal(until_broken(*state, 10000), first_break);
+}
+
+static void breaks_by_time(void **state)
+{
+    assert_true(until_broken(*state, UINT64_MAX) > 1);
+    expect_reply(0, "show", "faults_injected: 1");
+}
+
+/* One in a week. */
+static void breaks_not_before_its_time(void **state)
+{
+    struct world *w = *state;
+
+    connect_pair(w);
+    for (uint64_t n = 0; n < 10000; n++) {
+        OK(write_one(w, 8, n));
+        expect_dto(&w->a, n, DAT_DTO_SUCCESS);
+    }
 }
 
 /* The write is executed but completes with an error, as it may on hardware. */
@@ -551,6 +569,8 @@ int main(void)
         CASE_ON(registrations_fail_as_seeded, "nolmr0"),
         CASE_ON(breaks_as_seeded, "break0"),
         CASE_ON(same_seed_breaks_at_the_same_request, "break0"),
+        CASE_ON(breaks_by_time, "timed0"),
+        CASE_ON(breaks_not_before_its_time, "week0"),
         CASE_ON(completion_is_lost, "lose0"),
         CASE_ON(adapter_fails_permanently, "fatal0"),
         CASE(heal_within_retry_loses_nothing),

@@ -244,6 +244,42 @@ static void older_requests(void **state)
     assert_true(only_seed || (restarts > 500 && old > 200 && replayed > 500));
 }
 
+/*
+ * Half of the body is still to be posted, so no WRITTEN has named what is in flight, as the rest is
+ * requested anew. The older writes on one stream stand still, and the newer ones and all that names
+ * them take the other stream. The read must not end before the older ones have landed: what names
+ * them comes before what names the newer ones.
+ */
+static void older_writes_are_named_first(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < seeds(100); i++) {
+        const struct mdapl_dapl_ep *slow;
+        struct sim s;
+
+        start(&s, i);
+        sim_open_all(&s, "ring=off rndv=rput streams=2 stripe_bytes=1000 rndv_segment=4096 "
+                         "ep_requests=16 dead_ms=0");
+        slow = &sim_dapl_peer(&s, 0, 1)->stream[1].conn->ep;
+        sim_send(&s, 0, 1, 100000 + (uint32_t)fake_random(100000), false);
+        while (!slow->bytes)
+            sim_round(&s);
+        fake_hold_ia(0);                         /* the sender's */
+        sim_rounds(&s, 300);
+        mdapl_dapl_rndv_drained(&sim_dapl_peer(&s, 1, 0)->stream[0]);
+        sim_rounds(&s, 300);
+        fake_hold(fake_nth_ep(slow->handle));
+        fake_hold_ia(-1);
+        sim_rounds(&s, 6000);
+        SIM_CHECK(&s, SIM_STAT(&s, 1, rndv_restarts) == 1 && s.rank[1].reads == 0);
+        fake_hold(-1);
+        sim_until(&s, sim_settled);
+        SIM_CHECK(&s, SIM_SUM(&s, bad_frames) == 0 && SIM_SUM(&s, breaks) == 0);
+        sim_kept(&s);
+        sim_end(&s);
+    }
+}
+
 /* -- connections that last for a few requests -------------------------------------------------- */
 
 /* Many long bodies at once, and each connection carries a dozen requests or so, of both ends
@@ -285,6 +321,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(at_every_request),
         cmocka_unit_test(pairs),
         cmocka_unit_test(older_requests),
+        cmocka_unit_test(older_writes_are_named_first),
         cmocka_unit_test(short_lived_connections),
     };
 
