@@ -141,6 +141,7 @@ struct softdat_conn {
     uint64_t rate_free_at;       /* link emulation: ns, when the rate permits more bytes */
     uint64_t resume_at;          /* ns, when a delayed connection continues */
     uint64_t judged_at;          /* ns, when the last request that was judged completed */
+    struct softdat_sample sample;    /* the reads that have completed in this round */
     uint16_t grant;              /* bytes that the port's rate permits then */
     bool bye_sent;
     bool blocked;                /* the ring or the socket's buffer is full: continue when it has

@@ -107,7 +107,7 @@ void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto
 }
 
 /* Requests are executed one after the other, so they have taken the time since the one before. */
-void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s)
+void softdat_direct_judge(struct softdat_conn *c, struct softdat_sample *s)
 {
     uint64_t from = s->begun > c->judged_at ? s->begun : c->judged_at;
 
@@ -118,6 +118,7 @@ void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s
         softdat_judge_sample(judge_of(c->ia, s->read), s->c,
                              s->direct ? SOFTDAT_WAY_DIRECT : SOFTDAT_WAY_RING, s->bytes,
                              c->judged_at - from);
+    *s = (struct softdat_sample){ 0 };
 }
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)

@@ -134,8 +134,8 @@ struct softdat_sample {
 };
 /* Adds a completed request. */
 void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto *d);
-/* Passes the sample, if there is one, to the judge. */
-void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s);
+/* Passes the sample, if there is one, to the judge, and empties it. */
+void softdat_direct_judge(struct softdat_conn *c, struct softdat_sample *s);
 /* Lists d's local memory in out, at most SOFTDAT_MAX_IOV entries, as the payload of PULL or PUSH.
  * Returns the length of the list in bytes. */
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);
