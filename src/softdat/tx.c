@@ -382,10 +382,11 @@ static bool may_add(struct softdat_conn *c)
     const struct softdat_dto *d = softdat_ring_at(req, req->sent);
     size_t bytes = 0;
 
+    if (req->sent == req->count || (d->op != DAT_DTO_SEND && d->op != DAT_DTO_RDMA_WRITE))
+        return false;
     for (int i = 0; i < c->cur_n; i++)
         bytes += c->cur[i].iov_len;
-    return req->sent < req->count && (d->op == DAT_DTO_SEND || d->op == DAT_DTO_RDMA_WRITE)
-           && c->cur_n + 1 + d->n_seg <= SOFTDAT_CUR_IOV && bytes < TOGETHER_MAX;
+    return c->cur_n + 1 + d->n_seg <= SOFTDAT_CUR_IOV && bytes < TOGETHER_MAX;
 }
 
 /* Begins the next request and, on a stream, with it those that have queued behind it. */
