@@ -81,6 +81,8 @@ enum softdat_conn_phase {
     SOFTDAT_LINGERING,           /* has no EP: transmits its queue, then waits for the peer's end */
 };
 
+enum { SOFTDAT_CUR_IOV = SOFTDAT_MAX_IOV + 2 };   /* a header, the segments, and one more */
+
 struct softdat_conn {
     struct softdat_sock sock;
     struct softdat_list link;    /* on ia->conns, later on ia->to_free */
@@ -128,16 +130,18 @@ struct softdat_conn {
     /* transmit */
     struct softdat_list out_queue;   /* struct softdat_out; before the EP's requests */
     uint32_t responses;          /* READ_DATA and PUSHED frames that are not transmitted yet */
-    struct iovec cur[SOFTDAT_MAX_IOV + 2];   /* the frame being transmitted */
-    int cur_n, cur_at;           /* its iov entries, 0: no frame; the first unfinished entry */
-    struct softdat_frame cur_hdr;
-    struct softdat_out *cur_out; /* owner of that frame; NULL: a request of the EP */
+    struct iovec cur[SOFTDAT_CUR_IOV];   /* the frame, or frames, being transmitted */
+    int cur_n, cur_at;           /* iov entries, 0: no frame; the first unfinished entry */
+    int cur_frames;              /* several: requests of the EP, the last that are transmitted */
+    struct softdat_frame cur_hdr[SOFTDAT_CUR_IOV / 2];
+    struct softdat_out *cur_out; /* owner of the frame; NULL: a request of the EP */
     struct softdat_piece cur_list[SOFTDAT_MAX_IOV];
     uint64_t cur_due;            /* link emulation: earliest transmit time, ns */
     uint32_t cur_regions_freed;  /* ia->regions_freed when its memory was last verified */
     uint64_t rate_free_at;       /* link emulation: ns, when the rate permits more bytes */
     uint64_t resume_at;          /* ns, when a delayed connection continues */
     uint64_t judged_at;          /* ns, when the last request that was judged completed */
+    struct softdat_sample sample;    /* the reads that have completed in this round */
     uint16_t grant;              /* bytes that the port's rate permits then */
     bool bye_sent;
     bool blocked;                /* the ring or the socket's buffer is full: continue when it has
@@ -464,6 +468,9 @@ void softdat_frame_recheck(struct softdat_conn *c);
 void softdat_sink_advance(struct softdat_sink *s, size_t n);
 /* Copies n bytes, at most s->left, into the sink. */
 void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n);
+/* Copies the entries of v, n of them, that cover its first `max` bytes to out. Returns their
+ * number. */
+int softdat_iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *out);
 /* Advances the iovec *v of *n_v entries by n bytes. */
 void softdat_iov_step(struct iovec **v, int *n_v, size_t n);
 /* Returns how many bytes at the end of an RDMA write of len bytes to addr are stored last. */

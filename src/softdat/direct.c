@@ -107,7 +107,7 @@ void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto
 }
 
 /* Requests are executed one after the other, so they have taken the time since the one before. */
-void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s)
+void softdat_direct_judge(struct softdat_conn *c, struct softdat_sample *s)
 {
     uint64_t from = s->begun > c->judged_at ? s->begun : c->judged_at;
 
@@ -118,6 +118,7 @@ void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s
         softdat_judge_sample(judge_of(c->ia, s->read), s->c,
                              s->direct ? SOFTDAT_WAY_DIRECT : SOFTDAT_WAY_RING, s->bytes,
                              c->judged_at - from);
+    *s = (struct softdat_sample){ 0 };
 }
 
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out)
@@ -305,20 +306,6 @@ static ssize_t copy_piece(struct softdat_conn *c, const struct iovec *local, int
     return n > 0 ? n : -1;
 }
 
-/* Copies the entries of v that cover its first `max` bytes to out. Returns their number. */
-static int iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *out)
-{
-    int i;
-
-    for (i = 0; i < n && max > 0; i++) {
-        out[i] = v[i];
-        if (out[i].iov_len > max)
-            out[i].iov_len = max;
-        max -= out[i].iov_len;
-    }
-    return i;
-}
-
 /* Copies the next part of hdr.size bytes, of which both lists have as many. */
 static enum softdat_direct_result copy_part(struct softdat_conn *c, struct iovec *local,
                                             int n_local, struct iovec *remote, int n_remote,
@@ -330,7 +317,8 @@ static enum softdat_direct_result copy_part(struct softdat_conn *c, struct iovec
     softdat_iov_step(&local, &n_local, c->copied);
     softdat_iov_step(&remote, &n_remote, c->copied);
     /* The kernel copies as many bytes as the shorter of the two lists has. */
-    n = copy_piece(c, piece, iov_prefix(local, n_local, PIECE, piece), remote, n_remote, in);
+    n_local = softdat_iov_prefix(local, n_local, PIECE, piece);
+    n = copy_piece(c, piece, n_local, remote, n_remote, in);
     if (n <= 0)
         return n == 0 ? SOFTDAT_DIRECT_WITHDRAWN : SOFTDAT_DIRECT_UNREACHABLE;
     c->copied += (uint64_t)n;

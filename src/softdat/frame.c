@@ -323,14 +323,12 @@ static bool complete_atomic(struct softdat_conn *c)
 static bool complete_read_data(struct softdat_conn *c)
 {
     struct softdat_dto *d = oldest_read(c->ep);
-    struct softdat_sample sample = { 0 };
 
     if (!d)
         return false;
     if (softdat_break_pending(c) || !complete_request(c, d))
         return true;
-    softdat_direct_completed(&sample, d);
-    softdat_direct_judge(c, &sample);
+    softdat_direct_completed(&c->sample, d);
     c->ep->reads--;
     softdat_ep_reap(c->ep);
     softdat_tx_progress(c);      /* a fenced request or another read may be waiting */

@@ -9,8 +9,10 @@
  * judgement, or a machine that changes, costs a few requests.
  *
  * A cost is the time of a byte. Disturbances only add time, so a cost falls to each lower sample at
- * once, and a higher one raises it by 1/8 at most. Lengths are judged in classes: up to 16 KiB,
- * 32 KiB, ... 4 MiB, and longer ones. The caller gives the times, so a test has virtual ones.
+ * once, and a higher one raises it by 1/8 at most. A completion that is noticed late makes the time
+ * of the next one seem shorter, so a cost is that of two samples in a row. Lengths are judged in
+ * classes: up to 16 KiB, 32 KiB, ... 4 MiB, and longer ones. The caller gives the times, so a test
+ * has virtual ones.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +31,8 @@ struct softdat_judged {
     uint8_t way;                 /* in use; a trial is of the other one */
     uint8_t trial;               /* requests that the trial still takes; 0: no trial */
     uint8_t samples;             /* of the last trial, up to ENOUGH (judge.c) */
+    uint8_t last;                /* way of the last sample */
+    uint64_t last_bytes, last_ns;    /* its bytes and time */
 };
 
 struct softdat_judge {

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+struct msghdr;
 struct softdat_dto;
 struct softdat_piece;
 
@@ -83,6 +84,9 @@ struct softdat_shared {
 /* Creates a segment for the active side of c. Returns a descriptor for the passive side, owned by
  * the caller, or -1 if shared memory is configured off or not available. */
 int softdat_shared_create(struct softdat_conn *c);
+/* Transmits m, CONNECT or MIGRATE, on c's socket with that descriptor, c->segment_fd, and closes it
+ * once it is transmitted. Returns as sendmsg() does. */
+ssize_t softdat_shared_send(struct softdat_conn *c, struct msghdr *m);
 /* Maps the segment behind fd for the passive side and closes fd in any case. False: fd is not a
  * segment of this protocol, or shared memory is configured off. */
 bool softdat_shared_attach(struct softdat_conn *c, int fd);
@@ -130,8 +134,8 @@ struct softdat_sample {
 };
 /* Adds a completed request. */
 void softdat_direct_completed(struct softdat_sample *s, const struct softdat_dto *d);
-/* Passes the sample, if there is one, to the judge. */
-void softdat_direct_judge(struct softdat_conn *c, const struct softdat_sample *s);
+/* Passes the sample, if there is one, to the judge, and empties it. */
+void softdat_direct_judge(struct softdat_conn *c, struct softdat_sample *s);
 /* Lists d's local memory in out, at most SOFTDAT_MAX_IOV entries, as the payload of PULL or PUSH.
  * Returns the length of the list in bytes. */
 uint32_t softdat_direct_list(const struct softdat_dto *d, struct softdat_piece *out);

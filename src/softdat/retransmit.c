@@ -126,7 +126,7 @@ void softdat_retransmit_begin(struct softdat_conn *c)
     if (c->cur_out)
         softdat_list_prepend(&c->out_queue, &c->cur_out->link);
     c->cur_out = NULL;
-    c->cur_n = c->cur_at = 0;
+    c->cur_n = c->cur_at = c->cur_frames = 0;
     c->blocked = false;
     for (l = c->out_queue.next; l != &c->out_queue;) {
         struct softdat_out *out = SOFTDAT_OF(l, struct softdat_out, link);

@@ -295,6 +295,7 @@ bool softdat_rx_ring(struct softdat_conn *c)
         softdat_changing(c->ia);
         any = (c->copying || softdat_shared_has_bytes(c)) && read_ring(c);
     }
+    softdat_direct_judge(c, &c->sample);
     if (c->sock.fd < 0)
         return any;
     if (!softdat_list_empty(&c->acks))

@@ -85,6 +85,26 @@ int softdat_shared_create(struct softdat_conn *c)
     return fd;
 }
 
+ssize_t softdat_shared_send(struct softdat_conn *c, struct msghdr *m)
+{
+    union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
+    struct cmsghdr *h = &control.align;
+    ssize_t n;
+
+    memset(&control, 0, sizeof(control));
+    *h = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(sizeof(int)) };
+    memcpy(CMSG_DATA(h), &c->segment_fd, sizeof(int));
+    m->msg_control = &control;
+    m->msg_controllen = sizeof(control.room);
+    n = sendmsg(c->sock.fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+        close(c->segment_fd);
+        c->segment_fd = -1;
+    }
+    return n;
+}
+
 bool softdat_shared_attach(struct softdat_conn *c, int fd)
 {
     struct softdat_segment *seg = NULL;

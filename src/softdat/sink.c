@@ -44,6 +44,19 @@ void softdat_sink_copy(struct softdat_sink *s, const uint8_t *from, size_t n)
     }
 }
 
+int softdat_iov_prefix(const struct iovec *v, int n, size_t max, struct iovec *out)
+{
+    int i;
+
+    for (i = 0; i < n && max > 0; i++) {
+        out[i] = v[i];
+        if (out[i].iov_len > max)
+            out[i].iov_len = max;
+        max -= out[i].iov_len;
+    }
+    return i;
+}
+
 void softdat_iov_step(struct iovec **v, int *n_v, size_t n)
 {
     while (*n_v > 0 && n >= (*v)->iov_len) {

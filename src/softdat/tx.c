@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* An acknowledgement is transmitted at once when the sender requests it, and after so many executed
  * requests or bytes at the latest; else with the next frame. On a socket a frame of its own costs
@@ -17,6 +16,7 @@ enum {
      * of what is outstanding: so the other half keeps the link busy meanwhile. */
     SHARE_REQUESTS = 8, SHARE_BYTES = 1 << 18,
     COALESCE_MAX = 512,          /* bytes of a frame that is copied to one buffer */
+    TOGETHER_MAX = 1 << 18,      /* bytes of queued requests to which another one is added */
 };
 static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
@@ -179,32 +179,37 @@ void softdat_tx_flush_acks(struct softdat_ia *ia)
 {
     while (!softdat_list_empty(&ia->acks)) {
         struct softdat_conn *c = SOFTDAT_OF(ia->acks.next, struct softdat_conn, acks);
-        struct softdat_frame f = { .type = SOFTDAT_ACK };
 
         softdat_list_remove(&c->acks);
         if (c->uses_rings)
             softdat_shared_ack(c);
         else
-            queue(c, &f, NULL, 0, NULL, 0);
+            softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
     }
 }
 
 /* -- the frame being transmitted -------------------------------------------------------------- */
 
-/* Makes f the current frame, of which there is none; due: its earliest transmit time, ns. */
+static void add_bytes(struct softdat_conn *c, void *base, size_t len)
+{
+    c->cur[c->cur_n++] = (struct iovec){ base, len };
+}
+
+/* Makes f the current frame, or the last of several; due: its earliest transmit time, ns. */
 static void begin(struct softdat_conn *c, const struct softdat_frame *f, uint64_t due)
 {
-    c->cur_hdr = *f;
+    struct softdat_frame *hdr = &c->cur_hdr[c->cur_frames++];
+
+    *hdr = *f;
     c->cur_due = due;
     if (!c->local && !c->deadline)
         softdat_path_set_deadline(c); /* a frame is outstanding from now on */
     c->cur_regions_freed = c->ia->regions_freed;
-    c->cur_hdr.ack = c->executed;
+    hdr->ack = c->executed;
     c->acked = c->executed;
     c->unacked_bytes = 0;
     softdat_list_remove(&c->acks);
-    c->cur[0] = (struct iovec){ &c->cur_hdr, sizeof(c->cur_hdr) };
-    c->cur_n = 1;
+    add_bytes(c, hdr, sizeof(*hdr));
 }
 
 /* True if the memory of a queued READ response is still registered. */
@@ -237,7 +242,7 @@ static bool begin_out(struct softdat_conn *c)
     begin(c, &out->f, out->due);
     c->cur_out = out;
     if (out->f.len > 0)
-        c->cur[c->cur_n++] = (struct iovec){ (void *)(uintptr_t)out->data, out->f.len };
+        add_bytes(c, (void *)(uintptr_t)out->data, out->f.len);
     return true;
 }
 
@@ -293,19 +298,14 @@ static struct softdat_dto *next_to_start(struct softdat_conn *c)
 static void add_iov(struct softdat_conn *c, const struct softdat_dto *d)
 {
     for (int i = 0; i < d->n_seg; i++)
-        c->cur[c->cur_n++] = (struct iovec){ d->seg[i].at, d->seg[i].len };
-}
-
-static void add_bytes(struct softdat_conn *c, void *base, size_t len)
-{
-    c->cur[c->cur_n++] = (struct iovec){ base, len };
+        add_bytes(c, d->seg[i].at, d->seg[i].len);
 }
 
 /* Appends the payload of request d to the frame that begin() has started and completes its
  * header. */
 static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool direct)
 {
-    struct softdat_frame *f = &c->cur_hdr;
+    struct softdat_frame *f = &c->cur_hdr[c->cur_frames - 1];
 
     if (direct || d->op == DAT_DTO_RDMA_READ)
         f->size = (uint32_t)d->len;
@@ -375,7 +375,31 @@ static bool begin_request(struct softdat_conn *c)
     return true;
 }
 
-/* Accounts for n transmitted bytes of the current frame; frees it when it is complete. */
+/* True if the next request may be transmitted by the same call as the current ones. */
+static bool may_add(struct softdat_conn *c)
+{
+    struct softdat_ring *req = &c->ep->req;
+    const struct softdat_dto *d = softdat_ring_at(req, req->sent);
+    size_t bytes = 0;
+
+    if (req->sent == req->count || (d->op != DAT_DTO_SEND && d->op != DAT_DTO_RDMA_WRITE))
+        return false;
+    for (int i = 0; i < c->cur_n; i++)
+        bytes += c->cur[i].iov_len;
+    return c->cur_n + 1 + d->n_seg <= SOFTDAT_CUR_IOV && bytes < TOGETHER_MAX;
+}
+
+/* Begins the next request and, on a stream, with it those that have queued behind it. */
+static bool begin_requests(struct softdat_conn *c)
+{
+    bool any = begin_request(c);
+
+    while (any && c->stream && c->plain && may_add(c) && begin_request(c))
+        ;
+    return any;
+}
+
+/* Accounts for n transmitted bytes of the current frames; frees them when they are complete. */
 static void advance_current(struct softdat_conn *c, size_t n)
 {
     struct iovec *v = c->cur + c->cur_at;
@@ -386,7 +410,7 @@ static void advance_current(struct softdat_conn *c, size_t n)
     c->cur_at = c->cur_n - left;
     if (left > 0)
         return;
-    c->cur_n = c->cur_at = 0;
+    c->cur_n = c->cur_at = c->cur_frames = 0;
     if (c->cur_out) {
         c->responses -= softdat_is_response(&c->cur_out->f);
         if (softdat_is_answer(&c->cur_out->f))
@@ -396,31 +420,10 @@ static void advance_current(struct softdat_conn *c, size_t n)
         c->cur_out = NULL;
         /* With a segment these are the last frames on the socket; the peer sends READY or
          * MIGRATE_DONE through the ring. */
-        if ((c->cur_hdr.type == SOFTDAT_ACCEPT || c->cur_hdr.type == SOFTDAT_MIGRATED)
+        if ((c->cur_hdr[0].type == SOFTDAT_ACCEPT || c->cur_hdr[0].type == SOFTDAT_MIGRATED)
             && c->shared.seg)
             softdat_shared_start(c);
     }
-}
-
-/* Transmits CONNECT with the segment's descriptor. */
-static ssize_t send_segment(struct softdat_conn *c, struct msghdr *m)
-{
-    union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(int))]; } control;
-    struct cmsghdr *h = &control.align;
-    ssize_t n;
-
-    memset(&control, 0, sizeof(control));
-    *h = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                           .cmsg_len = CMSG_LEN(sizeof(int)) };
-    memcpy(CMSG_DATA(h), &c->segment_fd, sizeof(int));
-    m->msg_control = &control;
-    m->msg_controllen = sizeof(control.room);
-    n = sendmsg(c->sock.fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) {
-        close(c->segment_fd);
-        c->segment_fd = -1;
-    }
-    return n;
 }
 
 /* Copies a short frame to one buffer: send() is cheaper than sendmsg() with several entries. */
@@ -441,7 +444,7 @@ static ssize_t send_pieces(struct softdat_conn *c, struct msghdr *m)
 static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
 {
     struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n_v };
-    ssize_t n = c->segment_fd >= 0 ? send_segment(c, &m) : send_pieces(c, &m);
+    ssize_t n = c->segment_fd >= 0 ? softdat_shared_send(c, &m) : send_pieces(c, &m);
 
     if (n >= 0) {
         advance_current(c, (size_t)n);
@@ -472,53 +475,57 @@ static bool write_ring(struct softdat_conn *c, struct iovec *v, int n_v)
     return n > 0;
 }
 
-/* Copies the entries that cover the next `max` bytes of the frame to v. Returns their number. */
-static int iov_prefix(const struct softdat_conn *c, size_t max, struct iovec *v)
+/* Returns how many of the current frames are not completely transmitted. */
+static uint32_t unfinished(const struct softdat_conn *c)
 {
-    int n = 0;
+    const void *first = c->cur_hdr, *end = c->cur_hdr + c->cur_frames;
+    uint32_t headers = 0;
+    bool header = false;
 
-    for (int i = c->cur_at; i < c->cur_n && max > 0; i++, n++) {
-        v[n] = c->cur[i];
-        if (v[n].iov_len > max)
-            v[n].iov_len = max;
-        max -= v[n].iov_len;
+    for (int i = c->cur_n; i-- > c->cur_at; headers += header)
+        header = c->cur[i].iov_base >= first && c->cur[i].iov_base < end;
+    return headers + !header;    /* the first entry may be payload, of another frame */
+}
+
+/* Returns a request that is not completely transmitted and whose memory is not registered any more;
+ * NULL: none. */
+static struct softdat_dto *unregistered(struct softdat_conn *c)
+{
+    for (uint32_t n = unfinished(c); n > 0; n--) {
+        struct softdat_dto *d = softdat_ring_at(&c->ep->req, c->ep->req.sent - n);
+
+        if (!d->direct && !softdat_segs_registered(c->ia, d))
+            return d;
     }
-    return n;
+    return NULL;
 }
 
-/* Returns the request whose frame is being transmitted; NULL: detached. */
-static struct softdat_dto *cur_request(struct softdat_conn *c)
-{
-    return c->ep && c->ep->req.sent > 0 ? softdat_ring_at(&c->ep->req, c->ep->req.sent - 1) : NULL;
-}
-
-/* Verifies the memory of a half transmitted frame after a registration has been freed. False: it is
- * no longer registered; the frame cannot be taken back, so the connection breaks. */
+/* Verifies the memory of half transmitted frames after a registration has been freed. False: it is
+ * not registered, or the request is gone; no frame can be taken back, so the connection breaks. */
 static bool recheck_current(struct softdat_conn *c)
 {
-    struct softdat_dto *d = c->cur_out ? NULL : cur_request(c);
+    bool there = c->cur_out ? out_registered(c->ia, c->cur_out)
+                            : c->ep && unfinished(c) <= c->ep->req.sent;
+    struct softdat_dto *d = there && !c->cur_out ? unregistered(c) : NULL;
 
     c->cur_regions_freed = c->ia->regions_freed;
-    if (c->cur_out ? out_registered(c->ia, c->cur_out)
-                   : d && (d->direct || softdat_segs_registered(c->ia, d)))
-        return true;
     if (d)
         softdat_fault_fail_request(c, d, DAT_DTO_ERR_LOCAL_PROTECTION);
-    else
+    else if (!there)
         softdat_fault_break_later(c);
-    return false;
+    return there && !d;
 }
 
 static bool write_some(struct softdat_conn *c)
 {
     size_t max = softdat_rate_allow(c);
-    struct iovec v[SOFTDAT_MAX_IOV + 2], *from = c->cur + c->cur_at;
+    struct iovec v[SOFTDAT_CUR_IOV], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
 
     if (max == 0 || (c->cur_regions_freed != c->ia->regions_freed && !recheck_current(c)))
         return false;
     if (max != SIZE_MAX) {
-        n = iov_prefix(c, max, v);
+        n = softdat_iov_prefix(from, n, max, v);
         from = v;
     }
     return c->uses_rings ? write_ring(c, from, n) : write_socket(c, from, n);
@@ -542,7 +549,7 @@ void softdat_tx_progress(struct softdat_conn *c)
         || softdat_break_pending(c) || (c->blocked && !c->uses_rings))
         return;
     for (;;) {
-        if (c->cur_n == 0 && !begin_out(c) && !begin_request(c))
+        if (c->cur_n == 0 && !begin_out(c) && !begin_requests(c))
             break;
         if (!write_some(c))
             return;
@@ -564,11 +571,11 @@ void softdat_tx_short(struct softdat_conn *c, struct softdat_dto *d)
         .status = ack_hint(c, d->seq, d->len), .addr = d->raddr, .key = d->rkey,
     }, 0);
     add_iov(c, d);
-    whole.f = c->cur_hdr;
+    whole.f = c->cur_hdr[0];
     memcpy(whole.payload, d->seg[0].at, d->len);
     n = send(c->sock.fd, &whole, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n == (ssize_t)len) {
-        c->cur_n = 0;
+        c->cur_n = c->cur_at = c->cur_frames = 0;
         return;
     }
     if (n > 0)
@@ -578,8 +585,6 @@ void softdat_tx_short(struct softdat_conn *c, struct softdat_dto *d)
 
 void softdat_tx_executed(struct softdat_conn *c)
 {
-    struct softdat_frame f = { .type = SOFTDAT_ACK };
-
     c->executed++;
     c->unacked_bytes += (uint64_t)c->hdr.len + c->hdr.size;  /* size: of a PULL */
     softdat_tx_ack_later(c);
@@ -590,5 +595,5 @@ void softdat_tx_executed(struct softdat_conn *c)
     if (c->uses_rings)
         softdat_shared_ack(c);
     else
-        queue(c, &f, NULL, 0, NULL, 0);
+        softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
 }

@@ -14,6 +14,7 @@ struct machine {
     struct softdat_judge judge;
     uint64_t cost[SOFTDAT_WAYS]; /* ns of a request */
     uint64_t random;             /* of the disturbances; 0: none */
+    bool late;                   /* every other completion is noticed when the next one is there */
     uint64_t spent, best;        /* ns of all requests; of the same by the better way */
     unsigned used[SOFTDAT_WAYS];
 };
@@ -50,6 +51,8 @@ static void run(struct machine *m, int n, int window)
         if (i >= window) {
             uint64_t ns = time_of(m, *slot);
 
+            if (m->late)
+                ns = i % 2 ? 2 * ns - 1 : 1;
             softdat_judge_sample(&m->judge, c, *slot, LEN, ns);
             m->spent += m->cost[*slot];
             m->best += m->cost[0] < m->cost[1] ? m->cost[0] : m->cost[1];
@@ -60,12 +63,13 @@ static void run(struct machine *m, int n, int window)
 }
 
 /* Runs machines with ratios from 1/8 to 8 of the costs. */
-static void each_ratio(int window, uint64_t random)
+static void each_ratio(int window, uint64_t random, bool late)
 {
     for (uint64_t direct = 12500; direct <= 800000; direct *= 2) {
         struct machine m = machine_of(100000, direct);
 
         m.random = random;
+        m.late = late;
         run(&m, MANY, window);
         assert_true(m.spent < m.best + m.best / 8);
         assert_true(m.used[SOFTDAT_WAY_RING] > 0 && m.used[SOFTDAT_WAY_DIRECT] > 0);
@@ -75,21 +79,29 @@ static void each_ratio(int window, uint64_t random)
 static void one_at_a_time(void **state)
 {
     (void)state;
-    each_ratio(1, 0);
+    each_ratio(1, 0, false);
 }
 
 static void many_in_flight(void **state)
 {
     (void)state;
-    each_ratio(WINDOW, 0);
+    each_ratio(WINDOW, 0, false);
+}
+
+/* What one sample has too much the next one has too little. */
+static void completions_noticed_late(void **state)
+{
+    (void)state;
+    each_ratio(1, 0, true);
+    each_ratio(WINDOW, 0, true);
 }
 
 static void with_disturbances(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++) {
-        each_ratio(1, seed);
-        each_ratio(WINDOW, seed);
+        each_ratio(1, seed, false);
+        each_ratio(WINDOW, seed, false);
     }
 }
 
@@ -134,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_at_a_time),
         cmocka_unit_test(many_in_flight),
+        cmocka_unit_test(completions_noticed_late),
         cmocka_unit_test(with_disturbances),
         cmocka_unit_test(a_machine_that_changes),
         cmocka_unit_test(the_other_way_improves),

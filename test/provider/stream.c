@@ -113,6 +113,72 @@ static void acknowledges_a_share(void **state)
     finish(&p, &s);
 }
 
+/* -- requests that queue ---------------------------------------------------------------------- */
+
+enum { QUEUED = 64, SHORT_WRITE = 40 };
+
+static void post_write(struct world *w, DAT_LMR_CONTEXT local, uint32_t i)
+{
+    DAT_LMR_TRIPLET t = seg(&w->a, i * SHORT_WRITE, SHORT_WRITE);
+    DAT_RMR_TRIPLET r = rseg(&w->b, i * SHORT_WRITE, SHORT_WRITE);
+
+    t.lmr_context = local;
+    OK(dat_ep_post_rdma_write(w->a.ep, 1, &t, cookie(i), &r, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+/* Requests that have queued while the socket was full are transmitted several by a call, also if
+ * that takes only a part of them. */
+static void queued_requests_go_together(void **state)
+{
+    struct world *w = *state;
+
+    connect_pair(w);
+    for (int i = 0; i < QUEUED * SHORT_WRITE; i++) {
+        w->a.buf[i] = (uint8_t)(i % 251 + 1);
+        w->b.buf[i] = 0;
+    }
+    syscalls_reset();
+    syscalls.send_refused = 2;   /* of the first request: then it waits until there is room */
+    syscalls.send_most = 500;    /* several frames, and a part of one */
+    for (uint32_t i = 0; i < QUEUED; i++)
+        post_write(w, w->a.local, i);
+    for (uint32_t i = 0; i < QUEUED; i++)
+        expect_dto(&w->a, i, DAT_DTO_SUCCESS);
+    syscalls.send_most = 0;
+    assert_in_range(syscalls.send, 1, QUEUED / 2);
+    assert_memory_equal(w->a.buf, w->b.buf, QUEUED * SHORT_WRITE);
+}
+
+/* One of the requests that wait to be transmitted together loses its registration: it fails. */
+static void memory_of_queued_requests(void **state)
+{
+    DAT_REGION_DESCRIPTION region;
+    struct world *w = *state;
+    DAT_LMR_CONTEXT local;
+    DAT_RMR_CONTEXT key;
+    DAT_LMR_HANDLE lmr;
+    DAT_VADDR va;
+    DAT_VLEN len;
+    DAT_EVENT e;
+
+    connect_pair(w);
+    region.for_va = w->a.buf;
+    OK(dat_lmr_create(w->a.ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, w->a.pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &lmr, &local, &key, &len, &va));
+    w->b.buf[0] = w->b.buf[SHORT_WRITE] = 0;
+    w->a.buf[0] = w->a.buf[SHORT_WRITE] = 1;
+    syscalls.send_refused = 3;   /* the third of the two requests together */
+    post_write(w, w->a.local, 0);
+    post_write(w, local, 1);
+    while (syscalls.send_refused > 0)
+        IS(DAT_QUEUE_EMPTY, dat_evd_dequeue(w->a.dto, &e));
+    OK(dat_lmr_free(lmr));
+    expect_dto(&w->a, 0, DAT_DTO_ERR_FLUSHED);
+    expect_dto(&w->a, 1, DAT_DTO_ERR_LOCAL_PROTECTION);
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_BROKEN);
+    assert_int_equal(w->b.buf[SHORT_WRITE], 0);
+}
+
 /* -- what a message costs --------------------------------------------------------------------- */
 
 enum { ROUNDS = 200, MESSAGE = 64, MANY = 128, LONG = 1 << 16, WINDOW = 8 };
@@ -254,6 +320,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_socket),
         cmocka_unit_test(acknowledges_a_share),
+        CASE_ON(queued_requests_go_together, "tcp0"),
+        CASE_ON(memory_of_queued_requests, "tcp0"),
         CASE_ON(ping_pong, "tcp0"),
         cmocka_unit_test(stream_of_writes),
         CASE_ON(cut_frames, "tcp0"),
