@@ -62,11 +62,27 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-install_packages() {
-    as_root apt-get -q update &&
-        as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get -q -y --no-install-recommends install "$@"
+# apt_get ARGUMENT...: waits, some minutes at most, while another process holds one of apt's locks:
+# apt itself can wait for dpkg's, and not for that of its lists. The line that says so goes to fd 3.
+apt_get() {
+    local rc try errors=$logs/apt-errors.log
+    for ((try = 1; ; try++)); do
+        rc=0
+        as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q "$@" 2> "$errors" 3>&- ||
+            rc=$?
+        cat "$errors"
+        if [ $rc = 0 ] || [ $try -ge $apt_tries ] || ! grep -q "Could not get lock" "$errors"; then
+            return $rc
+        fi
+        if [ $try = 1 ]; then
+            say "  ... waits for another apt: $(grep -m 1 "Could not get lock" "$errors")" >&3
+        fi
+        sleep $apt_pause
+    done
 }
+apt_tries=300 apt_pause=3
+
+install_packages() { apt_get update && apt_get -y --no-install-recommends install "$@"; }
 
 # need PACKAGE...: installs those that are missing.
 need() {
@@ -81,7 +97,7 @@ need() {
         die "packages are missing and neither root nor sudo is at hand: ${missing[*]}"
     fi
     say "packages: ${missing[*]}"
-    step packages install_packages "${missing[@]}"
+    step packages install_packages "${missing[@]}" 3>&1
 }
 
 # -- builds ----------------------------------------------------------------------------------------
