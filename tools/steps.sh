@@ -55,6 +55,7 @@ step() {
 
 build_packages="gcc g++ libc6-dev make autoconf automake libtool perl python3 dpkg-dev xz-utils
     libdapl-dev libdapl2 libhwloc-dev"
+package_packages="debhelper gfortran libcmocka-dev libibverbs-dev librdmacm-dev"
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
