@@ -53,8 +53,9 @@ step() {
 
 # -- packages --------------------------------------------------------------------------------------
 
-build_packages="gcc libc6-dev make autoconf automake libtool perl python3 dpkg-dev xz-utils
+build_packages="gcc g++ libc6-dev make autoconf automake libtool perl python3 dpkg-dev xz-utils
     libdapl-dev libdapl2 libhwloc-dev"
+package_packages="debhelper gfortran libcmocka-dev libibverbs-dev librdmacm-dev"
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
@@ -62,11 +63,27 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-install_packages() {
-    as_root apt-get -q update &&
-        as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get -q -y --no-install-recommends install "$@"
+# apt_get ARGUMENT...: waits, some minutes at most, while another process holds one of apt's locks:
+# apt itself can wait for dpkg's, and not for that of its lists. The line that says so goes to fd 3.
+apt_get() {
+    local rc try errors=$logs/apt-errors.log
+    for ((try = 1; ; try++)); do
+        rc=0
+        as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q "$@" 2> "$errors" 3>&- ||
+            rc=$?
+        cat "$errors"
+        if [ $rc = 0 ] || [ $try -ge $apt_tries ] || ! grep -q "Could not get lock" "$errors"; then
+            return $rc
+        fi
+        if [ $try = 1 ]; then
+            say "  ... waits for another apt: $(grep -m 1 "Could not get lock" "$errors")" >&3
+        fi
+        sleep $apt_pause
+    done
 }
+apt_tries=300 apt_pause=3
+
+install_packages() { apt_get update && apt_get -y --no-install-recommends install "$@"; }
 
 # need PACKAGE...: installs those that are missing.
 need() {
@@ -81,7 +98,7 @@ need() {
         die "packages are missing and neither root nor sudo is at hand: ${missing[*]}"
     fi
     say "packages: ${missing[*]}"
-    step packages install_packages "${missing[@]}"
+    step packages install_packages "${missing[@]}" 3>&1
 }
 
 # -- builds ----------------------------------------------------------------------------------------
@@ -102,25 +119,33 @@ configured() {
     (cd "$dir" && "$@") && echo "$want" > "$dir/.configured"
 }
 
-# build_mpich NAME DEVICE PREFIX: configures and builds MPICH with this device in build/NAME-obj and
-# installs it: what MPI programs need, optimised, under the names of Debian's libraries, for C and
-# for those of Fortran and C++ that there is a compiler for. Static libraries would double the
-# compile time; the older datatype engine (Debian's choice too) saves compiling the newer one's
-# generated files.
+# build_mpich NAME DEVICE PREFIX [OPTION...]: configures and builds MPICH with this device in
+# build/NAME-obj and installs it: what MPI programs need, optimised, under the names of Debian's
+# libraries, for C and C++, and for Fortran where there is a compiler. Static libraries would double
+# the compile time; the older datatype engine (Debian's choice too) saves compiling the newer one's
+# generated files. OPTION: more of configure's.
 build_mpich() {
-    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj fortran=() cxx=--disable-cxx
+    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj options=() fortran=()
+    shift 3
     export MPILIBNAME=mpich
+    mapfile -t options < <(grep '^-' "$top/tools/mpich-options")
     if command -v gfortran >/dev/null; then
         fortran=("FFLAGS=-O2 -fallow-argument-mismatch" "FCFLAGS=-O2 -fallow-argument-mismatch")
     else
         fortran=(--disable-fortran)
     fi
-    if command -v g++ >/dev/null; then cxx=--enable-cxx; fi
+    if ! command -v g++ >/dev/null; then options+=(--disable-cxx); fi
     step "$name-configure" configured "$dir" "" "$(cat "$top/build/mpich.dir")/configure" \
-        --prefix="$prefix" --with-device="$device" --enable-shared --disable-static "$cxx" \
-        --disable-doc --without-yaksa --enable-fast=O3,ndebug "${fortran[@]}"
+        --prefix="$prefix" --with-device="$device" "${options[@]}" "${fortran[@]}" "$@"
     step "$name-build" make -C "$dir" -j"$jobs" V=0
     step "$name-install" make -C "$dir" install
+}
+
+# build_device PREFIX: MPICH with ch3:dapl, with the options that quickstart had at last.
+build_device() {
+    local more=()
+    if [ -f "$top/build/mpich.more" ]; then mapfile -t more < "$top/build/mpich.more"; fi
+    build_mpich mpich ch3:dapl "$1" "${more[@]}"
 }
 
 # headers NAME...: those that the compiler finds.
