@@ -137,11 +137,12 @@ static void queued_requests_go_together(void **state)
         w->a.buf[i] = (uint8_t)(i % 251 + 1);
         w->b.buf[i] = 0;
     }
-    syscalls_reset();
-    syscalls.send_refused = 2;   /* of the first request: then it waits until there is room */
-    syscalls.send_most = 500;    /* several frames, and a part of one */
+    syscalls.full = true;
     for (uint32_t i = 0; i < QUEUED; i++)
         post_write(w, w->a.local, i);
+    syscalls_reset();
+    syscalls.full = false;
+    syscalls.send_most = 500;    /* several frames, and a part of one */
     for (uint32_t i = 0; i < QUEUED; i++)
         expect_dto(&w->a, i, DAT_DTO_SUCCESS);
     syscalls.send_most = 0;

@@ -42,14 +42,23 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
     return received(NEXT(recvmsg)(fd, m, flags));
 }
 
+/* True if a send() fails now, as on a full socket. */
+static bool refused(void)
+{
+    bool full = syscalls.full;
+
+    if (!full && syscalls.send_refused == 0)
+        return false;
+    syscalls.send_refused -= !full;
+    errno = EAGAIN;
+    return true;
+}
+
 ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
     syscalls.send++;
-    if (syscalls.send_refused > 0) {
-        syscalls.send_refused--;
-        errno = EAGAIN;
+    if (refused())
         return -1;
-    }
     if (syscalls.send_most > 0 && n > syscalls.send_most)
         n = syscalls.send_most;
     return NEXT(send)(fd, buf, n, flags);
@@ -58,6 +67,10 @@ ssize_t send(int fd, const void *buf, size_t n, int flags)
 ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
     syscalls.send++;
+    if (syscalls.full) {
+        errno = EAGAIN;
+        return -1;
+    }
     return NEXT(sendmsg)(fd, m, flags);
 }
 

@@ -6,6 +6,7 @@
  * functions of these names, which libdaplsoft.so calls in place of the C library's.
  */
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct syscalls {
     _Atomic unsigned long recv, recv_empty;      /* recv() and recvmsg(); those that got nothing */
@@ -15,6 +16,7 @@ struct syscalls {
     _Atomic unsigned long send_most;     /* send() takes at most so many bytes; 0: as many as the
                                             kernel does */
     _Atomic unsigned long send_refused;  /* the next so many send() fail as on a full socket */
+    atomic_bool full;            /* each send() and sendmsg() fails so */
 };
 
 /* Of all threads of this process. */

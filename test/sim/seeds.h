@@ -7,6 +7,7 @@
  */
 #include "unit.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -17,6 +18,13 @@ static uint64_t only_seed;       /* 0: all */
 static inline uint64_t seeds(uint64_t n)
 {
     return only_seed ? 1 : SANITIZED && n > 10 ? n / 3 : n;
+}
+
+/* Has it happened often enough in all seeds together: more than `least` times, if none is left
+ * out? */
+static inline bool shown(uint64_t times, uint64_t least)
+{
+    return only_seed || times > (SANITIZED ? least / 5 : least);
 }
 
 /* The i-th of them, from 0. */

@@ -449,7 +449,7 @@ static void at_every_event(void **state)
                 runs++;
             }
     }
-    assert_true(only_seed || runs > 1000);
+    assert_true(shown(runs, 1000));
 }
 
 /* -- moving back, and balance ----------------------------------------------------------------- */
