@@ -339,11 +339,19 @@ recv_again(struct softdat_ep *ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg, DAT_DTO_COO
                  : softdat_post_recv(ep, n, seg, cookie, flags);
 }
 
-/* Stores the next segment of a receive, whose memory is at `to`. */
-static inline void add_seg(struct softdat_dto *d, uint8_t *to, const DAT_LMR_TRIPLET *seg)
+/* Adds its second segment to a receive. False: it is empty or one too many, or its registration is
+ * not that of the first one. */
+static inline bool add_second(const struct softdat_ep *ep, struct softdat_dto *d,
+                              const DAT_LMR_TRIPLET *seg)
 {
-    d->seg[d->n_seg++] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
+    uint8_t *to = local_at(ep->h.ia, &ep->known_in, seg);
+
+    if (!to || ep->own.max_iov < 2 || seg->segment_length == 0)
+        return false;
+    d->seg[1] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
+    d->n_seg = 2;
     d->len += seg->segment_length;
+    return true;
 }
 
 /* The usual case: one segment or two of one registration, the EP is connected and has its own
@@ -355,25 +363,22 @@ DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
     struct softdat_ring *ring;
     struct softdat_dto *d;
     struct softdat_ia *ia;
-    uint8_t *to, *more;
+    uint8_t *to;
 
-    if (!ep || n < 1 || n > 2 || (uint32_t)n > ep->own.max_iov || !seg
-        || seg->segment_length == 0 || seg[n - 1].segment_length == 0 || ep->srq
+    if (!ep || n < 1 || n > 2 || !seg || seg->segment_length == 0 || ep->srq
         || !softdat_lock_owned(&ep->h.ia->lock))
         return softdat_post_recv(ep, n, seg, cookie, flags);
     ia = ep->h.ia;
     ring = &ep->own.ring;
     to = begin(ia, &ep->known_in, seg);
-    more = n == 1 ? to : local_at(ia, &ep->known_in, seg + 1);
-    if (!to || !more || !ep->conn || ring->count == ring->size
-        || !softdat_list_empty(&ep->own.waiting))
+    if (!to || !ep->conn || ring->count == ring->size || !softdat_list_empty(&ep->own.waiting))
         return recv_again(ep, n, seg, cookie, flags);
     d = softdat_ring_at(ring, ring->count);
-    d->n_seg = 0;
-    d->len = 0;
-    add_seg(d, to, seg);
-    if (n == 2)
-        add_seg(d, more, seg + 1);
+    d->seg[0] = (struct softdat_seg){ to, seg->segment_length, seg->lmr_context };
+    d->n_seg = 1;
+    d->len = seg->segment_length;
+    if (n == 2 && !add_second(ep, d, seg + 1))
+        return recv_again(ep, n, seg, cookie, flags);
     d->regions_freed = ia->regions_freed;
     softdat_recv_append(ring, d, cookie, flags);
     return done(ia);

@@ -122,6 +122,42 @@ static void sends_in_order(void **state)
         assert_int_equal(w->b.buf[i * 4096], i + 1);
 }
 
+/* A send fills the segments of a receive one after the other, of one registration or of two. */
+static void receive_of_two_segments(void **state)
+{
+    enum { FIRST = 48, SECOND = 4096, AT = 8192 };
+    static const uint32_t len[] = { 1, FIRST - 1, FIRST, FIRST + 1, 64, 65, 2000, FIRST + SECOND };
+    DAT_REGION_DESCRIPTION region;
+    struct world *w = *state;
+    DAT_LMR_HANDLE lmr;
+    DAT_LMR_CONTEXT other;
+    DAT_RMR_CONTEXT key;
+    DAT_VADDR va;
+    DAT_VLEN n;
+
+    connect_pair(w);
+    region.for_va = w->b.buf;
+    OK(dat_lmr_create(w->b.ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, w->b.pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &lmr, &other, &key, &n, &va));
+    for (uint32_t i = 0; i < 4 * sizeof(len) / sizeof(len[0]); i++) {
+        DAT_LMR_TRIPLET t[2] = { seg(&w->b, 0, FIRST), seg(&w->b, AT, SECOND) };
+        uint32_t bytes = len[i / 4];
+
+        if (i % 4 == 3)
+            t[1].lmr_context = other;
+        memset(w->a.buf, (int)i + 1, bytes);
+        memset(w->b.buf, 0, AT + SECOND);
+        OK(dat_ep_post_recv(w->b.ep, 2, t, cookie(100 + i), DAT_COMPLETION_DEFAULT_FLAG));
+        post_send(&w->a, 0, bytes, i);
+        expect_dto(&w->b, 100 + i, DAT_DTO_SUCCESS);
+        expect_dto(&w->a, i, DAT_DTO_SUCCESS);
+        for (uint32_t k = 0; k < FIRST + SECOND; k++)
+            assert_int_equal(w->b.buf[k < FIRST ? k : AT + k - FIRST], k < bytes ? i + 1 : 0);
+        assert_int_equal(w->b.buf[FIRST], 0);
+    }
+    OK(dat_lmr_free(lmr));
+}
+
 static void receive_posted_late(void **state)
 {
     struct world *w = *state;
@@ -539,6 +575,7 @@ int main(void)
         CASE(qualifier_in_use),
         CASE(wrong_states),
         CASE(sends_in_order),
+        CASE(receive_of_two_segments),
         CASE(receive_posted_late),
         CASE(send_longer_than_receive),
         CASE(rdma_write_and_read),
