@@ -16,6 +16,7 @@
 
 enum {
     LOOKS = 8,                   /* in MPIR_CVAR_DAPL_DEAD_MS */
+    AT_FIRST = 16,               /* times as many on a new connection */
     SUSPECT = 2,                 /* looks after which the peer's other connections are probed */
     ANSWERS = 2,                 /* to pings, one after the other, before a verdict */
     GRACE = 3,                   /* looks after each of them */
@@ -173,10 +174,13 @@ static struct mdapl_dapl_conn *conn_of(const struct mdapl_dapl_stream *st)
                                                                                  : NULL;
 }
 
-/* Looks to a verdict, at least. */
+/* Looks to a verdict, at least. A connection on which nothing has arrived yet has longer: while a
+ * job connects, the peer has many others to answer, and pings would delay it further. */
 static uint32_t limit_of(const struct mdapl_dapl_stream *st)
 {
-    return (uint32_t)LOOKS << mdapl_min(st->pings.verdicts, DOUBLINGS);
+    uint32_t looks = received(conn_of(st)) > 0 ? LOOKS : LOOKS * AT_FIRST;
+
+    return looks << mdapl_min(st->pings.verdicts, DOUBLINGS);
 }
 
 /* Is it time for a ping, or for the verdict? The first ping is made when half of the looks are
