@@ -144,6 +144,35 @@ static void is_replaced_in_time_again(void **state)
     }
 }
 
+/* While a job connects, the first frame on a connection may take long: that is no reason for pings,
+ * which are connection requests too. One that never comes is one. */
+static void a_new_connection_is_not_pinged(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t k = 0; k < seeds(16); k++) {
+        uint64_t i = run_at(k);
+        int rank = (int)(i % 2);
+        unsigned requests;
+
+        sim_start(&s, i + 1, 2, NULL, NULL);
+        s.verbose = only_seed != 0;
+        sim_open_all(&s, "wiring=ondemand ring=off");
+        sim_send(&s, rank, 1 - rank, 100, false);
+        while (!sim_dapl_peer(&s, rank, 1 - rank)->stream[0].up)
+            sim_round(&s);
+        swallow(&s, rank, 0, true);
+        requests = fake_requests();
+        slow_rounds(&s, 4 * DEAD_MS);
+        SIM_CHECK(&s, fake_requests() == requests && SIM_SUM(&s, silent) == 0);
+        slow_rounds(&s, 16 * DEAD_MS);
+        SIM_CHECK(&s, fake_requests() > requests);
+        sim_until(&s, sim_settled);
+        sim_end(&s);
+    }
+}
+
 /* Nothing is replaced where nothing is unacknowledged, or where the knob says so. */
 static void idle_or_off(void **state)
 {
@@ -340,6 +369,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_replaced_in_time),
         cmocka_unit_test(is_replaced_in_time_again),
+        cmocka_unit_test(a_new_connection_is_not_pinged),
         cmocka_unit_test(idle_or_off),
         cmocka_unit_test(a_peer_that_computes),
         cmocka_unit_test(a_peer_that_is_stopped),
