@@ -127,18 +127,13 @@ static void receive_of_two_segments(void **state)
 {
     enum { FIRST = 48, SECOND = 4096, AT = 8192 };
     static const uint32_t len[] = { 1, FIRST - 1, FIRST, FIRST + 1, 64, 65, 2000, FIRST + SECOND };
-    DAT_REGION_DESCRIPTION region;
     struct world *w = *state;
     DAT_LMR_HANDLE lmr;
     DAT_LMR_CONTEXT other;
     DAT_RMR_CONTEXT key;
-    DAT_VADDR va;
-    DAT_VLEN n;
 
     connect_pair(w);
-    region.for_va = w->b.buf;
-    OK(dat_lmr_create(w->b.ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, w->b.pz, DAT_MEM_PRIV_ALL_FLAG,
-                      DAT_VA_TYPE_VA, &lmr, &other, &key, &n, &va));
+    register_buf(&w->b, &lmr, &other, &key);
     for (uint32_t i = 0; i < 4 * sizeof(len) / sizeof(len[0]); i++) {
         DAT_LMR_TRIPLET t[2] = { seg(&w->b, 0, FIRST), seg(&w->b, AT, SECOND) };
         uint32_t bytes = len[i / 4];

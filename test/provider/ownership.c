@@ -50,12 +50,7 @@ static void free_lmr(struct side *s)
 /* Registers a side's buffer again, since tear_down frees a registration. */
 static void register_again(struct side *s)
 {
-    DAT_REGION_DESCRIPTION region = { .for_va = s->buf };
-    DAT_VLEN len;
-    DAT_VADDR addr;
-
-    OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, s->pz, DAT_MEM_PRIV_ALL_FLAG,
-                      DAT_VA_TYPE_VA, &s->lmr, &s->local, &s->key, &len, &addr));
+    register_buf(s, &s->lmr, &s->local, &s->key);
 }
 
 /* -- cancelled requests to a stopped process -------------------------------------------------- */

@@ -153,19 +153,14 @@ static void queued_requests_go_together(void **state)
 /* One of the requests that wait to be transmitted together loses its registration: it fails. */
 static void memory_of_queued_requests(void **state)
 {
-    DAT_REGION_DESCRIPTION region;
     struct world *w = *state;
     DAT_LMR_CONTEXT local;
     DAT_RMR_CONTEXT key;
     DAT_LMR_HANDLE lmr;
-    DAT_VADDR va;
-    DAT_VLEN len;
     DAT_EVENT e;
 
     connect_pair(w);
-    region.for_va = w->a.buf;
-    OK(dat_lmr_create(w->a.ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, w->a.pz, DAT_MEM_PRIV_ALL_FLAG,
-                      DAT_VA_TYPE_VA, &lmr, &local, &key, &len, &va));
+    register_buf(&w->a, &lmr, &local, &key);
     w->b.buf[0] = w->b.buf[SHORT_WRITE] = 0;
     w->a.buf[0] = w->a.buf[SHORT_WRITE] = 1;
     syscalls.send_refused = 3;   /* the third of the two requests together */

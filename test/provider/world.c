@@ -74,12 +74,19 @@ void make_ep(struct side *s)
     OK(dat_ep_create(s->ia, s->pz, s->dto, s->dto, s->conn, NULL, &s->ep));
 }
 
-void open_side(struct side *s, const char *name)
+void register_buf(struct side *s, DAT_LMR_HANDLE *lmr, DAT_LMR_CONTEXT *local,
+                  DAT_RMR_CONTEXT *key)
 {
-    DAT_REGION_DESCRIPTION region;
+    DAT_REGION_DESCRIPTION region = { .for_va = s->buf };
     DAT_VLEN len;
     DAT_VADDR addr;
 
+    OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, s->pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, lmr, local, key, &len, &addr));
+}
+
+void open_side(struct side *s, const char *name)
+{
     s->async = DAT_HANDLE_NULL;
     OK(dat_ia_open((DAT_NAME_PTR)(uintptr_t)name, 8, &s->async, &s->ia));
     OK(dat_pz_create(s->ia, &s->pz));
@@ -88,9 +95,7 @@ void open_side(struct side *s, const char *name)
     OK(dat_evd_create(s->ia, QLEN, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &s->cr));
     s->buf = aligned_alloc(4096, BUF);
     memset(s->buf, 0, BUF);
-    region.for_va = s->buf;
-    OK(dat_lmr_create(s->ia, DAT_MEM_TYPE_VIRTUAL, region, BUF, s->pz, DAT_MEM_PRIV_ALL_FLAG,
-                      DAT_VA_TYPE_VA, &s->lmr, &s->local, &s->key, &len, &addr));
+    register_buf(s, &s->lmr, &s->local, &s->key);
     make_ep(s);
 }
 

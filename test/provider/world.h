@@ -55,6 +55,9 @@ DAT_RMR_TRIPLET rseg(const struct side *s, size_t at, uint32_t len);
 DAT_DTO_COOKIE cookie(uint64_t n);
 void post_recv(struct side *s, size_t at, uint32_t len, uint64_t n);
 void post_send(struct side *s, size_t at, uint32_t len, uint64_t n);
+/* Registers all of a side's buffer, with all rights. */
+void register_buf(struct side *s, DAT_LMR_HANDLE *lmr, DAT_LMR_CONTEXT *local,
+                  DAT_RMR_CONTEXT *key);
 void make_ep(struct side *s);
 void open_side(struct side *s, const char *name);
 /* Frees all objects of a side, and its memory. */
