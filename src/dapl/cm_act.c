@@ -34,7 +34,7 @@ static void give_up(struct mdapl_dapl_stream *st)
 static int fresh_conn(struct mdapl_dapl_stream *st, uint32_t epoch)
 {
     give_up(st);
-    return mdapl_dapl_conn_open(st, epoch, st->peer->d->sr_window + MDAPL_SR_RESERVE, &st->conn);
+    return mdapl_dapl_conn_open(st, epoch, true, &st->conn);
 }
 
 void mdapl_dapl_cm_set_timer(struct mdapl_dapl_stream *st, uint64_t due)

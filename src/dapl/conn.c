@@ -26,7 +26,7 @@ static void end_overdue(struct mdapl_timer *t)
     (void)t;
 }
 
-int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t receives,
+int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, bool receives,
                          struct mdapl_dapl_conn **conn_p)
 {
     struct mdapl_dapl_chan *d = st->peer->d;
@@ -36,7 +36,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t 
     *conn_p = NULL;
     if (!conn)
         return no_memory(st);
-    rc = mdapl_dapl_ep_init(&conn->ep, st->ia, receives ? receives : 1,
+    rc = mdapl_dapl_ep_init(&conn->ep, st->ia, receives ? d->sr_window + MDAPL_SR_RESERVE : 1,
                             receives ? d->ep_requests : 1);
     if (rc) {
         free(conn);

@@ -30,7 +30,6 @@
 #include "ring.h"
 #include "timer.h"
 #include "window.h"
-#include "wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,11 +88,11 @@ static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *e
     return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
 }
 
-/* Makes the stream's next connection: an unconnected EP, for so many receives at most, and the
- * frame buffers of the first of them, which mdapl_dapl_rx_arm() posts; 0: it is not to be
- * established. 0, or -errno with the line in mdapl_ctx_err(); then there is no connection and
- * *conn_p is NULL. */
-int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, uint32_t receives,
+/* Makes the stream's next connection: an unconnected EP with room for all of its window, and the
+ * frame buffers of its first receives, which mdapl_dapl_rx_arm() posts. receives: false if it is
+ * not to be established, and needs none. 0, or -errno with the line in mdapl_ctx_err(); then there
+ * is no connection and *conn_p is NULL. */
+int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, bool receives,
                          struct mdapl_dapl_conn **conn_p);
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
  * above, or NULL. */

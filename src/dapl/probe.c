@@ -223,7 +223,7 @@ static bool ping_on(struct mdapl_dapl_stream *st, uint64_t now)
     st->pings.n++;
     st->pings.at = now;
     st->pings.next = now + time;
-    if (mdapl_dapl_conn_open(st, st->conn->epoch, 0, &st->pings.conn))
+    if (mdapl_dapl_conn_open(st, st->conn->epoch, false, &st->pings.conn))
         return false;
     probes->pings++;
     mdapl_dapl_cm_hello_put(st, MDAPL_HELLO_PING, st->conn->epoch, hello);
@@ -270,6 +270,8 @@ static void clear(struct mdapl_dapl_probe *probe)
 static const uint32_t ages[] = { UINT32_MAX, 5, 3, 1 };
 
 enum { AGE_BITS = 2, AGE_MASK = (1 << AGE_BITS) - 1 };
+
+_Static_assert(MDAPL_MAX_STREAMS * AGE_BITS <= 32, "an answer has bits for all streams");
 
 uint32_t mdapl_dapl_probe_answer(const struct mdapl_dapl_peer *peer)
 {
