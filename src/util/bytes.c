@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bytes.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, PAGE = 4096 };
 
 /* The compiler's vectors, which any processor supports; unaligned, and may alias any type. */
 typedef uint8_t vector __attribute__((vector_size(16), aligned(1), may_alias));
@@ -31,4 +31,14 @@ void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
             line(p, q);
     }
     memcpy(p, q, n);
+}
+
+void mdapl_bytes_copy_long(void *to, const void *from, size_t n)
+{
+    size_t ahead = ((uintptr_t)to - (uintptr_t)from) % PAGE;
+
+    if (ahead > 0 && ahead < LINE)
+        mdapl_bytes_copy_lines(to, from, n);
+    else
+        memcpy(to, from, n);
 }

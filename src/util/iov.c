@@ -30,7 +30,7 @@ static inline void copy(void *to, const void *from, size_t n, bool lines)
     if (lines)
         mdapl_bytes_copy_lines(to, from, n);
     else
-        memcpy(to, from, n);
+        mdapl_bytes_copy_long(to, from, n);
 }
 
 size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, bool lines)

@@ -453,6 +453,26 @@ static void bytes(void **state)
         }
 }
 
+/* The same for a long copy, its destination up to a cache line and more ahead of the source modulo
+ * a page, which decides how it is made. */
+static void long_bytes(void **state)
+{
+    enum { N = 2 * MDAPL_BYTES_LONG, PAGE = 4096, ROOM = N + 2 * PAGE };
+    static _Alignas(PAGE) uint8_t from[ROOM], to[ROOM], want[ROOM];
+
+    (void)state;
+    for (size_t i = 0; i < ROOM; i++)
+        from[i] = (uint8_t)(i * 7 + i / 256);
+    for (size_t n = N - 3; n <= N; n++)
+        for (size_t at = PAGE - 2; at < PAGE + 68; at++) {
+            memset(to, 0xee, ROOM);
+            memset(want, 0xee, ROOM);
+            memcpy(want + at, from, n);
+            mdapl_bytes_copy(to + at, from, n);
+            assert_memory_equal(to, want, ROOM);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +483,7 @@ int main(void)
         cmocka_unit_test(update_due_from_half),
         cmocka_unit_test(window_grows),
         cmocka_unit_test(bytes),
+        cmocka_unit_test(long_bytes),
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),
