@@ -31,14 +31,23 @@ def die(*words):
     sys.exit("benchmarks/run: " + " ".join(words))
 
 
-def printed(command, env=None):
-    """The last line that a program prints, a number or an object of JSON; None when it fails, which is said."""
+def lines_printed(command, env=None):
+    """The lines that a program prints; none when it fails, which is said."""
     p = subprocess.run(["timeout", "-k", "5", str(LIMIT_S), *map(str, command)], env=env, text=True,
                        errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if p.returncode == 0 and p.stdout.strip():
+        return p.stdout.strip().split("\n")
+    say("failed:", " ".join(map(str, command)), f"(status {p.returncode})", p.stderr.strip()[-300:])
+    return []
+
+
+def printed(command, env=None):
+    """The last line that a program prints, a number or an object of JSON; None when it fails, which is said."""
+    said = lines_printed(command, env)
     try:
-        return json.loads(p.stdout.strip().split("\n")[-1])
+        return json.loads(said[-1]) if said else None
     except ValueError:
-        say("failed:", " ".join(map(str, command)), f"(status {p.returncode})", p.stderr.strip()[-300:])
+        say("failed:", " ".join(map(str, command)), "printed", said[-1])
         return None
 
 

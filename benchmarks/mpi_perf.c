@@ -2,7 +2,7 @@
 /*
  * What MPI does between ranks 0 and 1, in one number.
  *
- *   mpi_perf TEST BYTES COUNT [WINDOW]
+ *   mpi_perf TEST BYTES COUNT [WINDOW [SLICES]]
  *
  *   lat    half a round trip (us)
  *   bw     one way, WINDOW (16) messages under way all the time (MB/s, 10^6)
@@ -10,16 +10,25 @@
  *   rate   as bw, in messages per second (millions)
  *
  * COUNT counts round trips, or windows of messages.
+ *
+ * With SLICES the ranks are on one host, which may move them between near cores and far ones while
+ * it is measured: so many times COUNT, each on a line of its own, with the times (us) that a cache
+ * line took from one rank to the other one before and after it.
  */
+#include <fcntl.h>
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { MAX_WINDOW = 256 };
+enum { MAX_WINDOW = 256, LINES = 200 };
 
-static int rank, bytes, window = 16;
+static int rank, bytes, window = 16, slices;
 static long count;
+static atomic_long *shared;      /* with slices: in a page that both ranks map */
 static char *buf;                /* window messages to send, as many to receive */
 static MPI_Request incoming[MAX_WINDOW], outgoing[MAX_WINDOW];
 
@@ -115,28 +124,87 @@ static const struct {
     { "rate", one_way, rate },
 };
 
-static int run(const char *name)
+/* False: the ranks do not share memory. */
+static int share(void)
+{
+    char name[] = "/dev/shm/mpi_perf-XXXXXX";
+    int fd = rank == 0 ? mkstemp(name) : -1, mapped;
+
+    MPI_Bcast(name, sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank == 0 && ftruncate(fd, 4096))
+        return 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1)
+        fd = open(name, O_RDWR);
+    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    mapped = fd >= 0 && shared != MAP_FAILED;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        unlink(name);
+    return mapped;
+}
+
+/* How long a cache line takes from one rank to the other one, us. */
+static double line(void)
+{
+    double start = MPI_Wtime();
+    long first = 0;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    first = atomic_load(shared);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (long turn = first; turn < first + 2L * LINES; turn += 2) {
+        while (atomic_load(shared) != turn + rank)
+            ;
+        if (turn == first)
+            start = MPI_Wtime();
+        atomic_store(shared, turn + rank + 1);
+    }
+    while (rank == 0 && atomic_load(shared) != first + 2L * LINES)
+        ;
+    return (MPI_Wtime() - start) / (2 * LINES) * 1e6;
+}
+
+static double timed(void (*step)(void), long from)
 {
     double start = 0;
 
-    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-        if (strcmp(tests[i].name, name))
-            continue;
-        for (int k = 0; k < window; k++)
-            incoming[k] = outgoing[k] = MPI_REQUEST_NULL;
-        for (long k = -count / 10 - 1; k < count; k++) {
-            if (k == 0) {
-                finish();
-                start = MPI_Wtime();
-            }
-            tests[i].step();
+    for (long k = from; k < count; k++) {
+        if (k == 0) {
+            finish();
+            start = MPI_Wtime();
         }
-        finish();
-        if (rank == 0)
-            printf("%.4f\n", tests[i].figure(MPI_Wtime() - start));
-        return 0;
+        step();
     }
-    return 1;
+    finish();
+    return MPI_Wtime() - start;
+}
+
+static int run(const char *name)
+{
+    double before, figure;
+    size_t i = 0;
+
+    while (i < sizeof(tests) / sizeof(tests[0]) && strcmp(tests[i].name, name))
+        i++;
+    if (i == sizeof(tests) / sizeof(tests[0]) || (slices > 0 && !share()))
+        return 1;
+    for (int k = 0; k < window; k++)
+        incoming[k] = outgoing[k] = MPI_REQUEST_NULL;
+    figure = tests[i].figure(timed(tests[i].step, -count / 10 - 1));
+    if (rank == 0 && slices == 0)
+        printf("%.4f\n", figure);
+    before = slices > 0 ? line() : 0;
+    for (int k = 0; k < slices; k++) {
+        double after;
+
+        figure = tests[i].figure(timed(tests[i].step, 0));
+        after = line();
+        if (rank == 0)
+            printf("%.4f %.4f %.4f\n", figure, before, after);
+        before = after;
+    }
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -150,6 +218,7 @@ int main(int argc, char **argv)
         bytes = atoi(argv[2]);
         count = atol(argv[3]);
         window = argc > 4 ? atoi(argv[4]) : window;
+        slices = argc > 5 ? atoi(argv[5]) : 0;
         if (bytes >= 0 && count > 0 && window > 0 && window <= MAX_WINDOW) {
             buf = malloc(2 * (size_t)window * (size_t)(bytes ? bytes : 1));
             memset(buf, 1, 2 * (size_t)window * (size_t)(bytes ? bytes : 1));
@@ -158,7 +227,8 @@ int main(int argc, char **argv)
         }
     }
     if (wrong && rank == 0)
-        fprintf(stderr, "mpi_perf: two ranks, lat|bw|bibw|rate BYTES COUNT [WINDOW up to %d]\n",
+        fprintf(stderr, "mpi_perf: two ranks, lat|bw|bibw|rate BYTES COUNT [WINDOW up to %d "
+                        "[SLICES]]\n",
                 MAX_WINDOW);
     MPI_Finalize();
     return wrong;

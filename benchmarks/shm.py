@@ -4,16 +4,16 @@ and Debian's Open MPI as it is and on UCX; and what the machine itself allows. T
 processor on which it was run: a run replaces its own and keeps the others. README.md's tables are made from them."""
 import copy
 import json
-import math
 import pathlib
 import re
 import statistics
 import subprocess
 import tempfile
+import typing
 
-from measure import (BUILD, LINE_PERF, RESULTS, TOP, by_words, cell, dapl, debian, die, far_from, keep, line, machine,
-                     middle, mpich, near_cores, plot, printed, ratio, save_raw, say, size_name, table, target_text,
-                     targets, turn, verdict)
+from measure import (BUILD, LINE_PERF, RESULTS, TOP, by_words, cell, dapl, debian, die, keep, line, lines_printed,
+                     machine, middle, mpich, near_cores, plot, printed, ratio, save_raw, say, size_name, table,
+                     target_text, targets, verdict)
 
 OURS = "ch3:dapl"
 LATENCY = [0] + [1 << n for n in range(23)]
@@ -26,7 +26,8 @@ FIGURES = {                              # of two ranks. test of mpi_perf: title
 }
 LIMITS = {"lat": "message", "bw": "memcpy"}      # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
-TRIES = 3                                # for two near cores
+SLICES = 20                              # of a run, of some milliseconds each
+NEAR = 1.6                               # see apart()
 
 
 # -- the MPIs ----------------------------------------------------------------------------------------
@@ -67,8 +68,10 @@ class Programs:
         self.perf, self.local = (mpi.compiled(name, work) for name in ("mpi_perf", "mpi_local"))
 
     def between_two(self, test, size, cores):
-        return lambda: printed([*self.mpi.start(2, cores), self.perf, test, size, count(test, size),
-                                window(test, size)], self.mpi.env)
+        """What the slices of one run gave, Slice by Slice."""
+        said = lines_printed([*self.mpi.start(2, cores), self.perf, test, size, count(test, size),
+                              window(test, size), SLICES], self.mpi.env)
+        return [Slice(*map(float, line.split())) for line in said]
 
     def together(self, ranks, cores=()):
         return lambda: printed([*self.mpi.start(ranks, cores), self.local], self.mpi.env)
@@ -83,52 +86,66 @@ class Programs:
 
 # -- measuring ---------------------------------------------------------------------------------------
 
+class Slice(typing.NamedTuple):
+    """A figure, and how long a cache line took between the ranks before and after it, us."""
+    figure: float
+    before: float
+    after: float
+
+
 def window(test, size):
     """Messages under way."""
     return 1 if test == "lat" else 64 if size <= 65536 else 16
 
 
 def count(test, size):
-    """Round trips or windows that take some tenths of a second."""
+    """Round trips or windows that take some milliseconds: a slice."""
     if test == "lat":
-        return max(200, min(200000, (1 << 30) // max(size, 1)))
-    return max(20, min(20000, (1 << 32) // (size * window(test, size))))
+        return max(10, min(5000, (16 << 20) // max(size, 1)))
+    return max(2, min(500, (32 << 20) // (size * window(test, size))))
 
 
 def limit(test, size, cores):
-    times = min(200000, (1 << 30) // max(size, 1))
-    return lambda: printed([LINE_PERF, "-c", "%d,%d" % cores, LIMITS[test], max(size, 1), times, window(test, size)])
-
-
-def two_ranks(programs, test, size, cores):
-    """All MPIs at one size, and the machine."""
-    p = {(title, test, size): x.between_two(test, size, cores) for title, x in programs.items()}
-    if test in LIMITS:
-        p[("limit", test, size)] = limit(test, size, cores)
-    return p
-
-
-def many_ranks(programs):
-    return {(title, "together", n): x.together(n) for n in (CONNECT_RANKS, MEMORY_RANKS)
-            for title, x in programs.items()}
+    times = min(20000, (1 << 28) // max(size, 1))
+    program = [LINE_PERF, "-c", "%d,%d" % cores, LIMITS[test], max(size, 1), times, window(test, size)]
+    before, figure, after = line(cores), printed(program), line(cores)
+    return [Slice(figure, before, after)] if None not in (before, figure, after) else []
 
 
 def measured(programs, reps):
-    """{key: [values]}. The host moves cores: each size has the pair that is near while it is measured."""
-    v = {}
-    nearest = math.inf
+    """The slices of all turns, {key: [[Slice]]}, and what many ranks did, {key: [object]}."""
+    slices, many = {}, {}
     for rep in range(1, reps + 1):
         for test, size in [(test, size) for test, figure in FIGURES.items() for size in figure[1]]:
-            for _ in range(TRIES):
-                cores, near = near_cores()
-                nearest = min(near, nearest)
-                got = turn(two_ranks(programs, test, size, cores), lambda c=cores: line(c), far_from(nearest),
-                           f"turn {rep} of {reps}, {test} {size_name(size)}")
-                if got:
-                    keep(v, {**got, ("line",): near, ("cores", test, size): list(cores)})
-                    break
-        keep(v, turn(many_ranks(programs), lambda: 0, 1, f"turn {rep} of {reps}, many ranks"))
-    return v
+            say(f"turn {rep} of {reps}, {test} {size_name(size)}")
+            cores, _ = near_cores()
+            for title, program in programs.items():
+                slices.setdefault((title, test, size), []).append(program.between_two(test, size, cores))
+            if test in LIMITS:
+                slices.setdefault(("limit", test, size), []).append(limit(test, size, cores))
+        for title, program in programs.items():
+            for ranks in (CONNECT_RANKS, MEMORY_RANKS):
+                say(f"turn {rep} of {reps}, {ranks} ranks of {title}")
+                keep(many, {(title, "together", ranks): program.together(ranks)()})
+    return slices, many
+
+
+def apart(slices):
+    """A host may move virtual cores, so that they are threads of one core in one moment and far from each other in the
+    next one. {where: values by key, of each turn the median}: `near` has the slices before and after which a cache
+    line took at most NEAR times what it took before the fastest twentieth of them, `far` those with more at both times.
+    Either may miss some keys; one that has less than half of them is left out: the cores were so for moments only."""
+    every = [s for turns in slices.values() for turn in turns for s in turn]
+    bound = NEAR * statistics.quantiles([s.before for s in every], n=20)[0]      # the least of all may be a wrong one
+    choices = {"near": lambda s: max(s.before, s.after) <= bound, "far": lambda s: min(s.before, s.after) > bound}
+    found = {}
+    for where, belongs in choices.items():
+        v = {key: [statistics.median(s.figure for s in turn if belongs(s)) for turn in turns if any(map(belongs, turn))]
+             for key, turns in slices.items()}
+        v = {key: medians for key, medians in v.items() if medians}
+        if 2 * len(v) >= len(slices):
+            found[where] = {**v, ("line",): [statistics.median(s.before for s in every if belongs(s))]}
+    return found
 
 
 # -- what comes out ----------------------------------------------------------------------------------
@@ -218,19 +235,25 @@ A round in which each rank sends 8 bytes to each other one, ms:
 def processor_text(name, part):
     v, how = part["values"], part["machine"]
     turns = max(len(v[key]) for key in v if key.startswith(f"{OURS} lat "))
+    figures = "".join(figure_text(v, titles_of(v), test) for test in FIGURES)
+    together = many_text(v, titles_of(v)) if any("together" in key for key in v) else ""
     return f"""## {name}
 
 Linux {how["kernel"]}, sources of {how["commit"]}; a cache line takes {cell(at(v, "line"))} us one way. Medians of
-{turns} turns.
+{turns} turn{"s" if turns > 1 else ""}.
 
-{"".join(figure_text(v, titles_of(v), test) for test in FIGURES)}{many_text(v, titles_of(v))}"""
+{figures}{together}"""
 
 
 def text_of(processors):
     return f"""# Shared memory
 
-`benchmarks/run shm`: two ranks on two near cores; in each turn the MPIs alternate at each size. {OURS} with its
-defaults; ch3:nemesis from the same source with the same flags; Debian's packages as they are, and its Open MPI on UCX.
+`benchmarks/run shm`: two ranks on the two cores that are nearest to each other; in each turn the MPIs alternate at each
+size, each for {SLICES} slices of some milliseconds. Before and after each slice the ranks themselves measure how long
+a cache line takes between them, since a host moves virtual cores: slices with near cores and those with cores that are
+far apart are separate, and those in which they were moved are dropped. (The part of sources bcee834 has whole turns
+instead, with near cores before and after each.) {OURS} with its defaults; ch3:nemesis from the same source with the
+same flags; Debian's packages as they are, and its Open MPI on UCX.
 Every number, and on which cores it was measured, is in shm.json, by processor: a run on another machine adds
 to it. Each MPI was found on the cores that it was told and without a byte over TCP.
 
@@ -279,11 +302,16 @@ def draw(part, name, test, title, ylabel):
     plot(name, title, ylabel, sizes, curves)
 
 
-def keep_results(v):
-    """Replaces this processor's part of the results; the plots are those of the processor that was measured last."""
+def keep_results(found, many):
+    """Replaces this processor's parts of the results; the plots are those of what was measured last. What many ranks
+    did is in the first part: their cores are what the host makes them."""
     processors, how = results(), machine()
-    name = f"{how['cpu']}, {how['cores']} cores"
-    processors[name] = {"machine": how, "values": by_words(v)}
+    own = f"{how['cpu']}, {how['cores']} cores"
+    processors = {name: part for name, part in processors.items() if name != own and not name.startswith(own + ", ")}
+    for where, v in found.items():
+        name = own + ("" if where == "near" else ", far apart")
+        processors[name] = {"machine": how, "values": by_words({**v, **many})}
+        many = {key: value for key, value in many.items() if "check" in key}
     save_raw("shm", {"about": ABOUT, "processors": processors}, text_of(processors))
     write_readme(None)
     draw(processors[name], "shm-latency", "lat", f"Two ranks of one host: {name}", "us, one way")
@@ -298,6 +326,9 @@ def run(reps):
     say(f"cores {cores[0]} and {cores[1]}: a cache line takes {near:.3f} us one way")
     with tempfile.TemporaryDirectory() as work:
         programs = {title: Programs(mpi, work) for title, mpi in mpis.items()}
-        v = {(title, "check"): [x.check(title, cores)] for title, x in programs.items()}
-        v.update(measured(programs, reps))
-    keep_results(v)
+        checks = {(title, "check"): [x.check(title, cores)] for title, x in programs.items()}
+        slices, many = measured(programs, reps)
+    found = apart(slices)
+    if not found:
+        die("the cores were moved all the time: nothing is kept")
+    keep_results(found, {**checks, **many})
