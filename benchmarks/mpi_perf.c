@@ -24,7 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_WINDOW = 256, LINES = 200 };
+enum { MAX_WINDOW = 256, LINES = 200, PAGE = 4096 };
 
 static int rank, bytes, window = 16, slices;
 static long count;
@@ -124,47 +124,47 @@ static const struct {
     { "rate", one_way, rate },
 };
 
-/* False: the ranks do not share memory. */
+/* False, on both: the ranks do not share memory. */
 static int share(void)
 {
     char name[] = "/dev/shm/mpi_perf-XXXXXX";
     int fd = rank == 0 ? mkstemp(name) : -1, mapped;
 
+    if (rank == 0 && ftruncate(fd, PAGE))
+        fd = -1;
     MPI_Bcast(name, sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD);
-    if (rank == 0 && ftruncate(fd, 4096))
-        return 0;
-    MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 1)
         fd = open(name, O_RDWR);
-    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    mapped = fd >= 0 && shared != MAP_FAILED;
-    MPI_Barrier(MPI_COMM_WORLD);
+    shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    mapped = shared != MAP_FAILED;
+    MPI_Allreduce(MPI_IN_PLACE, &mapped, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (rank == 0)
         unlink(name);
+    if (rank == 0 && !mapped)
+        fprintf(stderr, "mpi_perf: the ranks cannot share a page in /dev/shm\n");
     return mapped;
 }
 
 /* How long a cache line takes from one rank to the other one, us. */
 static double line(void)
 {
-    double start = MPI_Wtime();
-    long first = 0;
+    static long turn;            /* as in the page, when none is under way */
+    long end = turn + 2 * LINES;
+    double start;
 
     MPI_Barrier(MPI_COMM_WORLD);
-    first = atomic_load(shared);
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (long turn = first; turn < first + 2L * LINES; turn += 2) {
+    start = MPI_Wtime();
+    for (; turn < end; turn += 2) {
         while (atomic_load(shared) != turn + rank)
             ;
-        if (turn == first)
-            start = MPI_Wtime();
         atomic_store(shared, turn + rank + 1);
     }
-    while (rank == 0 && atomic_load(shared) != first + 2L * LINES)
+    while (rank == 0 && atomic_load(shared) != end)
         ;
     return (MPI_Wtime() - start) / (2 * LINES) * 1e6;
 }
 
+/* Seconds that `count` steps take, after those from `from` to 0, which warm up. */
 static double timed(void (*step)(void), long from)
 {
     double start = 0;

@@ -4,6 +4,7 @@ and Debian's Open MPI as it is and on UCX; and what the machine itself allows. T
 processor on which it was run: a run replaces its own and keeps the others. README.md's tables are made from them."""
 import copy
 import json
+import math
 import pathlib
 import re
 import statistics
@@ -27,7 +28,7 @@ FIGURES = {                              # of two ranks. test of mpi_perf: title
 LIMITS = {"lat": "message", "bw": "memcpy"}      # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
 SLICES = 20                              # of a run, of some milliseconds each
-NEAR = 1.6                               # see apart()
+FAR = 2.5                                # times as long: then there are near and far cores, see apart()
 
 
 # -- the MPIs ----------------------------------------------------------------------------------------
@@ -74,11 +75,11 @@ class Programs:
         return [Slice(*map(float, line.split())) for line in said]
 
     def together(self, ranks, cores=()):
-        return lambda: printed([*self.mpi.start(ranks, cores), self.local], self.mpi.env)
+        return printed([*self.mpi.start(ranks, cores), self.local], self.mpi.env)
 
     def check(self, title, cores):
         """Is it on the cores that it was told, and in shared memory? What it said."""
-        said = self.together(2, cores)()
+        said = self.together(2, cores)
         if said is None or said["cores"] != [str(c) for c in cores] or said["tcp_share"] > 0.01:
             die(f"{title} is not on cores {cores[0]} and {cores[1]}, or not in shared memory: {said}")
         return said
@@ -113,12 +114,13 @@ def limit(test, size, cores):
 
 
 def measured(programs, reps):
-    """The slices of all turns, {key: [[Slice]]}, and what many ranks did, {key: [object]}."""
-    slices, many = {}, {}
+    """The slices of all turns, {key: [[Slice]]}; and {key: [object]}: on which cores, and what many ranks did."""
+    slices, others = {}, {}
     for rep in range(1, reps + 1):
         for test, size in [(test, size) for test, figure in FIGURES.items() for size in figure[1]]:
             say(f"turn {rep} of {reps}, {test} {size_name(size)}")
             cores, _ = near_cores()
+            keep(others, {("cores", test, size): list(cores)})
             for title, program in programs.items():
                 slices.setdefault((title, test, size), []).append(program.between_two(test, size, cores))
             if test in LIMITS:
@@ -126,17 +128,19 @@ def measured(programs, reps):
         for title, program in programs.items():
             for ranks in (CONNECT_RANKS, MEMORY_RANKS):
                 say(f"turn {rep} of {reps}, {ranks} ranks of {title}")
-                keep(many, {(title, "together", ranks): program.together(ranks)()})
-    return slices, many
+                keep(others, {(title, "together", ranks): program.together(ranks)})
+    return slices, others
 
 
 def apart(slices):
     """A host may move virtual cores, so that they are threads of one core in one moment and far from each other in the
     next one. {where: values by key, of each turn the median}: `near` has the slices before and after which a cache
-    line took at most NEAR times what it took before the fastest twentieth of them, `far` those with more at both times.
-    Either may miss some keys; one that has less than half of them is left out: the cores were so for moments only."""
+    line took less than the middle (of logarithms) between what it took before the fastest and the slowest twentieth of
+    them, `far` those with more at both times; all are near where these two do not differ by FAR. Either may miss some
+    keys; one that has less than half of them is left out: the cores were so for moments only."""
     every = [s for turns in slices.values() for turn in turns for s in turn]
-    bound = NEAR * statistics.quantiles([s.before for s in every], n=20)[0]      # the least of all may be a wrong one
+    fastest, *_, slowest = statistics.quantiles([s.before for s in every], n=20)
+    bound = math.sqrt(fastest * slowest) if slowest > FAR * fastest else math.inf
     choices = {"near": lambda s: max(s.before, s.after) <= bound, "far": lambda s: min(s.before, s.after) > bound}
     found = {}
     for where, belongs in choices.items():
@@ -274,7 +278,8 @@ def readme_tables(processors):
     """What README.md shows of each processor."""
     def one(name, v):
         titles = titles_of(v)
-        rows = [[what] + [cell(find(v, t)) for t in titles] for what, find in README_ROWS]
+        found = [[what] + [find(v, t) for t in titles] for what, find in README_ROWS]
+        rows = [[what, *map(cell, values)] for what, *values in found if any(values)]
         return f"\n{name} (a cache line takes {cell(at(v, 'line'))} us one way):\n\n" + table(["", *titles], rows)
     return "".join(one(name, part["values"]) for name, part in processors.items()) + "\n"
 
@@ -302,7 +307,7 @@ def draw(part, name, test, title, ylabel):
     plot(name, title, ylabel, sizes, curves)
 
 
-def keep_results(found, many):
+def keep_results(found, others):
     """Replaces this processor's parts of the results; the plots are those of what was measured last. What many ranks
     did is in the first part: their cores are what the host makes them."""
     processors, how = results(), machine()
@@ -310,8 +315,8 @@ def keep_results(found, many):
     processors = {name: part for name, part in processors.items() if name != own and not name.startswith(own + ", ")}
     for where, v in found.items():
         name = own + ("" if where == "near" else ", far apart")
-        processors[name] = {"machine": how, "values": by_words({**v, **many})}
-        many = {key: value for key, value in many.items() if "check" in key}
+        processors[name] = {"machine": how, "values": by_words({**v, **others})}
+        others = {key: value for key, value in others.items() if "together" not in key}
     save_raw("shm", {"about": ABOUT, "processors": processors}, text_of(processors))
     write_readme(None)
     draw(processors[name], "shm-latency", "lat", f"Two ranks of one host: {name}", "us, one way")
@@ -327,8 +332,8 @@ def run(reps):
     with tempfile.TemporaryDirectory() as work:
         programs = {title: Programs(mpi, work) for title, mpi in mpis.items()}
         checks = {(title, "check"): [x.check(title, cores)] for title, x in programs.items()}
-        slices, many = measured(programs, reps)
+        slices, others = measured(programs, reps)
     found = apart(slices)
     if not found:
         die("the cores were moved all the time: nothing is kept")
-    keep_results(found, {**checks, **many})
+    keep_results(found, {**checks, **others})
