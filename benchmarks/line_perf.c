@@ -10,6 +10,8 @@
  *             one out of it (us)
  *   memcpy    one process copies BYTES from one of WINDOW (1) buffers into one of as many others,
  *             each in its turn (MB/s, 10^6): what one copy of each byte allows
+ *   ahead     the same, the destination 16 bytes ahead of the source modulo a page, as a buffer of
+ *             malloc() is of a page: memcpy() is slow there on some processors (src/util/bytes.h)
  *   copies    one process copies bodies of BYTES into cells of shared memory, eight of 32 KiB, and
  *             the other one at the same time out of them (MB/s, 10^6)
  *
@@ -116,10 +118,10 @@ static double message(void)
     return ping_pong(opt.bytes);
 }
 
-static double copy(void)
+static double copied(size_t by)
 {
     unsigned char *from = memory(opt.window * opt.bytes, MAP_PRIVATE);
-    unsigned char *to = memory(opt.window * opt.bytes, MAP_PRIVATE);
+    unsigned char *to = (unsigned char *)memory(opt.window * opt.bytes + by, MAP_PRIVATE) + by;
     long warm = opt.count / 10;
     double start = 0;
 
@@ -132,6 +134,16 @@ static double copy(void)
         atomic_signal_fence(memory_order_seq_cst);       /* no copy is left out */
     }
     return (double)opt.bytes * (double)opt.count / (now_us() - start);
+}
+
+static double copy(void)
+{
+    return copied(0);
+}
+
+static double ahead(void)
+{
+    return copied(16);
 }
 
 /* Copies a body to or from the cells; *n counts those that this process has used. */
@@ -169,13 +181,14 @@ static double copies(void)
 }
 
 static const struct { const char *name; double (*run)(void); } tests[] = {
-    { "line", line }, { "message", message }, { "memcpy", copy }, { "copies", copies },
+    { "line", line }, { "message", message }, { "memcpy", copy }, { "ahead", ahead },
+    { "copies", copies },
 };
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy|copies BYTES COUNT "
-                    "[WINDOW]\n");
+    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy|ahead|copies BYTES "
+                    "COUNT [WINDOW]\n");
     exit(2);
 }
 

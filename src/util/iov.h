@@ -31,7 +31,7 @@ static inline size_t mdapl_iov_len(const struct iovec *v, int n)
  * advances the cursor. Returns the bytes copied: less than len only at the end. */
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len);
 size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len);
-/* The same by whole cache lines (bytes.h), or by memcpy(). */
+/* The same by whole cache lines, or as mdapl_bytes_copy_long() (bytes.h). */
 size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, bool lines);
 size_t mdapl_iov_scatter_by(struct mdapl_iov *c, const void *buf, size_t len, bool lines);
 /* Returns the length of the next contiguous piece, at most max bytes, sets *ptr to it and advances
