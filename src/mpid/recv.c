@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mpidi_ch3_impl.h"
 
+#include "bytes.h"
 #include "log.h"
 
 static MPIR_Request *request_of(struct mdapl_op *op)
@@ -69,7 +70,7 @@ void mdapl_ch3_recv_drop(MPIR_Request *rreq)
 static int copy_bytes(struct mdapl_ch3_req *ch, const struct iovec *iov, int n)
 {
     for (int i = 0; i < n; ch->data += iov[i++].iov_len)
-        memcpy(iov[i].iov_base, ch->data, iov[i].iov_len);
+        mdapl_bytes_copy(iov[i].iov_base, ch->data, iov[i].iov_len);
     return MDAPL_DONE;
 }
 

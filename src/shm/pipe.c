@@ -9,6 +9,7 @@
  */
 #include "peer.h"
 
+#include "bytes.h"
 #include "channel.h"
 #include "min.h"
 #include "rx_op.h"
@@ -174,7 +175,7 @@ static bool put_aside(struct pushed *b, const uint8_t *bytes, size_t n)
     if (!b->aside)
         b->aside = malloc(b->len);
     if (b->aside)
-        memcpy(b->aside + b->arrived, bytes, n);
+        mdapl_bytes_copy(b->aside + b->arrived, bytes, n);
     return b->aside != NULL;
 }
 
