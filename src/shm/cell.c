@@ -90,7 +90,7 @@ bool mdapl_shm_cells_free(struct mdapl_shm_peer *peer, int cells, int more)
 }
 
 void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                         struct mdapl_shm_data *data, bool lines)
+                         struct mdapl_shm_data *data)
 {
     struct mdapl_shm_chan *s = peer->s;
     unsigned last = (peer->inflight_first + peer->inflight_n++) % MDAPL_SHM_INFLIGHT;
@@ -99,8 +99,8 @@ void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, si
 
     assert(s->n_free_cells > 0 && peer->inflight_n <= MDAPL_SHM_INFLIGHT);
     cell = s->free_cell[--s->n_free_cells];
-    mdapl_iov_gather_by(from, mdapl_shm_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES, len,
-                        lines);
+    mdapl_shm_store(peer, from, mdapl_shm_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES,
+                    len);
     data->cell = cell;
     data->len = (uint32_t)len;
     sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data), NULL, 0);
@@ -114,10 +114,10 @@ void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, si
 }
 
 bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                            struct mdapl_shm_data *data, bool lines)
+                            struct mdapl_shm_data *data)
 {
     if (mdapl_shm_cells_free(peer, 1, 0)) {
-        mdapl_shm_cell_send(peer, from, len, data, lines);
+        mdapl_shm_cell_send(peer, from, len, data);
         return true;
     }
     if (peer->inflight_n > 0 || peer->s->n_free_cells > 0)

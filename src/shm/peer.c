@@ -54,6 +54,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->far = far;
     peer->pid = far.head->pid;
     peer->process = mdapl_shm_os_process_open(peer->pid);
+    mdapl_shm_stores_init(&peer->stores);
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);

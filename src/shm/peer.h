@@ -29,6 +29,7 @@
 #include "pool.h"
 #include "ring.h"
 #include "seg.h"
+#include "store.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,7 +61,6 @@ enum mdapl_shm_type {
 struct mdapl_shm_cts {
     uint32_t tx_id, rx_id;
     uint64_t off, len;
-    uint32_t way, zero;          /* enum mdapl_shm_way: how the sender copies */
 };
 
 struct mdapl_shm_data {
@@ -156,6 +156,7 @@ struct mdapl_shm_peer {
     size_t piping_left;          /* bytes of a dropped body that are still to arrive */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
+    struct mdapl_shm_stores stores;    /* how they are stored, to this peer */
 
     struct mdapl_list work;      /* on s->work */
     uint64_t token;              /* of the peer's segment */
@@ -336,7 +337,7 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
 void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns);
 /* A body of len bytes was requested in cells; len bytes of such bodies have arrived; the body has
  * ended, whole or not. */
-void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len, enum mdapl_shm_way way);
+void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len);
 void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, size_t len);
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
 /* The receiver's decision for such bodies, for the FIN. */
@@ -345,10 +346,11 @@ enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
 /* A FIN for a body of len bytes has carried the receiver's decision. */
 void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way);
-/* Do both ends copy by whole cache lines a body that goes this way (any number), or that is
- * pushed? */
-bool mdapl_shm_way_lines(uint32_t way);
-bool mdapl_shm_way_push_lines(struct mdapl_shm_peer *peer, size_t len);
+
+/* -- store.c (and store.h) -------------------------------------------------------------------- */
+
+/* Copies the next len bytes of a cursor into shared memory that the peer will read. */
+void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len);
 
 /* -- rx_op.c (and rx_op.h) -------------------------------------------------------------------- */
 
@@ -365,11 +367,11 @@ size_t mdapl_shm_cell_share(size_t body);
 /* Fills a free cell with len bytes from the cursor and sends DATA; mdapl_shm_cells_free() has been
  * true. data: off and the ids are set. */
 void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                         struct mdapl_shm_data *data, bool lines);
+                         struct mdapl_shm_data *data);
 /* The same in a cell or, if other peers hold all cells, in the ring: data->len bytes, at most len.
  * False: no room until the peer has taken a message that is in flight to it. */
 bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                            struct mdapl_shm_data *data, bool lines);
+                            struct mdapl_shm_data *data);
 /* Frees the cells whose messages the peer has taken. */
 void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer);
 /* The bytes of the cell that data names, in the peer's segment; NULL: there is no such cell. */

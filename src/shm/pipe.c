@@ -47,7 +47,6 @@ bool mdapl_shm_pipe_send(struct mdapl_shm_peer *peer, const struct mdapl_msg *ms
 {
     size_t share = mdapl_shm_cell_share(len);
     struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
-    bool lines = mdapl_shm_way_push_lines(peer, len);
     struct mdapl_shm_data data = { .off = 0 };
     uint64_t body = len;
 
@@ -57,7 +56,7 @@ bool mdapl_shm_pipe_send(struct mdapl_shm_peer *peer, const struct mdapl_msg *ms
     while (data.off < len) {
         size_t n = mdapl_min(len - data.off, share);
 
-        mdapl_shm_cell_send(peer, &cur, n, &data, lines);
+        mdapl_shm_cell_send(peer, &cur, n, &data);
         data.off += n;
     }
     return true;
@@ -115,9 +114,7 @@ static void read_over(struct mdapl_shm_rx_op *read, int status)
 static int read_arriving(struct pushed *b, const struct iovec *iov, int n, size_t want,
                    struct mdapl_op *op)
 {
-    bool lines = mdapl_shm_way_lines(mdapl_shm_way_decided(b->peer, b->len));
-
-    if (mdapl_shm_rx_op_begin(b->peer, &b->read, iov, n, want, lines, op))
+    if (mdapl_shm_rx_op_begin(b->peer, &b->read, iov, n, want, op))
         return -ENOMEM;
     if (b->arrived > b->at)
         mdapl_shm_rx_op_put(&b->read, b->aside + b->at, b->arrived - b->at);

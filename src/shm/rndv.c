@@ -171,8 +171,7 @@ static bool send_piece(struct mdapl_shm_peer *peer, struct mdapl_shm_rndv *send)
     struct mdapl_shm_data data = { .tx_id = send->id, .rx_id = send->cts.rx_id,
                                    .off = send->cts.off + send->sent };
 
-    if (!mdapl_shm_cell_or_ring(peer, &send->cursor, mdapl_min(left, share), &data,
-                                mdapl_shm_way_lines(send->cts.way)))
+    if (!mdapl_shm_cell_or_ring(peer, &send->cursor, mdapl_min(left, share), &data))
         return false;
     send->sent += data.len;
     return true;
@@ -267,16 +266,16 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
 
 /* Requests the bytes through cells. */
 static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want,
-                      enum mdapl_shm_way way, struct mdapl_op *op)
+                      struct mdapl_op *op)
 {
-    struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want, way, 0 };
+    struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want };
 
     if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
         return -ENOMEM;
     cts.rx_id = r->id;
-    if (mdapl_shm_rx_op_begin(r->peer, &r->read, iov, n, want, mdapl_shm_way_lines(way), op))
+    if (mdapl_shm_rx_op_begin(r->peer, &r->read, iov, n, want, op))
         return -ENOMEM;
-    mdapl_shm_way_begin(r->peer, want, way);
+    mdapl_shm_way_begin(r->peer, want);
     if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
         return 0;
     end_read(r, false);
@@ -305,7 +304,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
         return MDAPL_DONE;
     }
     /* Refused: from now on one copy is not chosen. */
-    rc = read_twice(r, iov, n, want, way == MDAPL_SHM_ONCE ? MDAPL_SHM_TWICE : way, op);
+    rc = read_twice(r, iov, n, want, op);
     if (rc)
         return rc;
     stats->shm_copies += first;

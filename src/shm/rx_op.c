@@ -15,8 +15,7 @@ void mdapl_shm_rx_op_init(struct mdapl_shm_rx_op *r,
 }
 
 int mdapl_shm_rx_op_begin(struct mdapl_shm_peer *peer, struct mdapl_shm_rx_op *r,
-                          const struct iovec *iov, int n, size_t want, bool lines,
-                          struct mdapl_op *op)
+                          const struct iovec *iov, int n, size_t want, struct mdapl_op *op)
 {
     r->dst = malloc((size_t)n * sizeof(*r->dst));
     if (!r->dst)
@@ -25,7 +24,6 @@ int mdapl_shm_rx_op_begin(struct mdapl_shm_peer *peer, struct mdapl_shm_rx_op *r
     r->cursor = mdapl_iov_start(r->dst, n);
     r->want = want;
     r->got = 0;
-    r->lines = lines;
     r->op = op;
     mdapl_list_append(&peer->reading, &r->link);
     return 0;
@@ -33,7 +31,7 @@ int mdapl_shm_rx_op_begin(struct mdapl_shm_peer *peer, struct mdapl_shm_rx_op *r
 
 void mdapl_shm_rx_op_put(struct mdapl_shm_rx_op *r, const void *bytes, size_t n)
 {
-    mdapl_iov_scatter_by(&r->cursor, bytes, n, r->lines);
+    mdapl_iov_scatter(&r->cursor, bytes, n);
     r->got += n;
 }
 

@@ -9,7 +9,6 @@
 #include "iov.h"
 #include "list.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct mdapl_op;
@@ -22,17 +21,14 @@ struct mdapl_shm_rx_op {
     size_t want, got;            /* bytes: to read, read */
     struct iovec *dst;           /* owned copy of the caller's iov */
     struct mdapl_iov cursor;     /* in dst */
-    bool lines;                  /* as mdapl_iov_scatter_by() */
 };
 
 /* No read is in progress. over: as in the struct. */
 void mdapl_shm_rx_op_init(struct mdapl_shm_rx_op *r,
                           void (*over)(struct mdapl_shm_rx_op *r, int status));
-/* Begins a read of `want` bytes into iov (n pieces; the list is copied); lines: how to copy, as in
- * iov.h. 0 or -ENOMEM. */
+/* Begins a read of `want` bytes into iov (n pieces; the list is copied). 0 or -ENOMEM. */
 int mdapl_shm_rx_op_begin(struct mdapl_shm_peer *peer, struct mdapl_shm_rx_op *r,
-                          const struct iovec *iov, int n, size_t want, bool lines,
-                          struct mdapl_op *op);
+                          const struct iovec *iov, int n, size_t want, struct mdapl_op *op);
 /* Copies the next n bytes to their place, at most want - got. */
 void mdapl_shm_rx_op_put(struct mdapl_shm_rx_op *r, const void *bytes, size_t n);
 /* Ends the read, if one is in progress. Returns its op, or NULL. */

@@ -27,8 +27,7 @@ struct mdapl_err;
 
 /* How a long body is copied, and the classes of lengths for which that is decided (judge.h). */
 enum mdapl_shm_way {
-    MDAPL_SHM_TWICE,             /* two copies in cells, by mdapl_bytes_copy_long() */
-    MDAPL_SHM_TWICE_LINES,       /* the same by whole cache lines (bytes.h) */
+    MDAPL_SHM_TWICE,             /* two copies in cells */
     MDAPL_SHM_ONCE,              /* one copy by the kernel (cma.c) */
     MDAPL_SHM_WAYS
 };

@@ -57,12 +57,12 @@ __attribute__((always_inline)) static inline bool put(struct mdapl_shm_peer *pee
         || !mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
         return false;
     mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
-    if (msg->n_body == 1) {
+    if (msg->n_body == 1 && len < MDAPL_BYTES_LONG) {
         mdapl_bytes_copy(m.body, msg->body->iov_base, len);
     } else if (len > 0) {
         struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
 
-        mdapl_iov_gather(&cur, m.body, len);
+        mdapl_shm_store(peer, &cur, m.body, len);
     }
     publish(peer, &m, type);
     return true;
@@ -85,7 +85,7 @@ bool mdapl_shm_tx_put_from(struct mdapl_shm_peer *peer, int type, const void *hd
     if (!mdapl_shm_tx_open(peer) || !mdapl_shm_spsc_reserve(&peer->tx, hdr_len, len, &m))
         return false;
     mdapl_bytes_copy(m.hdr, hdr, hdr_len);
-    mdapl_iov_gather(from, m.body, len);
+    mdapl_shm_store(peer, from, m.body, len);
     publish(peer, &m, type);
     return true;
 }

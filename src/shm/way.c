@@ -33,9 +33,8 @@ enum {
 struct pace {
     uint64_t since;              /* ns */
     size_t bytes;                /* arrived since then */
-    unsigned n, others;          /* bodies in flight; of them, not of this class and way */
+    unsigned n, others;          /* bodies in flight; of them, not of this class */
     unsigned c;
-    enum mdapl_shm_way way;
 };
 
 /* What the sender of pushed bodies of one class knows of the receiver's decision (way.c). */
@@ -92,8 +91,7 @@ static enum mdapl_shm_way node_way(struct mdapl_shm_chan *s, unsigned c)
 }
 
 static const char *const names[MDAPL_SHM_WAYS] = {
-    [MDAPL_SHM_TWICE] = "two copies by memcpy",
-    [MDAPL_SHM_TWICE_LINES] = "two copies by cache lines",
+    [MDAPL_SHM_TWICE] = "two copies",
     [MDAPL_SHM_ONCE] = "one copy by the kernel",
 };
 
@@ -160,7 +158,7 @@ void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
 }
 
 /* Bodies in cells overlap, so their time is that of all bytes that arrive while any is in flight,
- * if all go the same way and are of one class. */
+ * if all are of one class. */
 static void measure_from_now(struct mdapl_shm_peer *peer)
 {
     struct pace *p = &peer->copying->pace;
@@ -169,15 +167,14 @@ static void measure_from_now(struct mdapl_shm_peer *peer)
     p->bytes = 0;
 }
 
-void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len, enum mdapl_shm_way way)
+void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len)
 {
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(len);
 
-    if (p->n++ == 0 || p->c != c || p->way != way) {
-        p->others = p->n - 1;    /* in flight that go another way, or are of another class */
+    if (p->n++ == 0 || p->c != c) {
+        p->others = p->n - 1;    /* in flight that are of another class */
         p->c = c;
-        p->way = way;
         measure_from_now(peer);
     }
 }
@@ -201,7 +198,7 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
     if (!whole || p->bytes == 0
         || (p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << p->c))
         return;
-    sample(peer, p->c, p->way, p->bytes, mdapl_ctx_now(peer->s->ctx) - p->since);
+    sample(peer, p->c, MDAPL_SHM_TWICE, p->bytes, mdapl_ctx_now(peer->s->ctx) - p->since);
     measure_from_now(peer);
 }
 
@@ -250,14 +247,4 @@ void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way
 
     if (o && way < MDAPL_SHM_WAYS)
         o->way = (uint8_t)way;
-}
-
-bool mdapl_shm_way_lines(uint32_t way)
-{
-    return way == MDAPL_SHM_TWICE_LINES;
-}
-
-bool mdapl_shm_way_push_lines(struct mdapl_shm_peer *peer, size_t len)
-{
-    return mdapl_shm_way_lines(offer_of(peer, len)->way);
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "bytes.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum { LINE = 64, PAGE = 4096 };
 
 /* The compiler's vectors, which any processor supports; unaligned, and may alias any type. */
@@ -42,3 +46,38 @@ void mdapl_bytes_copy_long(void *to, const void *from, size_t n)
     else
         memcpy(to, from, n);
 }
+
+#ifdef __SSE2__
+static inline void stream_line(char *to, const char *from)
+{
+    const __m128i *q = (const __m128i *)(const void *)from;
+    __m128i *p = (__m128i *)(void *)to, a = _mm_loadu_si128(q), b = _mm_loadu_si128(q + 1),
+            c = _mm_loadu_si128(q + 2), d = _mm_loadu_si128(q + 3);
+
+    _mm_stream_si128(p, a);
+    _mm_stream_si128(p + 1, b);
+    _mm_stream_si128(p + 2, c);
+    _mm_stream_si128(p + 3, d);
+}
+
+void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
+{
+    size_t first = -(uintptr_t)to % LINE;
+    const char *q = from;
+    char *p = to;
+
+    if (n >= 4 * LINE) {
+        memcpy(p, q, first);
+        p += first, q += first, n -= first;
+        for (; n >= LINE; n -= LINE, p += LINE, q += LINE)
+            stream_line(p, q);
+        _mm_sfence();            /* these stores are not ordered before later ones */
+    }
+    memcpy(p, q, n);
+}
+#else
+void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
+{
+    mdapl_bytes_copy_long(to, from, n);
+}
+#endif

@@ -29,12 +29,20 @@ enum { MDAPL_BYTES_LONG = 2048 };    /* from here on glibc may use rep movsb */
         memcpy((char *)(to) + (n) - (half), tail_, half);                                        \
     } while (0)
 
-/* As memcpy(), by whole cache lines, for many bytes that another core has written or will read.
- * Whether it is faster than memcpy() differs between processors. */
-void mdapl_bytes_copy_lines(void *to, const void *from, size_t n);
+/* How some bytes are copied: all of these are as memcpy(). */
+typedef void mdapl_bytes_copier(void *to, const void *from, size_t n);
 
-/* As memcpy(), for many bytes: it is memcpy(), or by lines where rep movsb may be slow. */
-void mdapl_bytes_copy_long(void *to, const void *from, size_t n);
+/* By whole cache lines. */
+mdapl_bytes_copier mdapl_bytes_copy_lines;
+
+/* For many bytes: it is memcpy(), or by lines where rep movsb may be slow. */
+mdapl_bytes_copier mdapl_bytes_copy_long;
+
+/* For many bytes, by non-temporal stores: they go to memory without reading the lines first, which
+ * another core may have, and leave none of them in this core's caches. When it returns, a release
+ * store orders them as it orders others. Where the processor has no such stores it is
+ * mdapl_bytes_copy_long(). */
+mdapl_bytes_copier mdapl_bytes_copy_stream;
 
 /* As memcpy(). */
 static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)

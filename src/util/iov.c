@@ -25,21 +25,18 @@ size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr)
     return len;
 }
 
-static inline void copy(void *to, const void *from, size_t n, bool lines)
+static void copy(void *to, const void *from, size_t n)
 {
-    if (lines)
-        mdapl_bytes_copy_lines(to, from, n);
-    else
-        mdapl_bytes_copy_long(to, from, n);
+    mdapl_bytes_copy(to, from, n);
 }
 
-size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, bool lines)
+size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, mdapl_bytes_copier *by)
 {
     size_t done = 0, n;
     void *p;
 
     while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
-        copy((char *)buf + done, p, n, lines);
+        by((char *)buf + done, p, n);
         done += n;
     }
     return done;
@@ -47,24 +44,19 @@ size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, bool line
 
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len)
 {
-    return mdapl_iov_gather_by(c, buf, len, true);
+    return mdapl_iov_gather_by(c, buf, len, copy);
 }
 
-size_t mdapl_iov_scatter_by(struct mdapl_iov *c, const void *buf, size_t len, bool lines)
+size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len)
 {
     size_t done = 0, n;
     void *p;
 
     while (done < len && (n = mdapl_iov_piece(c, len - done, &p)) > 0) {
-        copy(p, (const char *)buf + done, n, lines);
+        copy(p, (const char *)buf + done, n);
         done += n;
     }
     return done;
-}
-
-size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len)
-{
-    return mdapl_iov_scatter_by(c, buf, len, true);
 }
 
 void mdapl_iov_skip(struct mdapl_iov *c, size_t len)

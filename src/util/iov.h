@@ -2,7 +2,8 @@
 #ifndef MDAPL_IOV_H
 #define MDAPL_IOV_H
 /* A cursor over an iovec: copies bytes out of, or into, the pieces in their order. */
-#include <stdbool.h>
+#include "bytes.h"
+
 #include <stddef.h>
 #include <sys/uio.h>
 
@@ -31,9 +32,8 @@ static inline size_t mdapl_iov_len(const struct iovec *v, int n)
  * advances the cursor. Returns the bytes copied: less than len only at the end. */
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len);
 size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len);
-/* The same by whole cache lines, or as mdapl_bytes_copy_long() (bytes.h). */
-size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, bool lines);
-size_t mdapl_iov_scatter_by(struct mdapl_iov *c, const void *buf, size_t len, bool lines);
+/* As mdapl_iov_gather(), each piece by this routine. */
+size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, mdapl_bytes_copier *by);
 /* Returns the length of the next contiguous piece, at most max bytes, sets *ptr to it and advances
  * the cursor. 0 with *ptr NULL at the end. */
 size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr);

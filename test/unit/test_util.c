@@ -453,24 +453,26 @@ static void bytes(void **state)
         }
 }
 
-/* The same for a long copy, its destination up to a cache line and more ahead of the source modulo
- * a page, which decides how it is made. */
+/* The same for long copies, their destination up to a cache line and more ahead of the source
+ * modulo a page, which decides how mdapl_bytes_copy() makes one. */
 static void long_bytes(void **state)
 {
     enum { N = 2 * MDAPL_BYTES_LONG, PAGE = 4096, ROOM = N + 2 * PAGE };
     static _Alignas(PAGE) uint8_t from[ROOM], to[ROOM], want[ROOM];
+    mdapl_bytes_copier *const copiers[] = { mdapl_bytes_copy_long, mdapl_bytes_copy_stream };
 
     (void)state;
     for (size_t i = 0; i < ROOM; i++)
         from[i] = (uint8_t)(i * 7 + i / 256);
     for (size_t n = N - 3; n <= N; n++)
-        for (size_t at = PAGE - 2; at < PAGE + 68; at++) {
-            memset(to, 0xee, ROOM);
-            memset(want, 0xee, ROOM);
-            memcpy(want + at, from, n);
-            mdapl_bytes_copy(to + at, from, n);
-            assert_memory_equal(to, want, ROOM);
-        }
+        for (size_t at = PAGE - 2; at < PAGE + 68; at++)
+            for (size_t by = 0; by < sizeof(copiers) / sizeof(copiers[0]); by++) {
+                memset(to, 0xee, ROOM);
+                memset(want, 0xee, ROOM);
+                memcpy(want + at, from, n);
+                copiers[by](to + at, from, n);
+                assert_memory_equal(to, want, ROOM);
+            }
 }
 
 int main(void)

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "store.h"
+
+#include "bytes.h"
+#include "iov.h"
+#include "log.h"
+#include "peer.h"
+
+enum {
+    MIB = 1 << 20,
+    FIRST_GAP = 8,               /* copies before the first trial, and between two */
+    GAP = 256,
+    SAMPLES = 6,                 /* of a trial, of both ways in turn */
+};
+
+/* The decision of a trial, in percent of what cached copies cost: streaming begins below the first
+ * and ends above the second. */
+enum { BEGIN = 50, END = 67 };
+
+/* -- trials ----------------------------------------------------------------------------------- */
+
+void mdapl_shm_stores_init(struct mdapl_shm_stores *stores)
+{
+    *stores = (struct mdapl_shm_stores){ 0 };
+    for (int c = 0; c < MDAPL_SHM_STORE_CLASSES; c++)
+        stores->c[c].left = FIRST_GAP;
+}
+
+struct mdapl_shm_stored *mdapl_shm_store_class(struct mdapl_shm_stores *stores, size_t len)
+{
+    int c = 0;
+
+    for (len /= 2 * MDAPL_BYTES_LONG; len > 0 && c < MDAPL_SHM_STORE_CLASSES - 1; len /= 2)
+        c++;
+    return &stores->c[c];
+}
+
+enum mdapl_shm_store_by mdapl_shm_store_next(struct mdapl_shm_stored *k, bool *trial)
+{
+    *trial = k->left == 0;
+    if (*trial)
+        return (enum mdapl_shm_store_by)(k->samples % MDAPL_SHM_STORE_WAYS);
+    k->left--;
+    return (enum mdapl_shm_store_by)k->by;
+}
+
+static enum mdapl_shm_store_by decide(const struct mdapl_shm_stored *k)
+{
+    uint64_t bound = k->by == MDAPL_SHM_STORE_STREAM ? END : BEGIN;
+
+    return (uint64_t)k->cost[MDAPL_SHM_STORE_STREAM] * 100
+           < k->cost[MDAPL_SHM_STORE_CACHED] * bound
+               ? MDAPL_SHM_STORE_STREAM : MDAPL_SHM_STORE_CACHED;
+}
+
+bool mdapl_shm_store_sample(struct mdapl_shm_stored *k, enum mdapl_shm_store_by by, size_t len,
+                            uint64_t ns)
+{
+    uint64_t cost = ns * MIB / len + 1;
+    enum mdapl_shm_store_by before = (enum mdapl_shm_store_by)k->by;
+
+    if (cost > UINT32_MAX)
+        cost = UINT32_MAX;
+    /* Disturbances only add time. */
+    if (k->cost[by] == 0 || cost < k->cost[by])
+        k->cost[by] = (uint32_t)cost;
+    if (++k->samples < SAMPLES)
+        return false;
+    k->by = (uint8_t)decide(k);
+    *k = (struct mdapl_shm_stored){ .left = GAP, .by = k->by };
+    return k->by != before;
+}
+
+/* -- copies ----------------------------------------------------------------------------------- */
+
+static mdapl_bytes_copier *const copier[MDAPL_SHM_STORE_WAYS] = {
+    [MDAPL_SHM_STORE_CACHED] = mdapl_bytes_copy_long,
+    [MDAPL_SHM_STORE_STREAM] = mdapl_bytes_copy_stream,
+};
+
+static void log_change(const struct mdapl_shm_peer *peer, const struct mdapl_shm_stored *k,
+                       size_t len)
+{
+    mdapl_log(mdapl_ctx_log(peer->s->ctx), MDAPL_CONN,
+              "bodies for rank %d, pieces of %zu bytes: now %s stores", peer->base.rank, len,
+              k->by == MDAPL_SHM_STORE_STREAM ? "non-temporal" : "cached");
+}
+
+static void store_long(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len)
+{
+    struct mdapl_shm_stored *k = mdapl_shm_store_class(&peer->stores, len);
+    bool trial;
+    enum mdapl_shm_store_by by = mdapl_shm_store_next(k, &trial);
+    uint64_t start = trial ? mdapl_ctx_now(peer->s->ctx) : 0;
+
+    mdapl_iov_gather_by(from, to, len, copier[by]);
+    if (trial && mdapl_shm_store_sample(k, by, len, mdapl_ctx_now(peer->s->ctx) - start))
+        log_change(peer, k, len);
+}
+
+void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len)
+{
+    if (len >= MDAPL_BYTES_LONG)
+        store_long(peer, from, to, len);
+    else
+        mdapl_iov_gather(from, to, len);
+}
