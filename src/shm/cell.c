@@ -21,6 +21,7 @@
 enum {
     LEAST = 8192,                /* bytes in a cell, at least, if the body has so many */
     SHARE = 4,                   /* ... and at most this fraction, 1/SHARE, of the body */
+    RING = 16384,                /* bytes of a piece that is sent in the ring, at most */
 };
 
 void mdapl_shm_cells_init(struct mdapl_shm_chan *s)
@@ -70,27 +71,29 @@ static void reclaim_all(struct mdapl_shm_chan *s)
         reclaim_taken(MDAPL_OF(pos, struct mdapl_shm_peer, inflight_peers));
 }
 
-static bool enough_cells(const struct mdapl_shm_peer *peer, int cells, int more)
+/* A cell is free, and a slot for its message. */
+static bool has_cell(const struct mdapl_shm_peer *peer)
 {
-    return (int)peer->inflight_n + cells <= MDAPL_SHM_INFLIGHT && peer->s->n_free_cells >= cells
-           && MDAPL_SLOTS - (peer->tx.next - peer->tx.acked) >= (uint32_t)(cells + more);
+    return peer->inflight_n < MDAPL_SHM_INFLIGHT && peer->s->n_free_cells > 0
+           && peer->tx.next - peer->tx.acked < MDAPL_SLOTS;
 }
 
-bool mdapl_shm_cells_free(struct mdapl_shm_peer *peer, int cells, int more)
+static bool find_cell(struct mdapl_shm_peer *peer)
 {
     if (!mdapl_shm_tx_open(peer))
         return false;
     mdapl_shm_cells_reclaim(peer);
-    if (enough_cells(peer, cells, more))
+    if (has_cell(peer))
         return true;
     reclaim_taken(peer);
-    if (peer->s->n_free_cells < cells)
+    if (peer->s->n_free_cells == 0)
         reclaim_all(peer->s);
-    return enough_cells(peer, cells, more);
+    return has_cell(peer);
 }
 
-void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                         struct mdapl_shm_data *data)
+/* Sends DATA with len bytes of the cursor in a cell, which find_cell() has found. */
+static void send_cell(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
+                      struct mdapl_shm_data *data)
 {
     struct mdapl_shm_chan *s = peer->s;
     unsigned last = (peer->inflight_first + peer->inflight_n++) % MDAPL_SHM_INFLIGHT;
@@ -104,7 +107,7 @@ void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, si
     data->cell = cell;
     data->len = (uint32_t)len;
     sent = mdapl_shm_tx_put(peer, MDAPL_SHM_DATA, data, sizeof(*data), NULL, 0);
-    assert(sent);                /* mdapl_shm_cells_free() has counted its slot */
+    assert(sent);                /* find_cell() has found a slot */
     (void)sent;
     peer->inflight[last].number = peer->tx.next;
     peer->inflight[last].cell = cell;
@@ -116,14 +119,14 @@ void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, si
 bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
                             struct mdapl_shm_data *data)
 {
-    if (mdapl_shm_cells_free(peer, 1, 0)) {
-        mdapl_shm_cell_send(peer, from, len, data);
+    if (find_cell(peer)) {
+        send_cell(peer, from, len, data);
         return true;
     }
     if (peer->inflight_n > 0 || peer->s->n_free_cells > 0)
         return false;
     data->cell = MDAPL_CELLS;
-    data->len = (uint32_t)mdapl_min(len, MDAPL_SHM_EAGER - sizeof(*data));
+    data->len = (uint32_t)mdapl_min(len, RING);
     return mdapl_shm_tx_put_from(peer, MDAPL_SHM_DATA, data, sizeof(*data), from, data->len);
 }
 

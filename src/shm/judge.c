@@ -173,6 +173,29 @@ bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_sh
     return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(j, k))) && next_trial(j, k);
 }
 
+static bool all_known(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+{
+    for (int i = 0; i < MDAPL_SHM_WAYS; i++)
+        if (!j->forbidden[i] && k->cost[i] == 0)
+            return false;
+    return true;
+}
+
+bool mdapl_shm_judge_note(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
+                          size_t bytes, uint64_t ns)
+{
+    struct mdapl_shm_judged *k = &j->c[c];
+    enum mdapl_shm_way now;
+
+    k->cost[way] = merge(k->cost[way], cost_of(bytes, ns));
+    now = best(j, k);
+    if (!all_known(j, k) || (k->decided && (now == k->way || !clearly_better(k, now))))
+        return false;
+    k->way = (uint8_t)now;
+    k->decided = true;
+    return true;
+}
+
 void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, enum mdapl_shm_way way)
 {
     j->forbidden[way] = true;

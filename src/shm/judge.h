@@ -47,6 +47,10 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
  * class, for the first time or otherwise than before. */
 bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
                             size_t bytes, uint64_t ns);
+/* The same for a class whose ways others choose, without trials: it is decided when all possible
+ * ways have a cost, and otherwise when another one is clearly better. */
+bool mdapl_shm_judge_note(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
+                          size_t bytes, uint64_t ns);
 /* This way is not possible: it is not chosen again. */
 void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, enum mdapl_shm_way way);
 

@@ -3,6 +3,7 @@
 
 #include "channel.h"
 #include "err.h"
+#include "min.h"
 #include "node.h"
 #include "shm.h"
 
@@ -26,6 +27,16 @@ struct mdapl_shm_peer *mdapl_shm_peer_next(struct mdapl_shm_chan *s,
                                               prev ? &prev->base : NULL);
 
     return next ? mdapl_shm_peer_of(next) : NULL;
+}
+
+/* Data of an inring that its writer uses: less on a node with many ranks, whose rings together would
+ * hold a lot of memory. */
+static uint32_t room_of_one(const struct mdapl_shm_chan *s)
+{
+    uint64_t share = mdapl_min((uint64_t)MDAPL_SHM_ROOM / (unsigned)s->near.n, MDAPL_DATA_BYTES_MAX);
+
+    return (uint32_t)(share < MDAPL_SHM_ROOM_LEAST ? MDAPL_SHM_ROOM_LEAST
+                                                   : share / MDAPL_LINE_BYTES * MDAPL_LINE_BYTES);
 }
 
 int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
@@ -54,13 +65,13 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->far = far;
     peer->pid = far.head->pid;
     peer->process = mdapl_shm_os_process_open(peer->pid);
+    peer->tx.room = room_of_one(s);
     mdapl_shm_stores_init(&peer->stores);
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
     mdapl_list_init(&peer->sends);
     mdapl_list_init(&peer->bodies);
-    mdapl_list_init(&peer->pushed);
     mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
     mdapl_list_init(&peer->inflight_peers);
@@ -84,7 +95,6 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
 {
     end_all(peer, -ECANCELED);
     mdapl_shm_rndv_free(peer);
-    mdapl_shm_pipe_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_shm_guest_leave(peer);
     mdapl_shm_seg_close(&peer->far);

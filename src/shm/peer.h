@@ -10,7 +10,6 @@
  *      ring.h     the ring
  *      doorbell.c doorbells: which rings have messages; which are polled; sleeping
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
- *      pipe.c     bodies of middle length: in cells, directly after their message
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
  *      way.c      which of these; judge.c, by what they cost
  *      rx_op.c    the owner's reads of such bodies, until their cells have arrived
@@ -38,11 +37,12 @@ struct mdapl_iov;
 struct mdapl_shm_copying;
 struct mdapl_shm_rndv;
 struct mdapl_stats;
-struct pushed;
 
 enum {
-    MDAPL_SHM_EAGER = 16384,     /* bytes of header and body in the ring, at most */
-    MDAPL_SHM_PUSH_BYTES = 65536,    /* bytes of a body without rendezvous, at most */
+    MDAPL_SHM_EAGER = 65536,     /* bytes of a body in the ring, at most */
+    MDAPL_SHM_SHORT = 16384,     /* ... up to which one copy by the kernel is never faster */
+    MDAPL_SHM_ROOM = 8 << 20,    /* bytes of data in all inrings of a process, about */
+    MDAPL_SHM_ROOM_LEAST = 57344,    /* ... in one of them */
     MDAPL_SHM_POLLED = 16,       /* rings that are polled */
     MDAPL_SHM_INFLIGHT = 16,     /* cells in flight to one peer */
 };
@@ -50,10 +50,9 @@ enum {
 /* What travels in a ring. The records are the header of their message. */
 enum mdapl_shm_type {
     MDAPL_SHM_MSG,               /* a message with its body */
-    MDAPL_SHM_PUSH,              /* a message whose body follows in cells; body: its length */
     MDAPL_SHM_RTS,               /* a message whose body is fetched; body: struct rts (rndv.c) */
     MDAPL_SHM_CTS,               /* the receiver requests bytes of that body in cells */
-    MDAPL_SHM_DATA,              /* a cell with bytes of a body; the ids are 0 for a pushed one */
+    MDAPL_SHM_DATA,              /* bytes of such a body, in a cell or behind the record */
     MDAPL_SHM_FIN,               /* the body has been read, or dropped */
     MDAPL_SHM_TYPES
 };
@@ -78,10 +77,10 @@ struct mdapl_shm_fin {
 /* A message or record in a peer's queue. */
 struct mdapl_shm_item {
     struct mdapl_list link;
-    struct mdapl_op *op;         /* MSG, PUSH */
+    struct mdapl_op *op;         /* MSG */
     uint8_t type, hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];  /* or the record */
-    size_t len;                  /* MSG, PUSH: of the body */
+    size_t len;                  /* MSG: of the body */
     int n;
     struct iovec *v, own[4];     /* ... the body; v is own or malloc'ed */
     struct mdapl_shm_rndv *send; /* RTS */
@@ -150,10 +149,7 @@ struct mdapl_shm_peer {
     bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_inbox inbox;
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
-    struct mdapl_list pushed;    /* bodies of middle length that the owner has not finished */
-    struct mdapl_list reading;   /* reads of either in progress (rx_op.h) */
-    struct pushed *piping;       /* the body whose cells arrive; NULL: none, or it was dropped */
-    size_t piping_left;          /* bytes of a dropped body that are still to arrive */
+    struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
     struct mdapl_shm_stores stores;    /* how they are stored, to this peer */
@@ -279,19 +275,6 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer);
  */
 typedef bool mdapl_shm_on(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m);
 
-/* -- pipe.c ----------------------------------------------------------------------------------- */
-
-/* Sends a message and all of its body at once. False: no room for all of it, nothing is sent. */
-bool mdapl_shm_pipe_send(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len);
-/* Are there cells for len bytes, counting those in flight to this peer as free? */
-bool mdapl_shm_pipe_will_fit(const struct mdapl_shm_peer *peer, size_t len);
-mdapl_shm_on mdapl_shm_pipe_on_start;
-/* Handles a DATA of a pushed body. bytes: data->len of them, in a cell or in the ring. */
-bool mdapl_shm_pipe_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
-                            const uint8_t *bytes);
-/* Frees the bodies that the owner never finished. */
-void mdapl_shm_pipe_free(struct mdapl_shm_peer *peer);
-
 /* -- rndv.c ----------------------------------------------------------------------------------- */
 
 /* Begins a rendezvous: the body stays where it is until the FIN, which calls op->done. NULL: out of
@@ -304,7 +287,7 @@ bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t
 /* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);
 mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin;
-/* As mdapl_shm_pipe_on_data(). */
+/* Handles a DATA. bytes: data->len of them, in a cell or in the ring. */
 bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
                             const uint8_t *bytes);
 /* The peer is lost: all rendezvous that this rank sends end with status. */
@@ -342,7 +325,9 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, size_t len);
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
 /* The receiver's decision for such bodies, for the FIN. */
 enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);
-/* Is a body that could be pushed announced instead? */
+/* A body that came in the ring was taken, in ns. */
+void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, uint64_t ns);
+/* Is a body announced that fits the ring, and is longer than MDAPL_SHM_SHORT? */
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
 /* A FIN for a body of len bytes has carried the receiver's decision. */
 void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way);
@@ -360,16 +345,11 @@ void mdapl_shm_rx_ops_fail(struct mdapl_shm_peer *peer, int status);
 /* -- cell.c ----------------------------------------------------------------------------------- */
 
 void mdapl_shm_cells_init(struct mdapl_shm_chan *s);
-/* Are so many cells free, and slots for their messages and `more` others? */
-bool mdapl_shm_cells_free(struct mdapl_shm_peer *peer, int cells, int more);
 /* How many bytes of a body go into one cell, so that both ends copy at the same time. */
 size_t mdapl_shm_cell_share(size_t body);
-/* Fills a free cell with len bytes from the cursor and sends DATA; mdapl_shm_cells_free() has been
- * true. data: off and the ids are set. */
-void mdapl_shm_cell_send(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
-                         struct mdapl_shm_data *data);
-/* The same in a cell or, if other peers hold all cells, in the ring: data->len bytes, at most len.
- * False: no room until the peer has taken a message that is in flight to it. */
+/* Sends DATA with the next bytes of the cursor, data->len of them and at most len: in a cell or, if
+ * other peers hold all cells, in the ring. data: off and the ids are set. False: no room until the
+ * peer has taken a message that is in flight to it. */
 bool mdapl_shm_cell_or_ring(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_t len,
                             struct mdapl_shm_data *data);
 /* Frees the cells whose messages the peer has taken. */

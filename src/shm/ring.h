@@ -24,7 +24,8 @@
  * loads. All else here is plain memory, and each end has its own counters. These are the weakest
  * orders: test_shm_ring and test_shm_threads fail under TSan with any of them relaxed.
  *
- * Numbers are the low 32 bits of counts that never decrease (window.h); the first message is 1.
+ * Numbers are the low 32 bits of counts that never decrease (window.h); the first message is 1. The
+ * word has the number above 20 bits for the body's length, 8 for the header's and 4 for the type.
  */
 #include "contract.h"
 
@@ -40,9 +41,10 @@ enum {
     MDAPL_SLOTS = 64,
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
-    MDAPL_SHM_INRING_BYTES = 65536,
+    MDAPL_SHM_INRING_BYTES = 262144,
     MDAPL_DATA_BYTES_MAX = MDAPL_SHM_INRING_BYTES - 4 * MDAPL_LINE_BYTES
                          - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
+    MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
 };
 
 /* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). */
@@ -76,7 +78,7 @@ _Static_assert(sizeof(struct mdapl_shm_inring) == MDAPL_SHM_INRING_BYTES,
 struct mdapl_shm_spsc_msg {
     uint8_t type;
     uint8_t hdr_len;
-    uint16_t len;            /* of the body */
+    uint32_t len;            /* of the body */
     uint32_t ack;
     uint32_t outside;        /* bytes in data */
     uint8_t *hdr, *body;
@@ -86,6 +88,7 @@ struct mdapl_shm_spsc_msg {
 
 struct mdapl_shm_spsc_tx {
     struct mdapl_shm_inring *inring;
+    uint32_t room;           /* bytes of data that may be used, at most MDAPL_DATA_BYTES_MAX */
     uint32_t next;           /* messages written */
     uint32_t acked;          /* messages that the reader has taken, as last known */
     uint64_t put, freed;     /* bytes of data reserved, and freed, in total; both with padding */
@@ -129,10 +132,10 @@ static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, s
         return UINT64_MAX;
     if (bytes == 0)
         return at;
-    off = at % MDAPL_DATA_BYTES_MAX;
-    if (off + bytes > MDAPL_DATA_BYTES_MAX)
-        at += MDAPL_DATA_BYTES_MAX - off;
-    return at + bytes - tx->freed <= MDAPL_DATA_BYTES_MAX ? at : UINT64_MAX;
+    off = at % tx->room;
+    if (off + bytes > tx->room)
+        at += tx->room - off;
+    return at + bytes - tx->freed <= tx->room ? at : UINT64_MAX;
 }
 
 /*
@@ -155,9 +158,9 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     m->hdr = slot->room;
     m->body = slot->room + mdapl_shm_spsc_align(hdr_len);
     m->hdr_len = (uint8_t)hdr_len;
-    m->len = (uint16_t)len;
+    m->len = (uint32_t)len;
     if (outside > 0) {
-        slot->at = (uint32_t)(at % MDAPL_DATA_BYTES_MAX);
+        slot->at = (uint32_t)(at % tx->room);
         m->body = tx->inring->data + slot->at;
         if (hdr_len > MDAPL_SLOT_ROOM) {
             m->hdr = m->body;
@@ -179,8 +182,8 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
     tx->end[tx->next % MDAPL_SLOTS] = tx->put;
     tx->next++;
     slot->ack = ack;
-    atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32 | (uint64_t)m->len << 16
-                                           | (uint64_t)m->hdr_len << 8 | type,
+    atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32 | (uint64_t)m->len << 12
+                                           | (uint64_t)m->hdr_len << 4 | type,
                           memory_order_release);
 }
 
@@ -206,9 +209,9 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
 
     if ((uint32_t)(word >> 32) != rx->taken + 1)
         return MDAPL_SPSC_NONE;
-    m->type = (uint8_t)word;
-    m->hdr_len = (uint8_t)(word >> 8);
-    m->len = (uint16_t)(word >> 16);
+    m->type = (uint8_t)(word & 15);
+    m->hdr_len = (uint8_t)(word >> 4);
+    m->len = (uint32_t)word >> 12;
     m->ack = slot->ack;
     m->hdr = slot->room;
     m->body = slot->room + mdapl_shm_spsc_align(m->hdr_len);
@@ -239,7 +242,7 @@ static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
 /* Has so much been taken that it is due to be published in the line? */
 static inline bool mdapl_shm_spsc_ack_due(const struct mdapl_shm_spsc_rx *rx)
 {
-    return rx->taken - rx->acked >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_DATA_BYTES_MAX / 4;
+    return rx->taken - rx->acked >= MDAPL_SLOTS / 4 || rx->bytes >= MDAPL_ACK_BYTES;
 }
 
 /* A message of the other ring has carried the number. */

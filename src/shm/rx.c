@@ -17,8 +17,19 @@ static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg 
            || mdapl_shm_peer_no_memory(peer);
 }
 
-/* A piece of a body, in a cell or behind its record. With rx_id it belongs to a rendezvous, else to
- * the pushed body. */
+/* A body that one copy might have brought faster: its owner copies it in the upcall. Not inline, as
+ * its registers would be saved for each short message. */
+__attribute__((noinline)) static bool on_long_msg(struct mdapl_shm_peer *peer,
+                                                  const struct mdapl_shm_spsc_msg *m)
+{
+    uint64_t start = mdapl_ctx_now(peer->s->ctx);
+    bool ok = on_msg(peer, m);
+
+    mdapl_shm_way_ring(peer, m->len, mdapl_ctx_now(peer->s->ctx) - start);
+    return ok;
+}
+
+/* A piece of a body, in a cell or behind its record. */
 static bool on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     struct mdapl_shm_data data;
@@ -26,10 +37,8 @@ static bool on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg
 
     memcpy(&data, m->hdr, sizeof(data));
     bytes = m->len > 0 ? m->body : mdapl_shm_cell_of(peer, &data);
-    if (!bytes || (m->len > 0 && m->len != data.len))
-        return false;
-    return data.rx_id ? mdapl_shm_rndv_on_data(peer, &data, bytes)
-                      : mdapl_shm_pipe_on_data(peer, &data, bytes);
+    return bytes && (m->len == 0 || m->len == data.len)
+           && mdapl_shm_rndv_on_data(peer, &data, bytes);
 }
 
 /* record: length of the header in bytes, where it is a record; 0: it is a header of the owner's. */
@@ -38,7 +47,6 @@ static const struct {
     mdapl_shm_on *on;
 } row[MDAPL_SHM_TYPES] = {
     [MDAPL_SHM_MSG] = { 0, on_msg },
-    [MDAPL_SHM_PUSH] = { 0, mdapl_shm_pipe_on_start },
     [MDAPL_SHM_RTS] = { 0, mdapl_shm_rndv_on_rts },
     [MDAPL_SHM_CTS] = { sizeof(struct mdapl_shm_cts), mdapl_shm_rndv_on_cts },
     [MDAPL_SHM_DATA] = { sizeof(struct mdapl_shm_data), on_data },
@@ -69,7 +77,8 @@ static bool take(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m)
     m->hdr = hdr;
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
     if (m->type == MDAPL_SHM_MSG)
-        return on_msg(peer, m);      /* most messages: a branch that is predicted */
+        return m->len > MDAPL_SHM_SHORT ? on_long_msg(peer, m)
+                                        : on_msg(peer, m);   /* most messages, in place */
     return m->type < MDAPL_SHM_TYPES
            && (row[m->type].record == 0 || row[m->type].record == m->hdr_len)
            && row[m->type].on(peer, m);

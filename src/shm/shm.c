@@ -169,7 +169,7 @@ static int wire(void *state)
 static size_t eager_max(void *state)
 {
     (void)state;
-    return MDAPL_HDR_MAX + MDAPL_SHM_PUSH_BYTES;
+    return MDAPL_HDR_MAX + MDAPL_SHM_EAGER;
 }
 
 /* -- running ---------------------------------------------------------------------------------- */

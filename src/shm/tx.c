@@ -105,6 +105,7 @@ static struct mdapl_shm_item *item_make(struct mdapl_shm_peer *peer, int type, c
     it->hdr_len = (uint8_t)hdr_len;
     memcpy(it->hdr, hdr, hdr_len);
     it->v = it->own;
+    it->len = 0;
     it->n = 0;
     it->send = NULL;
     return it;
@@ -151,19 +152,16 @@ int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *recor
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/*
- * How a message travels: with its body in the ring, with its body in cells (pipe.c), or by
- * rendezvous. By rendezvous if the body is long, if the message is synchronous, if other peers hold
- * the cells (a peer holds its cells for as long as it computes), or if one copy is faster (way.c).
- */
+/* How a message travels: with its body in the ring, or by rendezvous if the body is long, if the
+ * message is synchronous, or if one copy is faster (way.c). */
 static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
     if (msg->synchronous && len > 0)
         return MDAPL_SHM_RTS;
-    if (msg->hdr_len + len <= MDAPL_SHM_EAGER)
+    if (len <= MDAPL_SHM_SHORT)
         return MDAPL_SHM_MSG;
-    return len <= MDAPL_SHM_PUSH_BYTES && mdapl_shm_pipe_will_fit(peer, len)
-           && !mdapl_shm_way_announce(peer, len) ? MDAPL_SHM_PUSH : MDAPL_SHM_RTS;
+    return len <= MDAPL_SHM_EAGER && MDAPL_HDR_MAX + len <= peer->tx.room
+           && !mdapl_shm_way_announce(peer, len) ? MDAPL_SHM_MSG : MDAPL_SHM_RTS;
 }
 
 static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, size_t len)
@@ -178,13 +176,6 @@ static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, 
     stats->tx_eager++;
     if (mdapl_shm_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM)
         stats->shm_lines++;
-}
-
-/* Sends a message, body included, if there is room. */
-__attribute__((always_inline)) static inline bool put_msg(struct mdapl_shm_peer *peer, int type,
-                                                          const struct mdapl_msg *msg, size_t len)
-{
-    return type == MDAPL_SHM_MSG ? put(peer, type, msg, len) : mdapl_shm_pipe_send(peer, msg, len);
 }
 
 /* Queues a message; an RTS is sent at once if the queue is empty and the ring has room. Not inline,
@@ -227,8 +218,7 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
     if (msg->hdr_len > MDAPL_HDR_MAX)
         return -EMSGSIZE;
     type = type_of(peer, msg, len);
-    if (type != MDAPL_SHM_RTS && mdapl_list_empty(&peer->queue)
-        && put_msg(peer, type, msg, len)) {
+    if (type == MDAPL_SHM_MSG && mdapl_list_empty(&peer->queue) && put(peer, type, msg, len)) {
         count(peer->s->stats, true, msg->hdr_len, len);
         return MDAPL_DONE;
     }
@@ -237,39 +227,13 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
 
 /* -- sending queued items --------------------------------------------------------------------- */
 
-/* Sends a queued PUSH by rendezvous instead: other peers hold the cells, for an unbounded time.
- * False: out of memory, the peer fails. */
-static bool switch_to_rndv(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it,
-                             const struct mdapl_msg *msg)
-{
-    struct mdapl_stats *stats = peer->s->stats;
-
-    it->send = mdapl_shm_rndv_send(peer, msg, it->len, it->op);
-    if (!it->send) {
-        mdapl_shm_peer_broken(peer, -ENOMEM, "out of memory");
-        return false;
-    }
-    it->op = NULL;               /* it->send has it, until the FIN */
-    it->type = MDAPL_SHM_RTS;
-    stats->tx_eager--;
-    stats->tx_rndv++;
-    return true;
-}
-
 static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
 {
     const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
 
-    if ((it->type == MDAPL_SHM_MSG || it->type == MDAPL_SHM_PUSH)
-        && put_msg(peer, it->type, &msg, it->len))
-        return true;
-    if (it->type == MDAPL_SHM_PUSH && !mdapl_shm_pipe_will_fit(peer, it->len)
-        && !switch_to_rndv(peer, it, &msg))
-        return false;
     if (it->type == MDAPL_SHM_RTS)
         return mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len);
-    return it->type != MDAPL_SHM_MSG && it->type != MDAPL_SHM_PUSH
-           && mdapl_shm_tx_put(peer, it->type, it->hdr, it->hdr_len, NULL, 0);
+    return put(peer, it->type, &msg, it->len);
 }
 
 /* Sends the first item of a list if there is room. */

@@ -4,9 +4,10 @@
  * judge for each peer (judge.h), because cores may be near to each other or far apart. A decision
  * is kept in the segment of the node's first rank, where all other pairs of the node find it.
  *
- * A body of middle length is pushed into cells (pipe.c), where one copy is impossible, unless the
- * receiver has decided for one copy. The sender announces (RTS) some of the first ones, and
- * more at growing intervals, so that the receiver can try; the FIN returns its decision.
+ * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver has
+ * decided for one copy: then it is announced (RTS). The sender sends some of the first ones the
+ * other way, and more at growing intervals, so that the receiver knows what both cost; the FIN
+ * returns its decision.
  */
 #include "peer.h"
 
@@ -21,12 +22,13 @@
 #include <stdlib.h>
 
 enum {
-    PUSH_CLASSES = 5,            /* classes of bodies that can be pushed */
+    MIDDLE = 3, LONG = 5,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
-    OFFER_AFTER = 8,             /* pushed bodies before the first announced ones */
-    OFFERS = 3 * MDAPL_SHM_WAYS + 3, /* announced bodies: what a judge needs for a decision */
-    OFFER_AFTER_MAX = 4096,
-    ROUND_TRIP = 20,             /* percent of the time in cells that a pushed body does not need */
+    FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
+    LAST_GAP = 4096,
+    OTHERS = 3,                  /* bodies that go the other way at a time */
+    RING_PERCENT = 150,          /* cost of a body in the ring, of the time to take it: the sender
+                                    copies, too, but most of it meanwhile */
 };
 
 /* Bodies in cells that are in flight from a peer, to measure their pace (way.c). */
@@ -37,17 +39,17 @@ struct pace {
     unsigned c;
 };
 
-/* What the sender of pushed bodies of one class knows of the receiver's decision (way.c). */
+/* What the sender of bodies of middle length, of one class, knows of the receiver's decision. */
 struct offer {
     uint8_t way;                 /* MDAPL_SHM_WAYS: not known */
-    uint8_t offers;              /* bodies still to be announced, for the receiver to try */
-    uint16_t pushed, gap;        /* bodies since the last of these; between two times */
+    uint8_t others;              /* bodies that are still to go the other way */
+    uint16_t n, gap;             /* bodies since the last of these; between two times */
 };
 
 struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
     struct pace pace;
-    struct offer offer[PUSH_CLASSES];
+    struct offer offer[LONG];
 };
 
 int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
@@ -58,8 +60,8 @@ int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
     if (!k)
         return -ENOMEM;
     mdapl_shm_judge_init(&k->judge);
-    for (int c = 0; c < PUSH_CLASSES; c++)
-        k->offer[c] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = OFFER_AFTER };
+    for (int c = 0; c < LONG; c++)
+        k->offer[c] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
     return 0;
 }
 
@@ -135,6 +137,8 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
         return MDAPL_SHM_ONCE;
     if (!judge->forbidden[MDAPL_SHM_ONCE] && (from >= 0 || !mdapl_shm_cma_works(peer)))
         mdapl_shm_judge_forbid(judge, MDAPL_SHM_ONCE);
+    if (c >= MIDDLE && c < LONG)     /* it is announced for this, or it is synchronous */
+        return once && !judge->forbidden[MDAPL_SHM_ONCE] ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
     way = node_way(peer->s, c);
     if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
         mdapl_shm_judge_take(judge, c, way);
@@ -145,11 +149,17 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
 static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way way, size_t bytes,
                    uint64_t ns)
 {
-    if (c < PUSH_CLASSES && way != MDAPL_SHM_ONCE)
-        ns -= ns * ROUND_TRIP / 100;
-    if (!peer->copying->judge.forbidden[way]
-        && mdapl_shm_judge_sample(&peer->copying->judge, c, way, bytes, ns))
+    struct mdapl_shm_judge *judge = &peer->copying->judge;
+
+    if (!judge->forbidden[way]
+        && (c >= MIDDLE && c < LONG ? mdapl_shm_judge_note(judge, c, way, bytes, ns)
+                                    : mdapl_shm_judge_sample(judge, c, way, bytes, ns)))
         publish(peer, c);
+}
+
+void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
+{
+    sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, len, ns * RING_PERCENT / 100);
 }
 
 void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
@@ -215,7 +225,7 @@ static struct offer *offer_of(struct mdapl_shm_peer *peer, size_t len)
 {
     unsigned c = mdapl_shm_judge_class(len);
 
-    return c < PUSH_CLASSES ? &peer->copying->offer[c] : NULL;
+    return c < LONG ? &peer->copying->offer[c] : NULL;
 }
 
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
@@ -227,24 +237,24 @@ bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
         return (int64_t)len >= from;
     if (o->way == MDAPL_SHM_WAYS)
         o->way = (uint8_t)node_way(peer->s, mdapl_shm_judge_class(len));
-    if (o->way == MDAPL_SHM_ONCE)
-        return true;
-    if (o->offers > 0) {
-        o->offers--;
-        return true;
+    if (o->others == 0) {
+        if (++o->n < o->gap)
+            return o->way == MDAPL_SHM_ONCE;
+        o->n = 0;
+        o->gap = (uint16_t)mdapl_min(4u * o->gap, LAST_GAP);
+        o->others = OTHERS;
     }
-    if (++o->pushed < o->gap)
-        return false;
-    o->pushed = 0;
-    o->gap = (uint16_t)mdapl_min(4u * o->gap, OFFER_AFTER_MAX);
-    o->offers = OFFERS - 1;
-    return true;
+    o->others--;
+    return o->way != MDAPL_SHM_ONCE;
 }
 
 void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way)
 {
     struct offer *o = offer_of(peer, len);
 
-    if (o && way < MDAPL_SHM_WAYS)
-        o->way = (uint8_t)way;
+    if (!o || way >= MDAPL_SHM_WAYS || way == o->way)
+        return;
+    if (o->way < MDAPL_SHM_WAYS)
+        o->gap = FIRST_GAP;      /* what is best has changed, and may change back */
+    o->way = (uint8_t)way;
 }

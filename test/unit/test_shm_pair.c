@@ -203,7 +203,8 @@ static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const stru
 /* The owner takes a body directly out of the ring, without a copy or an object in between. */
 static void taken_in_place(void **state)
 {
-    static const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_EAGER - sizeof(uint32_t) };
+    static const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_SHORT, 40000,
+                                   MDAPL_SHM_EAGER };
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
 
@@ -347,111 +348,23 @@ static void by_one_copy(void **state)
     assert_true(s.done == 1 && s.status == 0);
 }
 
-/* A body of middle length is sent at once; it is read while it arrives, or later, in pieces. */
-static void pushed(void **state)
+/* Where many ranks share a node a ring has less room: a body that is longer is announced. */
+static void too_long_for_the_room(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct iovec v[2] = { { sink, 777 }, { sink + 1000, 30000 } };
+    struct sending s[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
 
-    for (size_t i = 0; i < LONG; i++)
-        source[i] = (char)(i * 3 + (i >> 11));
-    memset(sink, 0, LONG);
-    assert_int_equal(send_now(a, 0, 40000), MDAPL_DONE);
-    assert_true(stats(a)->shm_cells > 1);
+    mdapl_shm_peer_of(a->other)->tx.room = MDAPL_SHM_ROOM_LEAST;
+    assert_int_equal(send_op(a, 0, MDAPL_SHM_ROOM_LEAST - MDAPL_HDR_MAX, false, &s[0].op),
+                     MDAPL_DONE);
+    assert_int_equal(send_op(a, 1, MDAPL_SHM_ROOM_LEAST - MDAPL_HDR_MAX + 1, false, &s[1].op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v, 1, NULL), MDAPL_DONE);
-    assert_memory_equal(sink, source, 777);
-    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v + 1, 1, NULL), MDAPL_DONE);
-    assert_memory_equal(sink + 1000, source + 777, 30000);
-    v[0].iov_len = LONG;
-    assert_int_equal(mdapl_rx_read(b->announced[0].rx, v, 1, NULL), MDAPL_DONE);
-    assert_memory_equal(sink, source + 30777, 40000 - 30777);
-    assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->pushed));
-}
-
-/* Read inside up->msg, before any of it has arrived, in two batches; every other one is dropped. */
-static struct mdapl_op batch;
-static struct rank *batch_rank;
-static int batches;
-
-static void next_batch(struct mdapl_op *op, int status)
-{
-    struct rank *me = batch_rank;
-    struct iovec v = { sink + 5000, LONG };
-
-    assert_int_equal(status, 0);
-    if (++batches == 1 && mdapl_rx_read(me->announced[0].rx, &v, 1, op) == MDAPL_DONE)
-        batches++;
-}
-
-static enum mdapl_next read_or_drop(void *owner, struct mdapl_peer *peer,
-                                    const struct mdapl_rx_msg *m)
-{
-    struct rank *me = owner;
-    struct iovec v = { sink, 5000 };
-
-    ranks_on_msg(owner, peer, m);
-    if (me->n_announced > 1)
-        mdapl_rx_drop(m->rx);
-    else
-        assert_int_equal(mdapl_rx_read(m->rx, &v, 1, &batch), 0);
-    return MDAPL_NEXT_GO;
-}
-
-static void pushed_in_batches(void **state)
-{
-    struct pair *p = *state;
-    struct rank *a = &p->rank[0], *b = &p->rank[1];
-
-    batches = 0;
-    batch = (struct mdapl_op){ .done = next_batch };
-    batch_rank = b;
-    on_message = read_or_drop;
-    memset(sink, 0, LONG);
-    for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(send_now(a, i, 20000), MDAPL_DONE);
-    rounds(b, 3);
-    on_message = ranks_on_msg;
-    assert_int_equal(b->n_announced, 3);
-    assert_int_equal(batches, 2);
-    assert_memory_equal(sink, source, 20000);
-    assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->pushed));
-    assert_int_equal(mdapl_shm_peer_of(b->other)->piping_left, 0);
-}
-
-/* Without enough free cells a body waits for its own peer's cells; if other peers hold them it is
- * sent by rendezvous. */
-static void no_cell_free(void **state)
-{
-    struct pair *p = *state;
-    struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = ranks_done }, asked = { .op.done = ranks_done };
-    uint32_t n = 0;
-
-    while (send_now(a, n, 60000) == MDAPL_DONE)
-        n++;
-    assert_int_equal(n, MDAPL_SHM_INFLIGHT / 4);
-    assert_int_equal(send_op(a, n++, 60000, false, &s.op), 0);
-    for (int i = 0; i < 20 && b->n_announced < (int)n; i++) {
-        rounds(b, 1);
-        rounds(a, 1);
-    }
-    assert_true(s.done == 1 && s.status == 0);
-    rounds(b, 1);
+    assert_int_equal(b->n_announced, 2);
+    assert_int_equal(stats(a)->tx_rndv, 1);
+    mdapl_rx_drop(b->announced[1].rx);
     rounds(a, 1);
-    assert_false(mdapl_shm_cells_free(mdapl_shm_peer_of(a->other), MDAPL_CELLS, 0));
-    a->s->n_free_cells -= MDAPL_CELLS;       /* other peers hold them */
-    assert_int_equal(send_op(a, n++, 60000, false, &asked.op), 0);
-    a->s->n_free_cells += MDAPL_CELLS;
-    rounds(b, 1);
-    for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(b->announced[i].number, i);
-        mdapl_rx_drop(b->announced[i].rx);
-    }
-    rounds(a, 1);
-    assert_true(asked.done == 1 && asked.status == -ECANCELED);
-    assert_int_equal(send_now(a, n, 60000), MDAPL_DONE);
+    assert_true(s[1].done == 1 && s[1].status == -ECANCELED);
 }
 
 static void dropped(void **state)
@@ -493,48 +406,30 @@ static void nonsense(void **state)
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 4 | 15);
     rounds(b, 1);
     assert_non_null(strstr(b->fault, "none of this protocol"));
     assert_int_equal(stats(b)->bad_frames, 1);
     assert_int_equal(send_now(b, 1, 8), -EPROTO);
 }
 
-static struct mdapl_op *in_vain;
-
-static enum mdapl_next read_in_vain(void *owner, struct mdapl_peer *peer,
-                                    const struct mdapl_rx_msg *m)
-{
-    struct iovec v = { sink, LONG };
-
-    ranks_on_msg(owner, peer, m);
-    assert_int_equal(mdapl_rx_read(m->rx, &v, 1, in_vain), 0);
-    return MDAPL_NEXT_GO;
-}
-
-/* Reads in progress, of a requested body and of a pushed one. */
+/* A read in progress, of a requested body. */
 static void reads_of_a_lost_peer(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
     struct mdapl_shm_peer *to_b = mdapl_shm_peer_of(a->other);
     static struct sending s = { .op.done = ranks_done };      /* it ends with the channel */
-    struct sending r[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
+    struct sending r = { .op.done = ranks_done };
     struct iovec v = { sink, LONG };
 
     assert_int_equal(send_op(a, 0, LONG, true, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->announced[0].rx, &v, 1, &r[0].op), 0);
-    assert_int_equal(send_now(a, 1, 40000), MDAPL_DONE);
-    /* The cells of the second body are lost, after its announcement. */
-    atomic_store(&to_b->tx.inring->slot[2].word, (uint64_t)3 << 32 | 24 << 8 | 250);
-    on_message = read_in_vain;
-    in_vain = &r[1].op;
+    assert_int_equal(mdapl_rx_read(b->announced[0].rx, &v, 1, &r.op), 0);
+    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 4 | 15);
     rounds(b, 1);
-    on_message = ranks_on_msg;
     assert_non_null(strstr(b->fault, "none of this protocol"));
-    for (int i = 0; i < 2; i++)
-        assert_true(r[i].done == 1 && r[i].status == -EPROTO);
+    assert_true(r.done == 1 && r.status == -EPROTO);
     assert_true(mdapl_list_empty(&mdapl_shm_peer_of(b->other)->reading));
 }
 
@@ -546,7 +441,7 @@ int main(void)
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
         TEST(doorbell_wakes_a_sleeper),
         TEST(a_full_ring), TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_one_copy),
-        TEST(pushed), TEST(pushed_in_batches), TEST(no_cell_free), TEST(dropped),
+        TEST(too_long_for_the_room), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_senders_than_polled, ranks_make_many, ranks_unmake),
         TEST(nonsense),
         TEST(reads_of_a_lost_peer),

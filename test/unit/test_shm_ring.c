@@ -22,6 +22,7 @@ static int make(void **state)
     p->inring = aligned_alloc(4096, sizeof(*p->inring));
     memset(p->inring, 0, sizeof(*p->inring));
     p->tx.inring = p->rx.inring = p->inring;
+    p->tx.room = 7 * SOME_BYTES;
     *state = p;
     return 0;
 }
@@ -122,6 +123,19 @@ static void short_ones_take_no_data(void **state)
         assert_true(get(&p->rx, n, 24, 88));
 }
 
+/* The longest body, with the longest header, in all of the data. */
+static void the_longest(void **state)
+{
+    struct pair *p = *state;
+
+    p->tx.room = MDAPL_DATA_BYTES_MAX;
+    for (uint32_t n = 0; n < 3; n++)
+        assert_true(put(&p->tx, n, MDAPL_HDR_MAX, 65536));
+    assert_false(put(&p->tx, 3, MDAPL_HDR_MAX, 65536));
+    for (uint32_t n = 0; n < 3; n++)
+        assert_true(get(&p->rx, n, MDAPL_HDR_MAX, 65536));
+}
+
 /* All slots or all data in use; the writer has room again only after an acknowledgement. */
 static void full(void **state)
 {
@@ -196,9 +210,9 @@ static void impossible_slots(void **state)
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
     p->inring->slot[0].at = 0;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_MSG);
-    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 0xffff0000u | 24 << 8);
+    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 0xfffff000u | 24 << 4);
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 129 << 8);
+    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 129 << 4);
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
 }
 
@@ -340,7 +354,8 @@ static void both_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data), TEST(full),
+        TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data),
+        TEST(the_longest), TEST(full),
         TEST(round_and_round), TEST(impossible_acks), TEST(impossible_slots), TEST(two_threads),
         TEST(both_ways),
     };

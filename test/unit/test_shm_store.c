@@ -24,7 +24,7 @@ static const struct machine machines[] = {
     { "near cores", { 1000, 1300 }, MDAPL_SHM_STORE_CACHED },
     { "far cores", { 4000, 1300 }, MDAPL_SHM_STORE_STREAM },
     { "no difference", { 1000, 1000 }, MDAPL_SHM_STORE_CACHED },
-    { "a gain for the writer that the reader may lose", { 1000, 600 }, MDAPL_SHM_STORE_CACHED },
+    { "a gain for the writer that the reader may lose", { 1000, 700 }, MDAPL_SHM_STORE_CACHED },
     { "a clock that stands still", { 0, 0 }, MDAPL_SHM_STORE_CACHED },
     { "an hour", { 3600000000000u, 3600000000000u }, MDAPL_SHM_STORE_CACHED },
 };
@@ -32,12 +32,13 @@ enum { MACHINES = sizeof(machines) / sizeof(machines[0]) };
 
 static struct mdapl_shm_stores stores;
 static uint32_t random_bits;
+static bool quiet;               /* no copy is disturbed */
 
 /* One of 4 copies takes up to 20 times as long: another process had the core. */
 static uint64_t disturbed(uint64_t ns)
 {
     random_bits = random_bits * 1664525u + 1013904223u;
-    return (random_bits >> 30) == 0 ? ns * (1 + (random_bits >> 16 & 0xff) % 20) : ns;
+    return !quiet && (random_bits >> 30) == 0 ? ns * (1 + (random_bits >> 16 & 0xff) % 20) : ns;
 }
 
 /* n copies. Returns how many were not made in the best way. */
@@ -118,9 +119,10 @@ static void the_way_in_use_stays(void **state)
 
     (void)state;
     mdapl_shm_stores_init(&stores);
-    random_bits = 7;
-    copies(&machines[1], MANY);
+    quiet = true;
+    copies(&machines[1], LEAD);
     assert_true(copies(&between, MANY) * 20 < MANY);
+    quiet = false;
 }
 
 int main(void)

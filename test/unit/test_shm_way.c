@@ -14,7 +14,7 @@
 
 enum { RANKS = 3, FEW = 64, ROUNDS = 1000 };
 
-/* ns that a KiB costs: one copy by the kernel, two copies in cells. */
+/* ns that a KiB costs: one copy by the kernel, two copies in cells or in the ring. */
 static unsigned kernel_kib, cells_kib;
 static bool forbidden;
 static uint64_t *now;
@@ -59,6 +59,11 @@ static enum mdapl_next keep(void *owner, struct mdapl_peer *peer, const struct m
 {
     (void)owner, (void)peer;
     unread = m->rx;
+    if (!m->rx) {                /* it came in the ring */
+        memcpy(sink, m->data, m->len);
+        *now += (uint64_t)cells_kib * (m->len >> 10);
+        reading.done++;
+    }
     return MDAPL_NEXT_GO;
 }
 
@@ -86,10 +91,10 @@ static void one_body(struct pair *p, int from, int to, size_t len)
     memset(sink, 0, len);
     rc = send_to(a, to, 1, len, &s.op);
     assert_true(rc >= 0);
-    for (int i = 0; i < ROUNDS && !unread; i++)
+    for (int i = 0; i < ROUNDS && !unread && !reading.done; i++)
         rounds(b, 1);
-    assert_non_null(unread);
-    if (mdapl_rx_read(unread, &v, 1, &reading.op) == MDAPL_DONE)
+    assert_true(unread || reading.done);
+    if (unread && mdapl_rx_read(unread, &v, 1, &reading.op) == MDAPL_DONE)
         reading.done++;
     for (int i = 0; i < ROUNDS && !(reading.done && (rc == MDAPL_DONE || s.done)); i++)
         both(a, b, len);
@@ -184,7 +189,8 @@ static void a_kernel_that_forbids_it_later(void **state)
     forbidden = false;
 }
 
-/* Ranks 1 and 2 use what ranks 0 and 1 have measured, from the first body on. */
+/* Ranks 1 and 2 use what ranks 0 and 1 have measured, from the first body on; three of the first ten
+ * bodies of middle length go the other way, to measure it. */
 static void the_node_measures_once(void **state)
 {
     if (!memory_can_be_read())
@@ -192,8 +198,8 @@ static void the_node_measures_once(void **state)
     fast_kernel();
     for (int i = 0; i < LENS; i++) {
         bodies(*state, 0, 1, lens[i], FEW);
-        assert_int_equal(bodies(*state, 1, 2, lens[i], 10), 10);
-        assert_int_equal(bodies(*state, 2, 0, lens[i], 10), 10);
+        assert_in_range(bodies(*state, 1, 2, lens[i], 10), lens[i] > 65536 ? 10 : 10 - 3, 10);
+        assert_in_range(bodies(*state, 2, 0, lens[i], 10), lens[i] > 65536 ? 10 : 10 - 3, 10);
     }
 }
 
