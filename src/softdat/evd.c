@@ -398,6 +398,13 @@ static bool round_into(struct softdat_evd *evd, DAT_EVENT *event)
     return stored;
 }
 
+/* Without a connection the helper thread does what there is to do: connection requests. A call that
+ * took part would only wake it, for a period (net.c); ranks of one node do that all the time. */
+static inline bool unconnected(const struct softdat_ia *ia)
+{
+    return softdat_list_empty(&ia->conns);
+}
+
 /* Not inline, as dequeue(): the registers that they save would be saved for each empty poll. */
 __attribute__((noinline)) DAT_RETURN softdat_evd_dequeue_locked(struct softdat_evd *evd,
                                                                 DAT_EVENT *event)
@@ -405,7 +412,7 @@ __attribute__((noinline)) DAT_RETURN softdat_evd_dequeue_locked(struct softdat_e
     DAT_RETURN ret = DAT_SUCCESS;
     bool queued = atomic_load_explicit(&evd->count, memory_order_relaxed) > 0;
 
-    if (queued || !round_into(evd, event)) {
+    if (queued || unconnected(evd->h.ia) || !round_into(evd, event)) {
         if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0)
             pop(evd, event);
         else
@@ -459,7 +466,7 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
         return dequeue(evd, event);
     if (!softdat_lock_begin(&ia->lock))
         return dequeue_revoked(evd, event);
-    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0
+    if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0 || unconnected(ia)
         || !softdat_round_quiet(ia, softdat_count_call(ia)))
         return softdat_evd_dequeue_locked(evd, event);
     c = softdat_ring_pending(ia);

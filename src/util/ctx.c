@@ -21,6 +21,7 @@ enum {
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
+    UNCONNECTED_US = 1000,       /* the first, of a channel that has no connections */
     SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
 };
 
@@ -28,6 +29,7 @@ struct open_channel {
     const struct mdapl_channel *table;
     void *state;
     unsigned idle_rounds;        /* empty rounds in a row */
+    uint64_t looked;             /* the last call of its look(), ns */
 };
 
 struct mdapl_ctx {
@@ -38,6 +40,7 @@ struct mdapl_ctx {
     unsigned stride;             /* rounds between the last two readings of the clock */
     unsigned strides;            /* readings of the clock since the last look */
     uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
+    bool wired;                  /* mdapl_wire() is done */
     const struct mdapl_up *up;
     void *owner;
     struct mdapl_groups groups;
@@ -252,6 +255,7 @@ int mdapl_wire(struct mdapl_ctx *ctx)
         if (rc != MDAPL_DONE)
             all = 0;
     }
+    ctx->wired = all == MDAPL_DONE;
     return all;
 }
 
@@ -363,6 +367,14 @@ static int poll_one(struct open_channel *c)
     return count_idle(c, c->table->progress(c->state));
 }
 
+/* A channel without connections can only be asked for one, and a look costs system calls: ranks that
+ * share cores look whenever they wake. */
+static bool look_is_due(const struct mdapl_ctx *ctx, const struct open_channel *c, uint64_t now)
+{
+    return !ctx->wired || now - c->looked >= MDAPL_US(UNCONNECTED_US)
+           || c->table->has_connections(c->state);
+}
+
 /* Calls each channel's look(). */
 static int look(struct mdapl_ctx *ctx, uint64_t now)
 {
@@ -375,7 +387,12 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        n += c->table->look ? count_idle(c, c->table->look(c->state, now)) : poll_one(c);
+        if (!c->table->look) {
+            n += poll_one(c);
+        } else if (look_is_due(ctx, c, now)) {
+            c->looked = now;
+            n += count_idle(c, c->table->look(c->state, now));
+        }
     }
     return n;
 }
@@ -438,8 +455,10 @@ void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct open_channel *c = &ctx->channel[i];
 
-        if (connected == 0 ? i == 0 : c->table->has_connections(c->state))
+        if (connected == 0 ? i == 0 : c->table->has_connections(c->state)) {
             c->table->wait(c->state, ns);
+            c->looked -= MDAPL_US(UNCONNECTED_US);   /* it is due */
+        }
     }
 }
 
