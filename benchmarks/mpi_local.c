@@ -8,6 +8,9 @@
  *   first_ms    the first round: after a barrier each rank sends 8 bytes to each other one and
  *               receives from all, everything under way at once; the slowest rank
  *   later_ms    the median of the ROUNDS (20) after it
+ *   first_faults, first_switches, later_faults, later_switches
+ *               page faults and context switches of a rank in the first round, and in one of the
+ *               later ones with its barrier and reduction; the mean of the ranks
  *   pss_kib, anon_kib, bare_kib
  *               after these and a barrier, the median of the ranks: memory with its share of
  *               what processes share (Pss); private memory; and Pss before MPI_Init
@@ -25,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 enum { LARGE = 4 << 20, MAX_FDS = 1024, MAX_CORES = 64 };
@@ -110,6 +114,30 @@ static int all_to_all(void)
     return bad;
 }
 
+/* What this process has cost the kernel since a start. */
+struct costs {
+    double faults, switches;
+};
+
+static struct costs costs_now(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (struct costs){ (double)(u.ru_minflt + u.ru_majflt),
+                           (double)(u.ru_nvcsw + u.ru_nivcsw) };
+}
+
+/* Of `rounds` rounds since `start`, for each and in the mean of the ranks; known to rank 0. */
+static struct costs costs_of(struct costs start, int rounds)
+{
+    struct costs now = costs_now(), sum = { 0, 0 };
+    double mine[2] = { now.faults - start.faults, now.switches - start.switches };
+
+    MPI_Reduce(mine, &sum, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    return (struct costs){ sum.faults / rounds / size, sum.switches / rounds / size };
+}
+
 /* One round, in ms on the slowest rank; known to rank 0. */
 static double timed_round(int *bad)
 {
@@ -178,13 +206,18 @@ static void print_holdings(const struct holding *all)
 static int measure(int rounds, double bare_kib)
 {
     double *later = malloc((size_t)rounds * sizeof(*later)), first;
+    struct costs of_first, of_later, start;
     struct holding own = { .bare_kib = bare_kib };
     struct holding *all = malloc((size_t)size * sizeof(*all));
     int bad = 0, all_bad = 0;
 
+    start = costs_now();
     first = timed_round(&bad);
+    of_first = costs_of(start, 1);
+    start = costs_now();
     for (int i = 0; i < rounds; i++)
         later[i] = timed_round(&bad);
+    of_later = costs_of(start, rounds);
     MPI_Barrier(MPI_COMM_WORLD);
     read_memory(&own.pss_kib, &own.anon_kib);
     own.tcp_share = tcp_share();
@@ -194,6 +227,9 @@ static int measure(int rounds, double bare_kib)
     if (rank == 0) {
         printf("{\"ranks\": %d, \"wrong\": %d, \"first_ms\": %.4f, \"later_ms\": %.4f", size,
                all_bad, first, median(later, rounds));
+        printf(", \"first_faults\": %.1f, \"first_switches\": %.1f, \"later_faults\": %.2f"
+               ", \"later_switches\": %.2f", of_first.faults, of_first.switches, of_later.faults,
+               of_later.switches);
         print_holdings(all);
     }
     free(later);

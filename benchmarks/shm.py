@@ -206,7 +206,7 @@ def figure_text(v, titles, test):
 
 
 def many(v, title, ranks, what):
-    runs = [run[what] for run in v.get(f"{title} together {ranks}", [])]
+    runs = [run[what] for run in v.get(f"{title} together {ranks}", []) if what in run]
     return statistics.median(runs) if runs else None
 
 
@@ -223,6 +223,8 @@ def many_text(v, titles):
     held = [[t] + [cell(many(v, t, MEMORY_RANKS, w), 0) for w in ("pss_kib", "anon_kib", "bare_kib")] for t in titles]
     times = [[t] + [cell(many(v, t, n, w)) for n in (CONNECT_RANKS, MEMORY_RANKS) for w in ("first_ms", "later_ms")]
              for t in titles]
+    costs = [[t] + [cell(many(v, t, CONNECT_RANKS, which + what), 1) for what in ("_faults", "_switches")
+                    for which in ("first", "later")] for t in titles]
     return f"""### Many ranks
 
 {asked}
@@ -233,6 +235,10 @@ A round in which each rank sends 8 bytes to each other one, ms:
 
 {table([""] + [f"{n} ranks, {which}" for n in (CONNECT_RANKS, MEMORY_RANKS) for which in ("first", "later ones")],
        times)}
+
+What such a round costs a rank of {CONNECT_RANKS}, with its barrier and reduction:
+
+{table(["", "page faults, first", "later ones", "context switches, first", "later ones"], costs)}
 """
 
 

@@ -66,7 +66,6 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->pid = far.head->pid;
     peer->process = mdapl_shm_os_process_open(peer->pid);
     peer->tx.room = room_of_one(s);
-    mdapl_shm_stores_init(&peer->stores);
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
@@ -100,6 +99,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_shm_seg_close(&peer->far);
     mdapl_shm_os_process_close(peer->process);
     mdapl_shm_way_free(peer);
+    free(peer->stores);
     mdapl_peer_gone(&peer->base);
     free(peer);
 }

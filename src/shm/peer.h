@@ -28,7 +28,6 @@
 #include "pool.h"
 #include "ring.h"
 #include "seg.h"
-#include "store.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,6 +35,7 @@
 struct mdapl_iov;
 struct mdapl_shm_copying;
 struct mdapl_shm_rndv;
+struct mdapl_shm_stores;
 struct mdapl_stats;
 
 enum {
@@ -152,7 +152,7 @@ struct mdapl_shm_peer {
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
-    struct mdapl_shm_stores stores;    /* how they are stored, to this peer */
+    struct mdapl_shm_stores *stores;   /* how they are stored; NULL before the first (store.c) */
 
     struct mdapl_list work;      /* on s->work */
     uint64_t token;              /* of the peer's segment */

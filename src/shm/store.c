@@ -6,6 +6,8 @@
 #include "log.h"
 #include "peer.h"
 
+#include <stdlib.h>
+
 enum {
     MIB = 1 << 20,
     FIRST_GAP = 8,               /* copies before the first trial, and between two */
@@ -86,9 +88,18 @@ static void log_change(const struct mdapl_shm_peer *peer, const struct mdapl_shm
               k->by == MDAPL_SHM_STORE_STREAM ? "non-temporal" : "cached");
 }
 
+/* False: out of memory. */
+static bool make_stores(struct mdapl_shm_peer *peer)
+{
+    peer->stores = malloc(sizeof(*peer->stores));
+    if (peer->stores)
+        mdapl_shm_stores_init(peer->stores);
+    return peer->stores != NULL;
+}
+
 static void store_long(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len)
 {
-    struct mdapl_shm_stored *k = mdapl_shm_store_class(&peer->stores, len);
+    struct mdapl_shm_stored *k = mdapl_shm_store_class(peer->stores, len);
     bool trial;
     enum mdapl_shm_store_by by = mdapl_shm_store_next(k, &trial);
     uint64_t start = trial ? mdapl_ctx_now(peer->s->ctx) : 0;
@@ -100,7 +111,7 @@ static void store_long(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void
 
 void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len)
 {
-    if (len >= MDAPL_BYTES_LONG)
+    if (len >= MDAPL_BYTES_LONG && (peer->stores || make_stores(peer)))
         store_long(peer, from, to, len);
     else
         mdapl_iov_gather(from, to, len);

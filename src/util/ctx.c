@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "transport.h"
-
-#include "cfg.h"
-#include "channel.h"
-#include "err.h"
-#include "group.h"
-#include "log.h"
-#include "stats.h"
+#include "ctx.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,42 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    CHANNELS_MAX = 4,
-    IDLE_ROUNDS = 1000,          /* empty rounds after which one of several is polled rarely */
-    STRIDE = 16,                 /* rounds between two readings of the clock, at most */
-    LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
-    LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
-    UNCONNECTED_US = 1000,       /* the first, of a channel that has no connections */
-    SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
-};
-
-struct open_channel {
-    const struct mdapl_channel *table;
-    void *state;
-    unsigned idle_rounds;        /* empty rounds in a row */
-    uint64_t looked;             /* the last call of its look(), ns */
-};
-
-struct mdapl_ctx {
-    struct open_channel channel[CHANNELS_MAX];
-    int n_channels;
-    unsigned silent_max;         /* empty rounds after which a channel is polled rarely */
-    unsigned until_clock;        /* rounds until the clock is read */
-    unsigned stride;             /* rounds between the last two readings of the clock */
-    unsigned strides;            /* readings of the clock since the last look */
-    uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
-    bool wired;                  /* mdapl_wire() is done */
-    const struct mdapl_up *up;
-    void *owner;
-    struct mdapl_groups groups;
-    struct mdapl_group *job;     /* group 0 */
-    struct mdapl_cfg cfg;
-    struct mdapl_clock clock;
-    struct mdapl_stats stats;
-    struct mdapl_log log;
-    struct mdapl_err err;
-};
+enum { IDLE_ROUNDS = 1000 };     /* empty rounds after which one of several is polled rarely */
 
 /* -- opening and closing ---------------------------------------------------------------------- */
 
@@ -94,7 +52,7 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
 
 static int open_one(struct mdapl_ctx *ctx, const struct mdapl_channel *table)
 {
-    struct open_channel *c = &ctx->channel[ctx->n_channels];
+    struct mdapl_open_channel *c = &ctx->channel[ctx->n_channels];
     int rc = table->open(ctx, &c->state);
 
     if (rc == -ENOTSUP)
@@ -352,114 +310,6 @@ int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct md
 void mdapl_rx_drop(struct mdapl_rx *rx)
 {
     rx->ops->drop(rx);
-}
-
-/* -- running ---------------------------------------------------------------------------------- */
-
-static int count_idle(struct open_channel *c, int moved)
-{
-    c->idle_rounds = moved > 0 ? 0 : c->idle_rounds + 1;
-    return moved;
-}
-
-static int poll_one(struct open_channel *c)
-{
-    return count_idle(c, c->table->progress(c->state));
-}
-
-/* A channel without connections can only be asked for one, and a look costs system calls: ranks that
- * share cores look whenever they wake. */
-static bool look_is_due(const struct mdapl_ctx *ctx, const struct open_channel *c, uint64_t now)
-{
-    return !ctx->wired || now - c->looked >= MDAPL_US(UNCONNECTED_US)
-           || c->table->has_connections(c->state);
-}
-
-/* Calls each channel's look(). */
-static int look(struct mdapl_ctx *ctx, uint64_t now)
-{
-    int n = 0;
-
-    ctx->looked = now;
-    ctx->strides = 0;
-    if (ctx->up && ctx->up->look)
-        ctx->up->look(ctx->owner);
-    for (int i = 0; i < ctx->n_channels; i++) {
-        struct open_channel *c = &ctx->channel[i];
-
-        if (!c->table->look) {
-            n += poll_one(c);
-        } else if (look_is_due(ctx, c, now)) {
-            c->looked = now;
-            n += count_idle(c, c->table->look(c->state, now));
-        }
-    }
-    return n;
-}
-
-/*
- * A round that reads the clock. If the program polls rarely each round is one, so that no timer
- * depends on a number of calls; if it spins, every 16th. These rounds also poll idle channels that
- * have connections; channels without connections are polled when look() is due.
- */
-static int round_with_clock(struct mdapl_ctx *ctx)
-{
-    uint64_t now = mdapl_ctx_now(ctx);
-    int n = 0;
-
-    ctx->stride = now - ctx->clock_read >= MDAPL_US(LOOK_US) ? 1 : ctx->stride * 2;
-    if (ctx->stride > STRIDE)
-        ctx->stride = STRIDE;
-    ctx->until_clock = ctx->stride;
-    ctx->clock_read = now;
-    if (now - ctx->looked >= MDAPL_US(LOOK_US) || ++ctx->strides >= LOOK_STRIDES)
-        return look(ctx, now);
-    for (int i = 0; i < ctx->n_channels; i++) {
-        struct open_channel *c = &ctx->channel[i];
-
-        if (c->idle_rounds <= ctx->silent_max || c->table->has_connections(c->state))
-            n += poll_one(c);
-    }
-    return n;
-}
-
-int mdapl_progress(struct mdapl_ctx *ctx)
-{
-    int n = 0;
-
-    if (--ctx->until_clock == 0)
-        return round_with_clock(ctx);
-    for (int i = 0; i < ctx->n_channels; i++)
-        if (ctx->channel[i].idle_rounds <= ctx->silent_max)
-            n += poll_one(&ctx->channel[i]);
-    return n;
-}
-
-/* The next round calls look(): a new connection or a timer may have ended the sleep. */
-static void look_next(struct mdapl_ctx *ctx)
-{
-    ctx->until_clock = 1;
-    ctx->strides = LOOK_STRIDES;
-}
-
-void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
-{
-    int connected = 0;
-
-    look_next(ctx);
-    for (int i = 0; i < ctx->n_channels; i++)
-        connected += ctx->channel[i].table->has_connections(ctx->channel[i].state);
-    /* A sleep in one channel does not end with an event of another, so it is short. */
-    if (connected > 1 && ns > MDAPL_US(SHARED_SLEEP_US))
-        ns = MDAPL_US(SHARED_SLEEP_US);
-    for (int i = 0; i < ctx->n_channels; i++) {
-        struct open_channel *c = &ctx->channel[i];
-
-        if (connected == 0 ? i == 0 : c->table->has_connections(c->state)) {
-            c->table->wait(c->state, ns);
-            c->looked -= MDAPL_US(UNCONNECTED_US);   /* it is due */
-        }
-    }
 }
 
 bool mdapl_peer_idle(struct mdapl_peer *peer)

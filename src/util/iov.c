@@ -30,7 +30,8 @@ static void copy(void *to, const void *from, size_t n)
     mdapl_bytes_copy(to, from, n);
 }
 
-size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, mdapl_bytes_copier *by)
+size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len,
+                           void (*by)(void *to, const void *from, size_t n))
 {
     size_t done = 0, n;
     void *p;

@@ -2,8 +2,6 @@
 #ifndef MDAPL_IOV_H
 #define MDAPL_IOV_H
 /* A cursor over an iovec: copies bytes out of, or into, the pieces in their order. */
-#include "bytes.h"
-
 #include <stddef.h>
 #include <sys/uio.h>
 
@@ -32,8 +30,9 @@ static inline size_t mdapl_iov_len(const struct iovec *v, int n)
  * advances the cursor. Returns the bytes copied: less than len only at the end. */
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len);
 size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len);
-/* As mdapl_iov_gather(), each piece by this routine. */
-size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len, mdapl_bytes_copier *by);
+/* As mdapl_iov_gather(), each piece by a routine that is as memcpy() (bytes.h). */
+size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len,
+                           void (*by)(void *to, const void *from, size_t n));
 /* Returns the length of the next contiguous piece, at most max bytes, sets *ptr to it and advances
  * the cursor. 0 with *ptr NULL at the end. */
 size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr);

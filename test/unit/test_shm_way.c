@@ -189,8 +189,8 @@ static void a_kernel_that_forbids_it_later(void **state)
     forbidden = false;
 }
 
-/* Ranks 1 and 2 use what ranks 0 and 1 have measured, from the first body on; three of the first ten
- * bodies of middle length go the other way, to measure it. */
+/* Ranks 1 and 2 use what ranks 0 and 1 have measured, from the first body on. Of the first ten
+ * bodies of middle length three go the other way, to measure it. */
 static void the_node_measures_once(void **state)
 {
     if (!memory_can_be_read())
