@@ -55,6 +55,7 @@ static void enter(struct mdapl_dapl_stream *st, enum mdapl_dapl_cm_state next)
     uint64_t now = mdapl_ctx_now(d->ctx);
     bool was_connected = peer->n_up == peer->n_streams;
 
+    d->used = true;
     d->n_connecting += mdapl_dapl_cm_connecting(next) - mdapl_dapl_cm_connecting(was);
     peer->n_up += (next == MDAPL_CM_UP) - (was == MDAPL_CM_UP);
     d->n_connected += (peer->n_up == peer->n_streams) - was_connected;

@@ -28,6 +28,7 @@ enum {
     CLOSE_MS = 2000,             /* longest wait for the adapter to flush closed EPs */
     FLUSH_US = 100,              /* longest sleep between two polls for that */
     UNNOTIFIED_US = 100,         /* longest sleep when frames may arrive without an event */
+    UNUSED_LOOK_US = 1000,       /* between two looks before the first connection */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -363,19 +364,23 @@ static int one_round(struct mdapl_dapl_chan *d, bool all)
     return n + work(d);
 }
 
-static int look(void *state, uint64_t now)
-{
-    struct mdapl_dapl_chan *d = state;
-
-    d->now = now;
-    return one_round(d, true);
-}
-
 /* Does each round poll all queues? While connections are made and for some ms after their last
  * event, so that a peer which does not answer does not slow down the others. */
 static bool attentive(const struct mdapl_dapl_chan *d)
 {
     return d->wiring || d->draining || (d->n_connecting > 0 && d->now < d->attentive_until);
+}
+
+/* Before the first connection nothing can happen but that one is requested, and a look costs system
+ * calls: the ranks of one node that share cores look whenever they wake. */
+static int look(void *state, uint64_t now)
+{
+    struct mdapl_dapl_chan *d = state;
+
+    if (!d->used && !attentive(d) && now - d->looked < MDAPL_US(UNUSED_LOOK_US))
+        return 0;
+    d->now = d->looked = now;
+    return one_round(d, true);
 }
 
 static int progress(void *state)
@@ -417,6 +422,7 @@ static void wait(void *state, uint64_t ns)
     if (may_be_unnoticed(d) && ns > MDAPL_US(UNNOTIFIED_US))
         ns = MDAPL_US(UNNOTIFIED_US);
     mdapl_dapl_rails_wait(&d->rails, ns < next - now ? ns : next - now);
+    d->looked -= MDAPL_US(UNUSED_LOOK_US);       /* a request may have ended the sleep */
 }
 
 static size_t drain(void *state)

@@ -112,6 +112,8 @@ struct mdapl_dapl_chan {
     uint64_t wire_start;         /* ns; 0: the wiring has not begun */
     bool wiring;                 /* it has, and is not over */
     bool called_late;            /* requests were sent to the ranks whose requests are late */
+    bool used;                   /* a connection has been requested, here or by a peer */
+    uint64_t looked;             /* time of the last look(), ns */
     bool draining, closing;
 };
 

@@ -29,14 +29,14 @@ struct mdapl_shm_peer *mdapl_shm_peer_next(struct mdapl_shm_chan *s,
     return next ? mdapl_shm_peer_of(next) : NULL;
 }
 
-/* Data of an inring that its writer uses: less on a node with many ranks, whose rings together would
- * hold a lot of memory. */
+/* Data of an inring that its writer uses: less on a node with many ranks, whose rings together
+ * would hold a lot of memory. */
 static uint32_t room_of_one(const struct mdapl_shm_chan *s)
 {
-    uint64_t share = mdapl_min((uint64_t)MDAPL_SHM_ROOM / (unsigned)s->near.n, MDAPL_DATA_BYTES_MAX);
+    uint32_t share = (uint32_t)(MDAPL_SHM_ROOM / s->near.n) & -(uint32_t)MDAPL_LINE_BYTES;
 
-    return (uint32_t)(share < MDAPL_SHM_ROOM_LEAST ? MDAPL_SHM_ROOM_LEAST
-                                                   : share / MDAPL_LINE_BYTES * MDAPL_LINE_BYTES);
+    return share < MDAPL_SHM_ROOM_LEAST ? MDAPL_SHM_ROOM_LEAST
+                                        : (uint32_t)mdapl_min(share, MDAPL_DATA_BYTES_MAX);
 }
 
 int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,

@@ -4,10 +4,10 @@
  * judge for each peer (judge.h), because cores may be near to each other or far apart. A decision
  * is kept in the segment of the node's first rank, where all other pairs of the node find it.
  *
- * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver has
- * decided for one copy: then it is announced (RTS). The sender sends some of the first ones the
- * other way, and more at growing intervals, so that the receiver knows what both cost; the FIN
- * returns its decision.
+ * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver
+ * has decided for one copy: then it is announced (RTS). The sender sends some of the first ones
+ * the other way, and more at growing intervals, so that the receiver knows what both cost; the
+ * FIN returns its decision.
  */
 #include "peer.h"
 

@@ -213,7 +213,6 @@ int mdapl_wire(struct mdapl_ctx *ctx)
         if (rc != MDAPL_DONE)
             all = 0;
     }
-    ctx->wired = all == MDAPL_DONE;
     return all;
 }
 

@@ -2,8 +2,8 @@
 #ifndef MDAPL_CTX_H
 #define MDAPL_CTX_H
 /*
- * A context, for the two files that have its code: ctx.c opens and closes it, finds groups and peers
- * in it and answers what channels and the owner ask for; rounds.c makes progress and waits.
+ * A context, for the two files that have its code: ctx.c opens and closes it, finds groups and
+ * peers in it and answers what channels and the owner ask for; rounds.c makes progress and waits.
  */
 #include "cfg.h"
 #include "channel.h"
@@ -20,7 +20,6 @@ struct mdapl_open_channel {
     const struct mdapl_channel *table;
     void *state;
     unsigned idle_rounds;        /* empty rounds in a row */
-    uint64_t looked;             /* the last call of its look(), ns */
 };
 
 struct mdapl_ctx {
@@ -31,7 +30,6 @@ struct mdapl_ctx {
     unsigned stride;             /* rounds between the last two readings of the clock */
     unsigned strides;            /* readings of the clock since the last look */
     uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
-    bool wired;                  /* mdapl_wire() is done */
     const struct mdapl_up *up;
     void *owner;
     struct mdapl_groups groups;

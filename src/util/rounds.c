@@ -6,7 +6,6 @@ enum {
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
-    UNCONNECTED_US = 1000,       /* the first, of a channel that has no connections */
     SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
 };
 
@@ -21,15 +20,6 @@ static int poll_one(struct mdapl_open_channel *c)
     return count_idle(c, c->table->progress(c->state));
 }
 
-/* A channel without connections can only be asked for one, and a look costs system calls: ranks that
- * share cores look whenever they wake. */
-static bool look_is_due(const struct mdapl_ctx *ctx, const struct mdapl_open_channel *c,
-                        uint64_t now)
-{
-    return !ctx->wired || now - c->looked >= MDAPL_US(UNCONNECTED_US)
-           || c->table->has_connections(c->state);
-}
-
 /* Calls each channel's look(). */
 static int look(struct mdapl_ctx *ctx, uint64_t now)
 {
@@ -42,12 +32,7 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct mdapl_open_channel *c = &ctx->channel[i];
 
-        if (!c->table->look) {
-            n += poll_one(c);
-        } else if (look_is_due(ctx, c, now)) {
-            c->looked = now;
-            n += count_idle(c, c->table->look(c->state, now));
-        }
+        n += c->table->look ? count_idle(c, c->table->look(c->state, now)) : poll_one(c);
     }
     return n;
 }
@@ -110,9 +95,7 @@ void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
     for (int i = 0; i < ctx->n_channels; i++) {
         struct mdapl_open_channel *c = &ctx->channel[i];
 
-        if (connected == 0 ? i == 0 : c->table->has_connections(c->state)) {
+        if (connected == 0 ? i == 0 : c->table->has_connections(c->state))
             c->table->wait(c->state, ns);
-            c->looked -= MDAPL_US(UNCONNECTED_US);   /* it is due */
-        }
     }
 }
