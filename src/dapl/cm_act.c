@@ -69,12 +69,12 @@ static int do_connect(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s
     mdapl_dapl_cm_hello_put(st, 0, st->cm.epoch, hello);
     if (!rc) {
         st->conn->caller = true;
-        rc = mdapl_dapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, time,
-                                   hello, sizeof(hello));
+        rc = mdapl_dapl_ep_connect(&st->conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, hello,
+                                   sizeof(hello));
     }
     if (rc)
         return refused_here(st, s);
-    mdapl_dapl_cm_set_timer(st, now + time + MDAPL_MS(MDAPL_CM_GRACE_MS));
+    mdapl_dapl_cm_set_timer(st, now + time);
     return MDAPL_CM_NO_EVENT;
 }
 

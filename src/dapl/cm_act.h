@@ -15,7 +15,7 @@ struct mdapl_dapl_conn;
 struct mdapl_dapl_hello;
 struct mdapl_dapl_stream;
 
-enum { MDAPL_CM_GRACE_MS = 1000 };   /* for the provider to report the timeout of a request */
+enum { MDAPL_CM_GRACE_MS = 1000 };   /* for an event that the state of an EP announces */
 
 /* What an action needs besides the stream. */
 struct mdapl_dapl_cm_args {

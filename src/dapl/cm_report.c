@@ -108,7 +108,7 @@ static const struct mdapl_dapl_cm_cause causes[MDAPL_CAUSES] = {
         ADAPTER_ADVICE
     },
     [MDAPL_CAUSE_NO_EVENT] = {
-        0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE, "no answer and no event of DAT", WAIT_ADVICE
+        0, MDAPL_CM_TIMER, MDAPL_CM_REPLY_NONE, "no answer in time", WAIT_ADVICE
     },
     [MDAPL_CAUSE_WRONG_ANSWER] = {
         0, MDAPL_CM_REJECTED, MDAPL_CM_REPLY_NO, "somebody else answers there",

@@ -251,8 +251,10 @@ bool mdapl_dapl_ep_end(struct mdapl_dapl_ep *ep, bool abandon)
 
 /* -- connecting ------------------------------------------------------------------------------- */
 
+/* Its time is the channel's: libdapl2's timer of a request uses the EP after it may have been freed
+ * (libdaploscm, in its thread: an EVD that is NULL). */
 int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
-                          uint64_t qual, uint64_t timeout_ns, const void *priv, size_t priv_len)
+                          uint64_t qual, const void *priv, size_t priv_len)
 {
     struct sockaddr_in6 to;      /* large enough for both families; providers copy theirs */
     DAT_RETURN ret;
@@ -261,7 +263,7 @@ int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t
     memset(&to, 0, sizeof(to));
     memcpy(&to, addr, addr_len < sizeof(to) ? addr_len : sizeof(to));
     ret = ep->ia->dat->dat_ep_connect(ep->handle, (DAT_IA_ADDRESS_PTR)&to, qual,
-                         (DAT_TIMEOUT)(timeout_ns / 1000), (DAT_COUNT)priv_len, (DAT_PVOID)priv,
+                         DAT_TIMEOUT_INFINITE, (DAT_COUNT)priv_len, (DAT_PVOID)priv,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
     ep->attempted = ret == DAT_SUCCESS;
     return ret == DAT_SUCCESS

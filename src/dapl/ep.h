@@ -70,10 +70,10 @@ static inline bool mdapl_dapl_ep_end_pending(const struct mdapl_dapl_ep *ep)
     return ep->attempted && !ep->ended;
 }
 
-/* Sends a connection request with priv_len bytes of private data to a listener; timeout_ns: how
- * long the provider waits for the answer. 0, or -EIO with the line in mdapl_ctx_err(). */
+/* Sends a connection request with priv_len bytes of private data to a listener. It lasts until its
+ * answer, or mdapl_dapl_ep_disconnect(). 0, or -EIO with the line in mdapl_ctx_err(). */
 int mdapl_dapl_ep_connect(struct mdapl_dapl_ep *ep, const uint8_t *addr, uint8_t addr_len,
-                          uint64_t qual, uint64_t timeout_ns, const void *priv, size_t priv_len);
+                          uint64_t qual, const void *priv, size_t priv_len);
 /* The provider's state of it: ahead of the events that are still in the queue. */
 DAT_EP_STATE mdapl_dapl_ep_state(const struct mdapl_dapl_ep *ep);
 /* Accepts a request with this EP; errors as mdapl_dapl_ep_connect(). */

@@ -57,6 +57,7 @@ struct mdapl_dapl_probes {
 struct mdapl_dapl_pings {
     struct mdapl_dapl_conn *conn;    /* the request that is in flight, or NULL */
     uint64_t at;                 /* when it was made, ns */
+    uint64_t over;               /* when it is not waited for any longer, ns */
     uint64_t next;               /* when another one may be made, ns */
     uint32_t n;                  /* in a row without an answer */
     uint32_t verdicts;           /* connections that have ended after one, lately */

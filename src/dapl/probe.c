@@ -222,13 +222,14 @@ static bool ping_on(struct mdapl_dapl_stream *st, uint64_t now)
         return false;
     st->pings.n++;
     st->pings.at = now;
+    st->pings.over = now + mdapl_min(time, MDAPL_MS(PING_MS_MAX));
     st->pings.next = now + time;
     if (mdapl_dapl_conn_open(st, st->conn->epoch, false, &st->pings.conn))
         return false;
     probes->pings++;
     mdapl_dapl_cm_hello_put(st, MDAPL_HELLO_PING, st->conn->epoch, hello);
-    if (mdapl_dapl_ep_connect(&st->pings.conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual,
-                              mdapl_min(time, MDAPL_MS(PING_MS_MAX)), hello, sizeof(hello)) == 0)
+    if (mdapl_dapl_ep_connect(&st->pings.conn->ep, st->cm.addr, st->cm.addr_len, st->cm.qual, hello,
+                              sizeof(hello)) == 0)
         return true;
     ping_over(st);
     return false;
@@ -444,8 +445,8 @@ static void look_at_peer(struct mdapl_dapl_peer *peer, uint64_t now)
     for (int i = 0; i < peer->n_streams; i++) {
         struct mdapl_dapl_conn *conn = conn_of(&peer->stream[i]);
 
-        if (now >= peer->stream[i].pings.next)
-            ping_over(&peer->stream[i]);         /* its provider has not timed it out */
+        if (now >= peer->stream[i].pings.over)
+            ping_over(&peer->stream[i]);
         if (conn && has_moved(&peer->stream[i], conn, now))
             moved |= 1u << i;
         suspect |= conn && conn->probe.pending >= SUSPECT;

@@ -90,7 +90,6 @@ struct ep {
     unsigned serial;
     struct dto_queue recv, req;
     uint8_t priv[256];
-    uint64_t deadline;           /* of the request that it has made */
     bool unflushed;              /* it has ended while flushes were held */
     bool called;                 /* it has made a request */
     bool connected;              /* it has been established */
@@ -1134,11 +1133,12 @@ static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CO
     struct ep *ep = handle;
 
     (void)to, (void)qos, (void)flags;
+    if (us != DAT_TIMEOUT_INFINITE)
+        abort();                 /* a provider's timer may find the EP freed */
     if (ep->state != DAT_EP_STATE_UNCONNECTED || (uint32_t)len > f.limits.priv)
         return ERROR(DAT_INVALID_STATE);
     ep->state = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
     ep->called = true;
-    ep->deadline = f.faults.no_timeouts ? UINT64_MAX : f.now + (uint64_t)us * 1000;
     f.calls++;
     if (f.faults.answer) {
         queue_event(ep, f.faults.answer, NULL, 0);
@@ -1281,7 +1281,7 @@ static void happen_pending(struct pending *p)
             return;
         }
         if (p->cr->caller && !has_path(p->cr->caller, psp->ia)) {
-            cr_unmake(p->cr);    /* it is lost: its caller times out */
+            cr_unmake(p->cr);    /* it is lost */
             return;
         }
         event.event_number = DAT_CONNECTION_REQUEST_EVENT;
@@ -1741,22 +1741,17 @@ static bool move_pending(void)
     return true;
 }
 
-static void end_requests(uint64_t due, DAT_EVENT_NUMBER number)
+void fake_end_requests(DAT_EVENT_NUMBER number)
 {
     for (int i = 0; i < n_eps; i++) {
         struct ep *ep = eps[i];
 
-        if (!ep || ep->state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING || ep->deadline > due)
+        if (!ep || ep->state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
             continue;
         drop_pending(ep);
         ep->state = DAT_EP_STATE_DISCONNECTED;
         queue_event(ep, number, NULL, 0);
     }
-}
-
-void fake_end_requests(DAT_EVENT_NUMBER number)
-{
-    end_requests(UINT64_MAX, number);
 }
 
 static void break_all(const struct ia *ia)
@@ -2144,7 +2139,6 @@ bool fake_step(void)
 
     f.now += 1000 + fake_random(1000);
     end_holds();
-    end_requests(f.now, DAT_CONNECTION_EVENT_TIMED_OUT);
     move_paths();
     moved = step(first);
     if (moved)

@@ -29,10 +29,9 @@ struct fake_faults {
     unsigned fail_nth;           /* would be executed, this one (from 1; 0: none) fails with */
     DAT_DTO_COMPLETION_STATUS fail_status;   /* this status, once, and its EP breaks */
     unsigned break_after;        /* after so many executed requests, once: that EP breaks */
-    unsigned lose_cr;            /* a request is lost: no event before its timeout */
+    unsigned lose_cr;            /* a request is lost: no event */
     unsigned dup_cr;             /* a request arrives twice; the second one has no caller */
     unsigned lose_accept;        /* an acceptance vanishes: neither end is established */
-    bool no_timeouts;            /* the time that dat_ep_connect() was given is ignored */
     DAT_EVENT_NUMBER answer;     /* every request is answered by this event; 0: by its receiver */
 };
 

@@ -220,7 +220,7 @@ static void attempt_without_an_end_is_no_obstacle(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds(10); i++) {
-        const struct fake_faults faults = { .lose_cr = 2, .lose_accept = 3, .no_timeouts = true };
+        const struct fake_faults faults = { .lose_cr = 2, .lose_accept = 3 };
 
         start(&s, i, 2, &faults);
         fake_hold_ends(true);
