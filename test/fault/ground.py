@@ -1,39 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""What the runs of this folder share: fault.c, the adapters that it runs on, what it prints, and TAP lines."""
+"""What the runs of this folder share: fault.c, the adapters that it runs on, and what it prints."""
 import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tools"))
+from tap import Tap  # noqa: E402, F401
+
 FLOOD = 2000     # messages of one exchange; there are as many exchanges as the test needs
 LIMIT_S = 300    # against hangs: the maximum time of a job
-
-
-class Tap:
-    """The lines of one run."""
-
-    def __init__(self, group):
-        self.group, self.count, self.failed = group, 0, 0
-
-    def result(self, good, name, text=""):
-        self.count += 1
-        self.failed += not good
-        print(f"{'ok' if good else 'not ok'} {self.count} - {self.group}: {name}", flush=True)
-        if not good:
-            for line in text.strip().splitlines()[-25:]:
-                print(f"#   | {line[:240]}")
-
-    def skip(self, name, why):
-        self.count += 1
-        print(f"ok {self.count} - {self.group}: {name} # SKIP {why}", flush=True)
-
-    def end(self):
-        print(f"1..{self.count}")
-        return 1 if self.failed else 0
 
 
 class Ground:
