@@ -155,7 +155,11 @@ static void on_route(struct verbsdat_ep *ep, const struct rdma_cm_event *e)
     (void)e;
     if (!is_calling(ep))
         return;
-    if (rdma_connect(ep->id, &ep->param))
+    if (rdma_connect(ep->id, &ep->param) == 0)
+        return;
+    if (errno == ECONNREFUSED)   /* iWARP: of the TCP connection */
+        verbsdat_ep_down(ep, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, NULL, 0);
+    else
         unreachable(ep);
 }
 
@@ -318,6 +322,15 @@ void verbsdat_cm_closing(struct verbsdat_ia *ia)
             try_to_close(ep);
 }
 
+static void time_is_over(struct verbsdat_ep *ep)
+{
+    ep->deadline = UINT64_MAX;
+    if (is_calling(ep))
+        verbsdat_ep_down(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
+    else
+        verbsdat_ep_lost(ep);
+}
+
 void verbsdat_cm_deadlines(struct verbsdat_ia *ia)
 {
     uint64_t now = verbsdat_now();
@@ -325,8 +338,8 @@ void verbsdat_cm_deadlines(struct verbsdat_ia *ia)
 
     ia->next_deadline = UINT64_MAX;
     EACH_EP(ep, ia) {
-        if (ep->deadline <= now && is_calling(ep))
-            verbsdat_ep_down(ep, DAT_CONNECTION_EVENT_TIMED_OUT, NULL, 0);
+        if (ep->deadline <= now)
+            time_is_over(ep);
         if (ep->deadline < ia->next_deadline)
             ia->next_deadline = ep->deadline;
     }

@@ -94,6 +94,17 @@ static void fill_event(DAT_EVENT *event, struct verbsdat_evd *evd, struct verbsd
         fill_extension(event, ext, wc);
 }
 
+/* Has the DTO been completed as lost before (verbsdat_ep_lost)? */
+static bool is_late(const struct verbsdat_slot *slot)
+{
+    const struct verbsdat_queue *q;
+
+    if (slot->srq || slot->kind == VERBSDAT_MARK)
+        return false;
+    q = slot->kind == VERBSDAT_RECV ? &slot->ep->recv : &slot->ep->req;
+    return (int32_t)(slot->number - atomic_load_explicit(&q->tail, memory_order_relaxed)) < 0;
+}
+
 bool verbsdat_done(struct verbsdat_evd *evd, const struct ibv_wc *wc, DAT_EVENT *event)
 {
     struct verbsdat_slot *slot = (void *)(uintptr_t)wc->wr_id;
@@ -101,6 +112,8 @@ bool verbsdat_done(struct verbsdat_evd *evd, const struct ibv_wc *wc, DAT_EVENT 
     bool reported = slot->kind != VERBSDAT_MARK
                     && !(slot->silent && wc->status == IBV_WC_SUCCESS);
 
+    if (is_late(slot))
+        return false;
     if (wc->status != IBV_WC_SUCCESS && wc->status != IBV_WC_WR_FLUSH_ERR && ep)
         report_fault(ep);
     if (reported)

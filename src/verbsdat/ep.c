@@ -12,7 +12,7 @@ enum {
     DTOS = 128, IOVS = 4, READS = 16,    /* of an EP that is created without attributes */
     DRAIN_US = 50,               /* between two looks at the CQs of an EP that is being freed */
     DRAIN_LOOKS = 100000,        /* an adapter that flushes nothing for 5 s has failed */
-    UNMARKED_LOOKS = 400,        /* without a mark, what is flushed is waited for by time */
+    LOST_MS = 20,                /* what an iWARP adapter has not flushed then has vanished */
 };
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
@@ -52,19 +52,58 @@ void verbsdat_ep_mark(struct verbsdat_ep *ep)
         return;
     ep->marked = true;
     ep->mark_number = ep->req.head;
-    if (ibv_post_send(ep->qp, &wr, &bad)) {      /* not every iWARP QP takes one any more */
-        ep->unmarked = true;
-        atomic_store(&ep->req.tail, ep->req.head);
-    }
+    ibv_post_send(ep->qp, &wr, &bad);    /* an iWARP QP that has failed may take none */
 }
 
+/*
+ * An InfiniBand QP in the error state flushes what is posted (IBA 10.3.1.7); Soft-RoCE does it with
+ * receives when the state is set the next time. On iWARP only what was posted before is flushed
+ * (RDMA Verbs, 6.2.4), while the rest vanishes: its time is limited.
+ */
 void verbsdat_ep_flush(struct verbsdat_ep *ep)
 {
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
-    ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
     pthread_mutex_lock(&ep->lock);
+    ep->over = true;
     verbsdat_ep_mark(ep);
+    pthread_mutex_unlock(&ep->lock);
+    ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
+    if (!ep->h.ia->iwarp)
+        return;
+    ep->deadline = verbsdat_now() + (uint64_t)LOST_MS * 1000000;
+    verbsdat_thread_deadline(ep->h.ia, ep->deadline);
+}
+
+/* Completes the first DTO of a queue in place of the adapter; with ep->lock. False: there is none.
+ * Whether a request without a completion has been executed is not known. */
+static bool complete_lost(struct verbsdat_queue *q, struct verbsdat_evd *evd)
+{
+    struct verbsdat_slot *slot;
+    DAT_EVENT event;
+    bool idle, reported = false;
+
+    pthread_mutex_lock(&evd->lock);
+    idle = verbsdat_queue_idle(q);
+    slot = &q->slot[atomic_load(&q->tail) & q->mask];
+    if (!idle)
+        reported = verbsdat_done(evd, &(struct ibv_wc){ .wr_id = (uintptr_t)slot,
+                                                        .status = IBV_WC_WR_FLUSH_ERR }, &event);
+    pthread_mutex_unlock(&evd->lock);
+    if (reported && !slot->silent)
+        verbsdat_evd_post(evd, &event);
+    return !idle;
+}
+
+void verbsdat_ep_lost(struct verbsdat_ep *ep)
+{
+    verbsdat_evd_pull(ep->req_evd);
+    verbsdat_evd_pull(ep->recv_evd);
+    pthread_mutex_lock(&ep->lock);
+    while (complete_lost(&ep->req, ep->req_evd))
+        ;
+    while (!ep->srq && complete_lost(&ep->recv, ep->recv_evd))
+        ;
     pthread_mutex_unlock(&ep->lock);
 }
 
@@ -74,8 +113,7 @@ static bool drain(struct verbsdat_ep *ep)
     for (int i = 0; i < DRAIN_LOOKS; i++) {
         verbsdat_evd_drain(ep->req_evd);
         verbsdat_evd_drain(ep->recv_evd);
-        if (verbsdat_queue_idle(&ep->req) && (ep->srq || verbsdat_queue_idle(&ep->recv))
-            && (!ep->unmarked || i >= UNMARKED_LOOKS))
+        if (verbsdat_queue_idle(&ep->req) && (ep->srq || verbsdat_queue_idle(&ep->recv)))
             return true;
         verbsdat_sleep(-1, -1, DRAIN_US * 1000);
     }
@@ -126,7 +164,7 @@ static int connectable(struct verbsdat_ep *ep)
     ep->qp = ep->id->qp;
     ep->max_inline = attr.cap.max_inline_data;
     ep->silent_run = 0;
-    ep->marked = ep->unmarked = ep->abandoned = false;
+    ep->marked = ep->over = ep->abandoned = false;
     ep->deadline = UINT64_MAX;
     atomic_store(&ep->fault, false);
     if (ep->srq)

@@ -80,7 +80,8 @@ struct verbsdat_ep {
     uint32_t max_iov;            /* segments of a request, of any kind */
     struct verbsdat_slot mark;
     uint32_t mark_number;        /* the requests below it have ended when the mark has */
-    bool marked, unmarked;       /* posted; it could not be posted */
+    bool marked;                 /* the mark has been posted */
+    bool over;                   /* the QP is in the error state, or on its way */
     atomic_bool fault;           /* a completion had an error */
     /* connection */
     struct sockaddr_in remote;
@@ -109,9 +110,12 @@ struct verbsdat_cr {
 
 /* ep.c */
 struct verbsdat_ep *verbsdat_ep_of(DAT_EP_HANDLE handle);
-/* Makes all DTOs of the EP complete: its QP enters the error state, and behind requests whose
- * success makes no completion a mark is posted. */
+/* Makes all DTOs of the EP complete: behind requests whose success makes no completion a mark is
+ * posted, and the QP enters the error state. Again after a DTO was posted to such an EP; with
+ * ia->lock. */
 void verbsdat_ep_flush(struct verbsdat_ep *ep);
+/* Completes what the adapter has not flushed in time; with ia->lock. */
+void verbsdat_ep_lost(struct verbsdat_ep *ep);
 /* Posts the mark if requests without a completion are the last; with ep->lock. */
 void verbsdat_ep_mark(struct verbsdat_ep *ep);
 /* Have all requests ended, as far as has been polled? */
@@ -144,6 +148,9 @@ struct rdma_cm_id *verbsdat_cm_id(struct verbsdat_ia *ia, uint16_t port, void *c
 bool verbsdat_cr_arrived(struct verbsdat_ia *ia, const struct rdma_cm_event *event);
 /* The caller has gone. The identifier is destroyed by the caller of this function. */
 void verbsdat_cr_withdrawn(struct verbsdat_cr *cr);
+
+/* thread.c: the event that a shared queue has fewer receives than its limit */
+void verbsdat_srq_low(struct verbsdat_srq *srq);
 
 /* srq.c */
 void verbsdat_srq_give(struct verbsdat_slot *slot);

@@ -91,6 +91,25 @@ static bool make_room(struct verbsdat_queue *q, struct verbsdat_evd *evd)
     return q->head - atomic_load_explicit(&q->tail, memory_order_acquire) < q->max;
 }
 
+/* With ep->lock: is what is posted now nothing to the adapter? It completes as lost then. */
+static bool vanishes(const struct verbsdat_ep *ep)
+{
+    return ep->over && ep->h.ia->iwarp;
+}
+
+/* Releases ep->lock. A DTO that was posted to a connection that has ended is flushed. */
+static void posted(struct verbsdat_ep *ep)
+{
+    bool over = ep->over;
+
+    pthread_mutex_unlock(&ep->lock);
+    if (!over)
+        return;
+    verbsdat_lock(ep->h.ia);
+    verbsdat_ep_flush(ep);
+    verbsdat_unlock(ep->h.ia);
+}
+
 /*
  * With ep->lock. The slots of requests without a completion are free when a later one has
  * completed, so one of max_silent in a row is signaled whatever the consumer wants, who gets no
@@ -114,11 +133,19 @@ static DAT_RETURN post(struct verbsdat_ep *ep, const struct request *r, struct i
     slot->number = ep->req.head;
     slot->kind = (uint8_t)r->kind;
     slot->silent = silent;
-    if (ibv_post_send(ep->qp, wr, &bad))
+    if (ibv_post_send(ep->qp, wr, &bad) && !vanishes(ep))
         return VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     ep->req.head++;
     ep->silent_run = run;
     return DAT_SUCCESS;
+}
+
+/* On soft-iWARP a send has completed when TCP has it, before the answer to an RDMA read that was
+ * posted earlier has arrived. DTOs of a queue complete in their order, so it waits for that. */
+static bool is_fenced(const struct verbsdat_ep *ep, const struct request *r)
+{
+    return r->flags & DAT_COMPLETION_BARRIER_FENCE_FLAG
+           || (ep->h.ia->iwarp && r->kind != VERBSDAT_READ);
 }
 
 static DAT_RETURN post_request(struct verbsdat_ep *ep, const struct request *r)
@@ -148,10 +175,10 @@ static DAT_RETURN post_request(struct verbsdat_ep *ep, const struct request *r)
         fill_remote(&wr, r);
     wr.send_flags = (row->inlines && bytes <= ep->max_inline ? IBV_SEND_INLINE : 0u)
                     | (r->flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG ? IBV_SEND_SOLICITED : 0u)
-                    | (r->flags & DAT_COMPLETION_BARRIER_FENCE_FLAG ? IBV_SEND_FENCE : 0u);
+                    | (is_fenced(ep, r) ? IBV_SEND_FENCE : 0u);
     pthread_mutex_lock(&ep->lock);
     ret = post(ep, r, &wr);
-    pthread_mutex_unlock(&ep->lock);
+    posted(ep);
     return ret;
 }
 
@@ -267,7 +294,7 @@ static DAT_RETURN post_recv(struct verbsdat_ep *ep, struct ibv_recv_wr *wr, DAT_
     wr->wr_id = (uintptr_t)slot;
     slot->cookie = cookie;
     slot->number = ep->recv.head;
-    if (ibv_post_recv(ep->qp, wr, &bad))
+    if (ibv_post_recv(ep->qp, wr, &bad) && !vanishes(ep))
         return VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     ep->recv.head++;
     return DAT_SUCCESS;
@@ -294,6 +321,6 @@ DAT_RETURN verbsdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIP
     }
     pthread_mutex_lock(&ep->lock);
     ret = post_recv(ep, &wr, cookie);
-    pthread_mutex_unlock(&ep->lock);
+    posted(ep);
     return ret;
 }

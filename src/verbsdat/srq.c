@@ -199,19 +199,26 @@ DAT_RETURN verbsdat_srq_resize(DAT_SRQ_HANDLE handle, DAT_COUNT size)
     return srq_of(handle) ? VERBSDAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE) : bad_srq;
 }
 
+/* Soft-RoCE compares with the limit only when a receive is taken. */
 DAT_RETURN verbsdat_srq_set_lw(DAT_SRQ_HANDLE handle, DAT_COUNT low)
 {
     struct verbsdat_srq *srq = srq_of(handle);
     struct ibv_srq_attr attr = { .srq_limit = (uint32_t)low };
+    bool is_low;
 
     if (!srq)
         return bad_srq;
     if (low < 0 || (uint32_t)low > srq->max)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (ibv_modify_srq(srq->srq, &attr, IBV_SRQ_LIMIT))
-        return VERBSDAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
     pthread_mutex_lock(&srq->lock);
     srq->low = (uint32_t)low;
+    is_low = srq->posted < srq->low;
     pthread_mutex_unlock(&srq->lock);
+    if (is_low)
+        attr.srq_limit = 0;
+    if (ibv_modify_srq(srq->srq, &attr, IBV_SRQ_LIMIT))
+        return VERBSDAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
+    if (is_low)
+        verbsdat_srq_low(srq);
     return DAT_SUCCESS;
 }

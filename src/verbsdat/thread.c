@@ -84,6 +84,13 @@ static void fault_of(struct verbsdat_ep *ep)
     verbsdat_thread_wake(ep->h.ia);
 }
 
+void verbsdat_srq_low(struct verbsdat_srq *srq)
+{
+    static const struct async low = { DAT_ASYNC_ERROR_EP_BROKEN, DAT_SRQ_LOW_WATERMARK_EVENT };
+
+    post_async(srq->h.ia, srq, &low);
+}
+
 /* Events of the device and its ports go to all IAs on it, the others to that of their object. DAT
  * has no number for a port that is down for a while: its TIMED_OUT says that the adapter's
  * operations may not come to an end, and is no reason to give it up. */
@@ -93,7 +100,6 @@ static void async_event(struct verbsdat_ia *ia, struct ibv_async_event *e)
     static struct async fatal = { DAT_ASYNC_ERROR_IA_CATASTROPHIC, DAT_IA_CATASTROPHIC_ERROR };
     static const struct async overflow = { DAT_ASYNC_ERROR_EVD_OVERFLOW, DAT_EVD_OVERFLOW_ERROR };
     static const struct async last = { DAT_ASYNC_ERROR_EP_BROKEN, DAT_EP_TRANSFER_TO_ERROR };
-    static const struct async low = { DAT_ASYNC_ERROR_EP_BROKEN, DAT_SRQ_LOW_WATERMARK_EVENT };
 
     switch (e->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
@@ -128,12 +134,9 @@ static void async_event(struct verbsdat_ia *ia, struct ibv_async_event *e)
         post_async(ep->h.ia, ep, &last);
         break;
     }
-    case IBV_EVENT_SRQ_LIMIT_REACHED: {
-        struct verbsdat_srq *srq = e->element.srq->srq_context;
-
-        post_async(srq->h.ia, srq, &low);
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        verbsdat_srq_low(e->element.srq->srq_context);
         break;
-    }
     default:
         break;                   /* of paths, LIDs, keys: nothing that DAT has an error for */
     }

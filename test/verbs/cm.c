@@ -391,9 +391,12 @@ int rdma_connect(struct rdma_cm_id *handle, struct rdma_conn_param *param)
     id->state = HV_CALLING;
     id->qpn = handle->qp ? handle->qp->qp_num : 0;
     m.to = listener(hv_process()->shared, ntohs(handle->route.addr.dst_sin.sin_port));
-    transmit(&m);
+    if (m.to == 0 && hv_process()->iwarp)    /* TCP connects before this returns */
+        id->state = HV_OVER;
+    else
+        transmit(&m);
     hv_unlock();
-    return 0;
+    return fails(id->state == HV_OVER ? ECONNREFUSED : 0);
 }
 
 int rdma_accept(struct rdma_cm_id *handle, struct rdma_conn_param *param)

@@ -400,6 +400,8 @@ static void fill_send(struct hv_send *s, const struct ibv_send_wr *wr)
 
 static int queue_send(struct hv_qp *qp, const struct ibv_send_wr *wr)
 {
+    if (qp->state == IBV_QPS_ERR && hv_process()->iwarp)
+        return 0;
     if (qp->state == IBV_QPS_ERR) {
         const struct hv_send flushed = { .id = wr->wr_id };
 
@@ -450,11 +452,11 @@ int hv_queue_recv(struct hv_rq *rq, const struct ibv_recv_wr *wr)
 
 static int queue_recv(struct hv_qp *qp, const struct ibv_recv_wr *wr)
 {
-    int rc = qp->state == IBV_QPS_RESET || qp->srq ? EINVAL : hv_queue_recv(&qp->rq, wr);
-
-    if (!rc && qp->state == IBV_QPS_ERR)
-        flush(qp);
-    return rc;
+    if (qp->state == IBV_QPS_RESET || qp->srq)
+        return EINVAL;
+    if (qp->state == IBV_QPS_ERR && hv_process()->iwarp)
+        return 0;
+    return hv_queue_recv(&qp->rq, wr);
 }
 
 int hv_post_recv(struct ibv_qp *handle, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
