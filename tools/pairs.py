@@ -85,11 +85,11 @@ def announcement(port, log, process, limit_s):
 
 
 class Relay:
-    """Gives an address to the next client at a port of this host."""
+    """Gives an address to the next client at a port of this host; host: one of its addresses, "" all of them."""
 
-    def __init__(self, port, address, limit_s):
+    def __init__(self, port, address, limit_s, host="127.0.0.1"):
         self.address, self.limit_s = address, limit_s
-        self.listener = socket.create_server(("127.0.0.1", port))    # with SO_REUSEADDR
+        self.listener = socket.create_server((host, port))    # with SO_REUSEADDR
         self.thread = threading.Thread(target=self.serve)
 
     def __enter__(self):

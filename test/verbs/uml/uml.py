@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Nodes with a verbs device of Linux (nodes), for tests: what runs in them, and their dat.conf."""
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2] / "tools"))
+from tap import limited  # noqa: E402
+
+NODES = str(HERE / "nodes")
+LIMIT_S = 240    # against hangs: the maximum time of a run
+# Lines of dat.conf by the verbs device on eth0. siw has no datagrams, and its connections are RDMA-CM's: no scm.
+IAS = {"rxe": {"own": '{prefix}/lib/libdaplverbs.so daplverbs.1.0 "eth0"',
+               "ofa": 'libdaplofa.so.2 dapl.2.0 "eth0 0"',
+               "scm": 'libdaploscm.so.2 dapl.2.0 "rxe0 1"'},
+       "siw": {"own": '{prefix}/lib/libdaplverbs.so daplverbs.1.0 "eth0"',
+               "ofa": 'libdaplofa.so.2 dapl.2.0 "eth0 0"'}}
+
+
+class Nodes:
+    """n1 to n<count>, which end with the block, or with this process."""
+
+    def __init__(self, folder, prefix, count=2, device="rxe"):
+        self.folder, self.prefix, self.count, self.device = folder, prefix, count, device
+        self.conf = folder / f"{device}.conf"
+        rows = {name: rest.format(prefix=prefix) for name, rest in IAS[device].items()}
+        rows["soft0"] = rows["own"]    # the name in test/provider
+        rows["own6"] = rows["own"].replace('"eth0"', '"eth0 retry=6"')    # it notices a peer that has gone
+        self.conf.write_text("".join(f'{name} u2.0 nonthreadsafe default {rest} ""\n' for name, rest in rows.items()))
+        self.base = dict(os.environ, UML_NODES=str(folder / "nodes"), DAT_OVERRIDE=str(self.conf),
+                         DAPL_SCM_NETDEV="eth0")
+
+    def __enter__(self):
+        status, text = limited([NODES, f"--while={os.getpid()}", "up", str(self.count), self.device], LIMIT_S,
+                               env=self.base)
+        if status != 0:
+            raise RuntimeError(text)
+        return self
+
+    def __exit__(self, *_):
+        self.ask("down")
+
+    def env(self, knobs=None, **more):
+        """The environment of a run: MPIR_CVAR_DAPL_*, and others."""
+        return dict(self.base, **{f"MPIR_CVAR_DAPL_{k}": v for k, v in (knobs or {}).items()}, **more)
+
+    def ask(self, *words):
+        """cut, heal, down."""
+        return limited([NODES, *words], LIMIT_S, env=self.base)[0] == 0
+
+    def command(self, node, *words):
+        """The host's command that runs one in a node."""
+        return [NODES, "on", node, shlex.join(map(str, words))]
+
+    def on(self, node, text, seconds=LIMIT_S, env=None):
+        """(status, output) of a shell's text in a node; status None: not finished."""
+        return limited([NODES, "on", node, text], seconds, env=env or self.base)
+
+    def mpiexec(self, ranks, program, env, *options):
+        return [NODES, "mpiexec", str(self.prefix), *options, "-n", str(ranks), *map(str, program)]
+
+    def job(self, ranks, program, env, seconds=LIMIT_S, options=()):
+        """(status, output) of an MPI job whose ranks are on the nodes in turn."""
+        return limited(self.mpiexec(ranks, program, env, *options), seconds, env=env)
+
+    def start(self, ranks, program, env):
+        return subprocess.Popen(self.mpiexec(ranks, program, env), env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace",
+                                start_new_session=True)
