@@ -304,7 +304,8 @@ static DAT_DTO_COOKIE cookie(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dt
     dto->ep = ep;
     dto->kind = kind;
     dto->bytes = 0;
-    dto->unsignaled = false;
+    dto->len = 0;
+    dto->unsignaled = dto->reported = false;
     return (DAT_DTO_COOKIE){ .as_64 = ep->cookie | REQUEST | (uint16_t)ep->req.next };
 }
 
@@ -423,20 +424,55 @@ static void stale(struct mdapl_dapl_ia *ia)
     mdapl_ctx_stats(ia->ctx)->stale_completions++;
 }
 
-/* The request of this number has completed. Those before it have succeeded, with an event or
- * without. */
+/* The oldest request. */
+static struct mdapl_dapl_dto *oldest(const struct mdapl_dapl_ep *ep)
+{
+    return ep->req.dto[(ep->req.next - ep->req_posted) & ep->req.mask];
+}
+
+/*
+ * An event says that a request has succeeded, with those before it: but for RDMA reads, which have
+ * their own events, and behind which the others wait (docs/dat.md, 18).
+ */
+static void request_succeeded(struct mdapl_dapl_ep *ep, uint32_t number, size_t len)
+{
+    struct mdapl_dapl_dto *dto = ep->req.dto[number & ep->req.mask];
+
+    dto->reported = true;
+    dto->len = len;
+    if ((int32_t)(number + 1 - ep->reported) > 0)
+        ep->reported = number + 1;
+    while (ep->req_posted > 0 && (int32_t)(ep->reported - (ep->req.next - ep->req_posted)) > 0) {
+        dto = oldest(ep);
+        if (dto->kind == MDAPL_DTO_READ && !dto->reported)
+            return;
+        oldest_over(ep, DAT_DTO_SUCCESS, dto->reported ? dto->len : 0);
+    }
+}
+
+/* A request has failed. Reads before it that no event has reported have failed, too. */
+static void request_failed(struct mdapl_dapl_ep *ep, uint32_t before,
+                           DAT_DTO_COMPLETION_STATUS status, size_t len)
+{
+    while (before-- > 0) {
+        bool lost = oldest(ep)->kind == MDAPL_DTO_READ && !oldest(ep)->reported;
+
+        oldest_over(ep, lost ? DAT_DTO_ERR_FLUSHED : DAT_DTO_SUCCESS, oldest(ep)->len);
+    }
+    oldest_over(ep, status, len);
+}
+
 static void request_over(struct mdapl_dapl_ep *ep, uint16_t number,
                          DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
-    uint32_t before = (uint16_t)(number - (ep->req.next - ep->req_posted));
+    uint32_t first = ep->req.next - ep->req_posted, before = (uint16_t)(number - first);
 
-    if (before >= ep->req_posted) {
+    if (before >= ep->req_posted)
         stale(ep->ia);
-        return;
-    }
-    while (before-- > 0)
-        oldest_over(ep, DAT_DTO_SUCCESS, 0);
-    oldest_over(ep, status, len);
+    else if (status == DAT_DTO_SUCCESS)
+        request_succeeded(ep, first + before, len);
+    else
+        request_failed(ep, before, status, len);
 }
 
 static void recv_over(struct mdapl_dapl_ep *ep, uint16_t number, DAT_DTO_COMPLETION_STATUS status,

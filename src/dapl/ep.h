@@ -33,6 +33,7 @@ struct mdapl_dapl_ep {
     struct mdapl_dapl_posts recv, req;
     uint32_t recv_posted, req_posted;   /* DTOs that have not completed */
     uint32_t recv_max, req_max;
+    uint32_t reported;                  /* number behind the last request that has succeeded */
     uint32_t reads, reads_max;          /* RDMA reads in flight; at most */
     uint64_t bytes;                     /* of RDMA in flight */
     uint32_t n_unsignaled, unsignaled_run,

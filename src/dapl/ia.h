@@ -43,7 +43,9 @@ struct mdapl_dapl_dto {
     struct mdapl_dapl_ep *ep;
     uint16_t number;         /* of the post, among the receives or the requests of its EP */
     bool unsignaled;
+    bool reported;           /* a request that has completed, behind a read that has not */
     enum mdapl_dapl_dto_kind kind; /* of a request */
+    size_t len;              /* what its event says, if it is reported */
     uint64_t bytes;          /* of RDMA, for the balance between streams */
 };
 

@@ -1567,15 +1567,35 @@ static void take_turns(struct ep *ep)
     }
 }
 
+/* The request behind the first one, a read, is executed and completes before that. */
+static void let_pass(struct dto_queue *q)
+{
+    struct dto *read = q->first, *next = read ? read->next : NULL;
+
+    if (!next || read->op != DAT_DTO_RDMA_READ || read->executed || read->late
+        || next->op == DAT_DTO_RDMA_READ)
+        return;
+    read->next = next->next;
+    next->next = read;
+    q->first = next;
+    if (q->last == next)
+        q->last = read;
+}
+
 static bool stands_still(struct ep *ep);
 
 /* Moves one EP: executes a request, or completes one that has been executed. */
 static bool move_ep(struct ep *ep)
 {
-    struct dto *d = to_execute(ep);
-    bool can_complete = ep->req.first && ep->req.first->executed;
-    bool half = d && d->half, first;
+    struct dto *d;
+    bool can_complete;
+    bool half, first;
 
+    if (f.faults.late_read && fake_random(f.faults.late_read) == 0)
+        let_pass(&ep->req);
+    d = to_execute(ep);
+    can_complete = ep->req.first && ep->req.first->executed;
+    half = d && d->half;
     if (half_open_fails(ep))
         return true;
     if (ep->state != DAT_EP_STATE_CONNECTED || !ep->peer || stands_still(ep))

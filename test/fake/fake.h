@@ -32,6 +32,7 @@ struct fake_faults {
     unsigned lose_cr;            /* a request is lost: no event */
     unsigned dup_cr;             /* a request arrives twice; the second one has no caller */
     unsigned lose_accept;        /* an acceptance vanishes: neither end is established */
+    unsigned late_read;          /* a read lets the request behind it pass, as on soft-iWARP */
     DAT_EVENT_NUMBER answer;     /* every request is answered by this event; 0: by its receiver */
 };
 
