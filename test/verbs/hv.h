@@ -13,9 +13,9 @@
  *  - each byte of a request lies in a registration of the QP's protection domain with the access
  *    that the operation needs (10.6); an access error ends both QPs, a local one its own;
  *  - a send without a receive waits for one: the retry count for RNR is taken as infinite;
- *  - in the error state what is posted and what is queued is flushed, in RESET it vanishes; receives
- *    that are posted in the error state are flushed when it is set again, as with Soft-RoCE, and with
- *    iWARP what is posted then vanishes, as with soft-iWARP;
+ *  - in the error state what is posted and what is queued is flushed, in RESET it vanishes;
+ *    receives that are posted in the error state are flushed when it is set again, as with
+ *    Soft-RoCE, and with iWARP what is posted then vanishes, as with soft-iWARP;
  *  - an entry of the send queue is free only when the completion of it or of a later one has been
  *    polled (10.8.5), so who never asks for a completion fills the queue;
  *  - completions of a QP stay in the CQ when the QP is destroyed or reset, as with Soft-RoCE;

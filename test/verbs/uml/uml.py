@@ -28,10 +28,10 @@ class Nodes:
         self.conf = folder / f"{device}.conf"
         rows = {name: rest.format(prefix=prefix) for name, rest in IAS[device].items()}
         rows["soft0"] = rows["own"]    # the name in test/provider
-        rows["own6"] = rows["own"].replace('"eth0"', '"eth0 retry=6"')    # it notices a peer that has gone
+        rows["own6"] = rows["own"].replace('"eth0"', '"eth0 retry=6 ack_timeout=14"')    # after half a second
         self.conf.write_text("".join(f'{name} u2.0 nonthreadsafe default {rest} ""\n' for name, rest in rows.items()))
         self.base = dict(os.environ, UML_NODES=str(folder / "nodes"), DAT_OVERRIDE=str(self.conf),
-                         DAPL_SCM_NETDEV="eth0")
+                         DAPL_SCM_NETDEV="eth0", PATH=f"{prefix}/bin:{os.environ['PATH']}")
 
     def __enter__(self):
         status, text = limited([NODES, f"--while={os.getpid()}", "up", str(self.count), self.device], LIMIT_S,
