@@ -9,6 +9,7 @@
 #include "frames.h"
 #include "log.h"
 #include "peer.h"
+#include "rma.h"
 #include "rndv.h"
 #include "stats.h"
 
@@ -159,6 +160,7 @@ static void open_to_frames(struct mdapl_dapl_stream *st)
     mdapl_dapl_stream_set_up(st, st->conn);
     mdapl_dapl_probe_offer(st);
     mdapl_dapl_rndv_up(st);
+    mdapl_dapl_rma_up(st);
 }
 
 void mdapl_dapl_cm_first_frame(struct mdapl_dapl_conn *conn)

@@ -13,6 +13,7 @@
 #include "peer.h"
 #include "place.h"
 #include "regcache.h"
+#include "rma.h"
 #include "rndv.h"
 #include "vbuf.h"
 #include "wire.h"
@@ -152,6 +153,7 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_list_init(&d->ack_pending);
     mdapl_list_init(&d->vbuf_waiters);
     mdapl_list_init(&d->closed);
+    mdapl_list_init(&d->exposed);
     mdapl_timers_init(&d->timers);
     mdapl_dapl_cm_requests_init(&d->requests);
     for (int i = 0; i < d->rails.n; i++)
@@ -485,6 +487,7 @@ static void close_channel(void *state)
     mdapl_dapl_probes_fini(d);
     for (int i = 0; i < d->rails.n; i++)
         mdapl_dapl_vbufs_fini(&d->vbufs[i]);
+    mdapl_dapl_rma_fini(d);
     mdapl_dapl_regcache_fini(d->regs);
     mdapl_dapl_rails_close(&d->rails);
     mdapl_dapl_rndv_fini(d);
@@ -533,6 +536,9 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .wire = wire,                /* wireup.c, cm.c */
     .eager_max = eager_max,
     .send = mdapl_dapl_tx_send,  /* tx.c, ring.c, rndv_tx.c */
+    .expose = mdapl_dapl_rma_expose, /* rma.c */
+    .put = mdapl_dapl_rma_put,
+    .get = mdapl_dapl_rma_get,
     .progress = progress,        /* evd.c, then rx.c, rndv_rx.c */
     .look = look,                /* ... and cm.c */
     .has_connections = has_connections,

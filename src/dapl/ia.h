@@ -77,6 +77,7 @@ struct mdapl_dapl_ia_limits {
     uint32_t lmrs;           /* registrations */
     uint32_t ports;          /* over which a path may lead; 0: it has no path extension */
     bool ordered;            /* RDMA writes land in the order of their addresses */
+    bool placed;             /* a write that has completed is in the peer's memory */
 };
 
 /*

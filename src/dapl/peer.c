@@ -9,6 +9,7 @@
 #include "frames.h"
 #include "ia.h"
 #include "min.h"
+#include "rma.h"
 #include "rndv.h"
 #include "xfer.h"
 
@@ -184,7 +185,8 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
     struct mdapl_list *lists[] = { &peer->work,      &peer->vbuf_waiters, &peer->ctl,
                                    &peer->queue,     &peer->retained,     &peer->ack_pending,
                                    &peer->reordered, &peer->rndv_tx,
-                                   &peer->rndv_rx,   &peer->xfers };
+                                   &peer->rndv_rx,   &peer->xfers,
+                                   &peer->rma,       &peer->rma_waiting };
     struct card card;
     int rc;
 
@@ -233,6 +235,7 @@ void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status)
     mdapl_dapl_tx_fail(peer, status);
     mdapl_dapl_rndv_fail_tx(peer, status);
     mdapl_dapl_rndv_fail_rx(peer, status);
+    mdapl_dapl_rma_fail(peer, status);
     mdapl_dapl_rx_fail(peer);
 }
 
@@ -241,6 +244,7 @@ void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
     mdapl_dapl_peer_end(peer, -ECANCELED);
     mdapl_dapl_rndv_free_tx(peer);
     mdapl_dapl_rndv_free_rx(peer);
+    mdapl_dapl_rma_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_list_remove(&peer->vbuf_waiters);
     for (int i = 0; i < peer->n_streams; i++)
@@ -262,6 +266,7 @@ void mdapl_dapl_peer_wake_if_pending(struct mdapl_dapl_peer *peer)
 {
     if (!mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
         || !mdapl_list_empty(&peer->inbox.parked) || !mdapl_list_empty(&peer->xfers)
+        || !mdapl_list_empty(&peer->rma_waiting)
         || mdapl_dapl_rx_ack_due(peer))
         mdapl_dapl_peer_wake(peer);
 }
@@ -270,6 +275,7 @@ int mdapl_dapl_peer_progress(struct mdapl_dapl_peer *peer)
 {
     int n = mdapl_inbox_announce_held(&peer->inbox);
 
+    n += mdapl_dapl_rma_go_on(peer);
     n += mdapl_dapl_xfer_flush(peer);
     n += mdapl_dapl_tx_flush(peer);
     return n;
@@ -289,7 +295,8 @@ void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *
 bool mdapl_dapl_peer_idle(const struct mdapl_dapl_peer *peer)
 {
     return mdapl_dapl_peer_unacked(peer) == 0 && mdapl_list_empty(&peer->ctl)
-           && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx);
+           && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->rndv_tx)
+           && !mdapl_dapl_rma_busy(peer);
 }
 
 size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer)
@@ -300,6 +307,7 @@ size_t mdapl_dapl_peer_unfinished(const struct mdapl_dapl_peer *peer)
         return 0;
     n += !mdapl_list_empty(&peer->ctl) + !mdapl_list_empty(&peer->queue);
     n += !mdapl_list_empty(&peer->rndv_tx) + !mdapl_list_empty(&peer->inbox.parked);
+    n += mdapl_dapl_rma_busy(peer);
     /* An acknowledgement whose DTO has not completed may not have been transmitted. */
     for (int i = 0; i < peer->n_streams; i++) {
         const struct mdapl_dapl_conn *conn = peer->stream[i].conn;

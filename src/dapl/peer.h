@@ -12,8 +12,8 @@
  *      memory -> ring.c, or DAT -> evd.c -> ep.c
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
- * rndv_tx.c and rndv_rx.c carry long bodies, with xfer.c for their RDMA; cm.c makes connections,
- * wireup.c decides when; recover.c judges what fails. A frame is transmitted when pick_lane() of
+ * rndv_tx.c and rndv_rx.c carry long bodies, with xfer.c for their RDMA, and rma.c puts and gets;
+ * cm.c makes connections, wireup.c decides when; recover.c judges what fails. A frame is transmitted when pick_lane() of
  * tx.c finds its stream up, the window of a lane open and a request slot free; until then it is an
  * item on the peer's queue. RDMA that finds no slot waits on peer->xfers.
  */
@@ -104,6 +104,8 @@ struct mdapl_dapl_chan {
     struct mdapl_dapl_events *events;    /* the last ones of all peers */
     uint64_t now;                /* ns, some rounds old at most (dapl.c) */
     uint64_t attentive_until;    /* ns: until then each round polls all queues */
+
+    struct mdapl_list exposed;   /* memory that peers may read and write (rma.c) */
 
     int n_connected;             /* peers all of whose connections are up */
     int n_connecting;            /* streams */
@@ -208,6 +210,9 @@ struct mdapl_dapl_peer {
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;
     struct mdapl_list xfers;     /* RDMA of theirs that is still to be posted */
+
+    /* puts and gets: those in progress, and those that are to go on (rma.c) */
+    struct mdapl_list rma, rma_waiting;
 };
 
 /* Frames that the peer has not acknowledged. */

@@ -49,6 +49,7 @@ static struct mdapl_dapl_ia_limits least_of(struct mdapl_dapl_ia_limits a,
         .lmrs = (uint32_t)mdapl_min(a.lmrs, b->lmrs),
         .ports = (uint32_t)mdapl_min(a.ports, b->ports),
         .ordered = a.ordered && b->ordered,
+        .placed = a.placed && b->placed,
     };
 }
 

@@ -239,6 +239,28 @@ static const uint8_t *get_segs(struct mdapl_dapl_segs *segs, const uint8_t *p, c
     return p;
 }
 
+size_t mdapl_dapl_segs_put(const struct mdapl_dapl_segs *segs, uint8_t *out)
+{
+    return (size_t)(put_segs(segs, out) - out);
+}
+
+bool mdapl_dapl_segs_get(struct mdapl_dapl_segs *segs, const void *in, size_t len,
+                         uint64_t *total_p)
+{
+    const uint8_t *p = in;
+
+    memset(segs, 0, sizeof(*segs));
+    *total_p = 0;
+    if (len < 4 || !get_segs(segs, p, p + len))
+        return false;
+    for (uint32_t i = 0; i < segs->n; i++) {
+        if (segs->seg[i].len == 0 || segs->seg[i].len > UINT64_MAX - *total_p)
+            return false;
+        *total_p += segs->seg[i].len;
+    }
+    return segs->n > 0;
+}
+
 static uint8_t *put_ranges(const struct mdapl_dapl_ranges *ranges, uint8_t *p)
 {
     put32(p, ranges->n);

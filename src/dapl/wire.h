@@ -161,6 +161,14 @@ struct mdapl_dapl_segs {
     struct mdapl_dapl_seg seg[MDAPL_MAX_SEGS];
 };
 
+/* Writes the pieces as an RTS has them, at most MDAPL_SEGS_BYTES; returns the bytes written. */
+enum { MDAPL_SEGS_BYTES = 4 + MDAPL_SEGS_MAX };
+size_t mdapl_dapl_segs_put(const struct mdapl_dapl_segs *segs, uint8_t *out);
+/* Reads them from len bytes; what they do not say is 0. *total_p: their lengths together. False:
+ * these are none. */
+bool mdapl_dapl_segs_get(struct mdapl_dapl_segs *segs, const void *in, size_t len,
+                         uint64_t *total_p);
+
 enum {
     MDAPL_FIELDS_MAX = 28 + MDAPL_SEGS_MAX,    /* bytes of the longest fields, those of a CTS */
 };

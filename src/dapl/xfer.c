@@ -85,12 +85,12 @@ static void settle(struct mdapl_dapl_xfer *m)
     mdapl_dapl_xfer_free(m);
 }
 
-/* The range of a DTO that has failed is to be posted again. */
+/* The range of a DTO that has failed is to be posted again, unless the transfer has been stopped. */
 static void put_back(struct mdapl_dapl_xfer *m, uint64_t off, uint64_t len)
 {
     if (mdapl_dapl_ledger_remove(&m->issued, off, len))
         mdapl_dapl_out_of_memory(m->peer, "a range of a body");
-    if (mdapl_list_empty(&m->link))
+    if (!m->stopped && mdapl_list_empty(&m->link))
         mdapl_list_append(&m->peer->xfers, &m->link);
 }
 
@@ -108,10 +108,11 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
         m->window += m->window > 0;
     } else {
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
+        put_back(m, t->off, dto->bytes);
+        if (m->failed)
+            m->failed(m, mdapl_dapl_conn_of(dto->ep)->stream);
         if (m->once)
             stop(m);
-        else if (!m->stopped)
-            put_back(m, t->off, dto->bytes);
     }
     mdapl_pool_give(&peer->d->transfers, t);
     if (m->under_way == 0 && (m->stopped || m->issued.done == m->len)) {

@@ -33,12 +33,14 @@ struct mdapl_dapl_xfer {
     const struct mdapl_dapl_segs *remote;
     uint64_t local_off, remote_off;  /* the first byte, of each */
     uint64_t body_at, len;           /* the bytes of the body */
-    bool once;                       /* the first DTO that fails stops it; no range is put back */
+    bool once;                       /* the first DTO that fails stops it */
     uint32_t window;                 /* DTOs in flight at most, one more for each that succeeds; 0:
                                       * no limit */
     /* A piece of them has been posted on the connection of this stream. May be NULL. */
     void (*posted)(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st, uint64_t off,
                    uint64_t len);
+    /* A piece has failed on the connection of this stream. May be NULL. */
+    void (*failed)(struct mdapl_dapl_xfer *m, int stream);
     /* Streams are up, and a key of its memory is void on each: nothing more of it can be posted.
      * It may be stopped here. May be NULL: then it waits. */
     void (*stranded)(struct mdapl_dapl_xfer *m);

@@ -11,8 +11,10 @@
 #define MPIDI_DEV_IMPLEMENTS_KVS
 
 /* The channel's packets: the envelope of a message whose body is fetched when it is matched; the
- * first one of a process that has connected to a port. */
-#define MPIDI_CH3_PKT_ENUM MPIDI_CH3I_PKT_DAPL_RNDV, MPIDI_CH3I_PKT_DAPL_VISIT
+ * first one of a process that has connected to a port; a request for the description of a window's
+ * memory, and the answer. */
+#define MPIDI_CH3_PKT_ENUM MPIDI_CH3I_PKT_DAPL_RNDV, MPIDI_CH3I_PKT_DAPL_VISIT, \
+    MPIDI_CH3I_PKT_DAPL_ASK, MPIDI_CH3I_PKT_DAPL_WHERE
 
 /* A process group is a group of the context: group->owner is the process group. */
 struct mdapl_ch3_pg {
@@ -28,6 +30,7 @@ typedef struct {
 } MPIDI_CH3I_CH_comm_t;
 
 struct MPIDI_VC;
+struct mdapl_ch3_rma;
 struct mdapl_ch3_unmatched;
 struct mdapl_shm_winseg;
 
@@ -54,7 +57,8 @@ struct mdapl_ch3_req {
 #define MPIDI_CH3_REQUEST_DECL struct mdapl_ch3_req ch;
 
 struct mdapl_ch3_win {
-    struct mdapl_shm_winseg *share; /* its memory; NULL: not shared, operations are messages */
+    struct mdapl_shm_winseg *share; /* its memory; NULL: it is not shared */
+    struct mdapl_ch3_rma *rma;   /* what RDMA reaches (rma.c); NULL: nothing, by all its ranks */
 };
 #define MPIDI_CH3_WIN_DECL struct mdapl_ch3_win ch;
 

@@ -17,6 +17,12 @@ struct mdapl_rx_ops {
     void (*drop)(struct mdapl_rx *rx);
 };
 
+/* How a channel describes and withdraws exposed memory. */
+struct mdapl_exposed_ops {
+    void (*describe)(struct mdapl_exposed *e, struct mdapl_where *where);
+    void (*withdraw)(struct mdapl_exposed *e);
+};
+
 /* A channel: one table of calls. state is what open() made. */
 struct mdapl_channel {
     const char *name;
@@ -45,6 +51,12 @@ struct mdapl_channel {
     /* As mdapl_wire() and mdapl_send(). */
     int (*wire)(void *state);
     int (*send)(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);
+    /* As mdapl_expose(), mdapl_put() and mdapl_get(); NULL: the channel has none of them. */
+    int (*expose)(void *state, void *base, size_t len, struct mdapl_exposed **e_p);
+    int (*put)(struct mdapl_peer *peer, const struct mdapl_where *to, uint64_t off,
+               const void *from, size_t len, struct mdapl_op *op);
+    int (*get)(struct mdapl_peer *peer, const struct mdapl_where *from, uint64_t off, void *to,
+               size_t len, struct mdapl_op *op);
     /* Bytes of header and body that travel eagerly. */
     size_t (*eager_max)(void *state);
     /* Polls and transmits what is queued. Returns how many messages, frames and transfers moved. */

@@ -15,6 +15,7 @@ struct mdapl_channel;
 struct mdapl_ctx;
 struct mdapl_err;
 struct mdapl_log;
+struct mdapl_exposed_ops;
 struct mdapl_rx_ops;
 struct mdapl_stats;
 
@@ -23,6 +24,7 @@ enum {
     MDAPL_HDR_MAX = 128,     /* bytes of header that every channel carries in one frame */
     MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
     MDAPL_KEY_BYTES = 16,    /* of a group's key */
+    MDAPL_WHERE_BYTES = 278, /* of the description of exposed memory */
 };
 
 /*
@@ -65,6 +67,19 @@ struct mdapl_rx_msg {
     const char *data;        /* NULL: there is no body, or it has to be fetched */
     size_t len;              /* bytes of the body */
     struct mdapl_rx *rx;     /* NULL: there is nothing to fetch */
+};
+
+/* Memory of this process that peers may read and write without its taking part. The channel makes
+ * and frees it; the owner of the context holds it until mdapl_withdraw(). */
+struct mdapl_exposed {
+    const struct mdapl_exposed_ops *ops;
+};
+
+/* What a peer has to know of exposed memory: bytes that the owner passes on as they are, to the
+ * peers of the channel that has written them. */
+struct mdapl_where {
+    uint16_t len;            /* 0: there is none, or it cannot be reached */
+    uint8_t bytes[MDAPL_WHERE_BYTES];
 };
 
 /* Result of up->msg: what happens to later messages of the same peer. */

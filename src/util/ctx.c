@@ -311,6 +311,14 @@ void mdapl_rx_drop(struct mdapl_rx *rx)
     rx->ops->drop(rx);
 }
 
+int mdapl_expose(struct mdapl_ctx *ctx, void *base, size_t len, struct mdapl_exposed **e_p)
+{
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->expose)
+            return ctx->channel[i].table->expose(ctx->channel[i].state, base, len, e_p);
+    return -ENOTSUP;
+}
+
 bool mdapl_peer_idle(struct mdapl_peer *peer)
 {
     return peer->channel->idle(peer);

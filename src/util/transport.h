@@ -16,6 +16,8 @@
  * channel decides how a body travels, and the owner sees no difference. Everything else here is
  * opening, wiring, waiting and closing.
  *
+ * and beside them, for memory that both ends have agreed on, mdapl_put() and mdapl_get().
+ *
  * Who calls whom: the owner opens one context; mdapl_ctx_open() opens the channels in order, and
  * each peer belongs to the first channel that reaches it. One thread at a time calls functions of
  * one context (the owner's lock). mdapl_progress() makes the upcalls and calls op->done;
@@ -161,6 +163,37 @@ int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct md
 
 /* Discards the rest of a body and frees the rx. No read may be in progress. */
 void mdapl_rx_drop(struct mdapl_rx *rx);
+
+/* -- memory of other ranks (rma.c) ------------------------------------------------------------ */
+
+/*
+ * Exposes len bytes at base, at least one, to all peers of the channel that has transfers without
+ * the other end's processor. The memory stays the owner's, and mapped, until mdapl_withdraw(). 0,
+ * -ENOTSUP (no channel has them), or -ENOMEM (the adapter refuses to register it).
+ */
+int mdapl_expose(struct mdapl_ctx *ctx, void *base, size_t len, struct mdapl_exposed **e_p);
+/* Describes the memory as it can be reached now: once an adapter has failed and was opened again,
+ * older descriptions are void. where->len is 0 if it cannot be reached. */
+void mdapl_exposed_where(struct mdapl_exposed *e, struct mdapl_where *where);
+/* Ends the exposure. No put or get of it may be in progress. */
+void mdapl_withdraw(struct mdapl_exposed *e);
+
+/*
+ * Writes len bytes, at least one, to byte `off` of memory that a peer has exposed, or reads them
+ * from there. 0, and op->done() later; until then the local memory stays as it is. When a put is
+ * done its bytes are in the peer's memory, and nothing of it is written there any more; before,
+ * they may be written more than once. Puts and gets have no order among each other, nor with
+ * messages, until they are done.
+ *
+ * op->done(-ESTALE): the description is void, and nothing is known of the bytes; no more of them
+ * is written. Negative values: -ENOTSUP (not to this peer), -ESTALE, -EINVAL (outside of the
+ * memory), -ENOMEM (also: the adapter does not register the local memory), or the error of a lost
+ * peer; op->done() is not called then, and the bytes can be sent in a message.
+ */
+int mdapl_put(struct mdapl_peer *peer, const struct mdapl_where *to, uint64_t off,
+              const void *from, size_t len, struct mdapl_op *op);
+int mdapl_get(struct mdapl_peer *peer, const struct mdapl_where *from, uint64_t off, void *to,
+              size_t len, struct mdapl_op *op);
 
 /* -- running ---------------------------------------------------------------------------------- */
 
