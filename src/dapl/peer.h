@@ -13,9 +13,10 @@
  *          -> rx.c (sequence, acknowledgement, announcement) -> the owner
  *
  * rndv_tx.c and rndv_rx.c carry long bodies, with xfer.c for their RDMA, and rma.c puts and gets;
- * cm.c makes connections, wireup.c decides when; recover.c judges what fails. A frame is transmitted when pick_lane() of
- * tx.c finds its stream up, the window of a lane open and a request slot free; until then it is an
- * item on the peer's queue. RDMA that finds no slot waits on peer->xfers.
+ * cm.c makes connections, wireup.c decides when; recover.c judges what fails. A frame is
+ * transmitted when pick_lane() of tx.c finds its stream up, the window of a lane open and a request
+ * slot free; until then it is an item on the peer's queue. RDMA that finds no slot waits on
+ * peer->xfers.
  */
 #include "channel.h"
 #include "clock.h"

@@ -101,8 +101,8 @@ struct rma {
     struct mdapl_dapl_peer *peer;
     struct mdapl_op *op;
     int status;                      /* that of the lost peer; 0 */
-    uint32_t broken;                 /* the streams on which a write has failed, on a connection that
-                                      * has not been replaced yet: a set */
+    uint32_t broken;                 /* a set of streams: a write has failed on the connection of
+                                      * each, which has not been replaced yet */
     uint64_t off, len;               /* in the peer's memory */
     struct mdapl_dapl_body local;
     struct mdapl_dapl_segs remote;

@@ -85,7 +85,7 @@ static void settle(struct mdapl_dapl_xfer *m)
     mdapl_dapl_xfer_free(m);
 }
 
-/* The range of a DTO that has failed is to be posted again, unless the transfer has been stopped. */
+/* The range of a DTO that has failed is posted again, unless the transfer has been stopped. */
 static void put_back(struct mdapl_dapl_xfer *m, uint64_t off, uint64_t len)
 {
     if (mdapl_dapl_ledger_remove(&m->issued, off, len))

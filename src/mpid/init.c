@@ -292,6 +292,8 @@ static int init_handlers(struct mdapl_ch3_glue *g)
     /* CH3's own handler would not release the body of a cancelled rendezvous. */
     g->handler[MPIDI_CH3_PKT_CANCEL_SEND_REQ] = mdapl_ch3_rndv_cancel;
     g->handler[MPIDI_CH3I_PKT_DAPL_VISIT] = mdapl_ch3_port_visited;
+    g->handler[MPIDI_CH3I_PKT_DAPL_ASK] = mdapl_ch3_rma_asked;
+    g->handler[MPIDI_CH3I_PKT_DAPL_WHERE] = mdapl_ch3_rma_answered;
     return mpi_errno;
 }
 

@@ -17,7 +17,8 @@
  *      unpack.c     ... whose body is unpacked into a sparse buffer, or truncated
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
- *      win.c        MPI RMA: CH3's own, over messages; in shared memory within a node
+ *      rma.c        MPI RMA between nodes: CH3's own, over messages; puts and gets by RDMA
+ *      win.c        windows, whose memory the ranks of a node share
  *      win_share.c  the memory of shared windows
  *      rma_pool.c   CH3's pools of RMA operations, from the first window on
  *      request_pool.c  MPICH's pool of requests, with a small first block
@@ -83,6 +84,7 @@ struct mdapl_ch3_glue {
     MPIDI_VC_t *visiting;                /* the VC of MPI_Comm_connect, until it has an answer */
     char visitor_card[MDAPL_CARD_MAX];   /* what a port's name has of the business card */
     struct mdapl_ch3_rma_pool rma_pool;
+    uint32_t last_window;                /* id of the last window that may have exposed memory */
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
@@ -222,6 +224,8 @@ static inline size_t mdapl_ch3_packet_len(const MPIDI_CH3_Pkt_t *pkt)
 {
     return mdapl_ch3_short_packet[pkt->type] ? mdapl_ch3_short_packet[pkt->type] : sizeof(*pkt);
 }
+/* Sends a packet without a body, and without a look at what it is. */
+void mdapl_ch3_send_packet(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt);
 int mdapl_ch3_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr,
                         const struct iovec *body, int n_body, bool synchronous);
 int mdapl_ch3_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz,
@@ -259,7 +263,26 @@ int mdapl_ch3_rndv_cancel(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intp
                           MPIR_Request **rreq_p);
 void mdapl_ch3_rndv_forget_unmatched(void);
 
+/* rma.c */
+/* Is it one of the packets of RMA, which mdapl_ch3_rma_start() has to see? */
+static inline bool mdapl_ch3_is_rma(const MPIDI_CH3_Pkt_t *pkt)
+{
+    return pkt->type >= MPIDI_CH3_PKT_PUT && pkt->type <= MPIDI_CH3_PKT_DECR_AT_COUNTER;
+}
+const MPIDI_CH3_Pkt_t *mdapl_ch3_rma_start(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt,
+                                           const struct iovec *body, int n_body,
+                                           MPIR_Request **sreq_p, MPIDI_CH3_Pkt_t *copy);
+int mdapl_ch3_rma_gather_info(void *base, MPI_Aint size, int disp_unit, MPIR_Info *info,
+                              MPIR_Comm *comm, MPIR_Win **win_p);
+/* The window is being freed, and no rank uses it any more. */
+void mdapl_ch3_rma_free(MPIR_Win *win);
+int mdapl_ch3_rma_asked(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
+                        MPIR_Request **rreq_p);
+int mdapl_ch3_rma_answered(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
+                           MPIR_Request **rreq_p);
+
 /* win.c */
+bool mdapl_ch3_shm_is_chosen(void);
 void mdapl_ch3_win_lock(MPIR_Win *win);
 void mdapl_ch3_win_unlock(MPIR_Win *win);
 

@@ -148,8 +148,8 @@ __attribute__((noinline)) static int start_later(MPIDI_VC_t *vc, const struct md
 }
 
 /* Sends without a request if the channel takes all of it now; else *sreq_p is a new request. */
-static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int n_body,
-                 MPIR_Request **sreq_p)
+static inline int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int n_body,
+                        MPIR_Request **sreq_p)
 {
     struct mdapl_msg msg = message(hdr, body, n_body, false);
     struct mdapl_peer *peer;
@@ -163,30 +163,68 @@ static int start(MPIDI_VC_t *vc, const void *hdr, const struct iovec *body, int 
     return rc == -EAGAIN ? start_later(vc, &msg, sreq_p) : refuse(vc, hdr);
 }
 
+/* The same for a packet of RMA, unless RDMA does what it says. */
+__attribute__((noinline)) static int start_rma(MPIDI_VC_t *vc, const void *hdr,
+                                               const struct iovec *body, int n_body,
+                                               MPIR_Request **sreq_p)
+{
+    MPIDI_CH3_Pkt_t changed;
+    const void *pkt;
+
+    *sreq_p = NULL;
+    pkt = mdapl_ch3_rma_start(vc, hdr, body, n_body, sreq_p, &changed);
+    return pkt ? start(vc, pkt, body, n_body, sreq_p) : MPI_SUCCESS;
+}
+
+void mdapl_ch3_send_packet(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
+{
+    MPIR_Request *sreq = NULL;
+    int mpi_errno = start(vc, pkt, NULL, 0, &sreq);
+
+    if (sreq)
+        MPIR_Request_free(sreq);
+    if (mpi_errno != MPI_SUCCESS)
+        mdapl_ch3_handler_failed(mpi_errno, "a packet");
+}
+
 int MPIDI_CH3_iStartMsg(MPIDI_VC_t *vc, void *hdr, intptr_t hdr_sz, MPIR_Request **sreq_p)
 {
     (void)hdr_sz;                /* the type says what counts: mdapl_ch3_packet_len() */
-    return start(vc, hdr, NULL, 0, sreq_p);
+    return mdapl_ch3_is_rma(hdr) ? start_rma(vc, hdr, NULL, 0, sreq_p)
+                                 : start(vc, hdr, NULL, 0, sreq_p);
 }
 
 int MPIDI_CH3_iStartMsgv(MPIDI_VC_t *vc, struct iovec *iov, int n_iov, MPIR_Request **sreq_p)
 {
-    return start(vc, iov[0].iov_base, iov + 1, n_iov - 1, sreq_p);
+    return mdapl_ch3_is_rma(iov[0].iov_base)
+               ? start_rma(vc, iov[0].iov_base, iov + 1, n_iov - 1, sreq_p)
+               : start(vc, iov[0].iov_base, iov + 1, n_iov - 1, sreq_p);
+}
+
+/* What is sent in place of a packet of RMA that has a request already: RDMA does none of those. */
+static const void *with_request(MPIDI_VC_t *vc, const void *hdr, MPIDI_CH3_Pkt_t *changed)
+{
+    return mdapl_ch3_is_rma(hdr) ? mdapl_ch3_rma_start(vc, hdr, NULL, 0, NULL, changed) : hdr;
 }
 
 int MPIDI_CH3_iSend(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intptr_t hdr_sz)
 {
+    MPIDI_CH3_Pkt_t changed;
+
     (void)hdr_sz;
     sreq->ch.pack = NULL;
-    return mdapl_ch3_send_body(vc, sreq, hdr, NULL, 0, false);
+    return mdapl_ch3_send_body(vc, sreq, with_request(vc, hdr, &changed), NULL, 0, false);
 }
 
 int MPIDI_CH3_iSendv(MPIDI_VC_t *vc, MPIR_Request *sreq, struct iovec *iov, int n_iov)
 {
     /* Non-contiguous bodies come through mdapl_ch3_send_noncontig(): nothing is left to reload. */
+    MPIDI_CH3_Pkt_t changed;
+
     MPIR_Assert(sreq->dev.OnDataAvail != MPIDI_CH3_ReqHandler_SendReloadIOV);
     sreq->ch.pack = NULL;
-    return mdapl_ch3_send_body(vc, sreq, iov[0].iov_base, iov + 1, n_iov - 1, false);
+    return mdapl_ch3_send_body(vc, sreq, with_request(vc, iov[0].iov_base, &changed), iov + 1,
+                               n_iov - 1, false);
 }
 
 /* -- non-contiguous bodies -------------------------------------------------------------------- */
@@ -233,6 +271,7 @@ int mdapl_ch3_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intp
                              struct iovec *hdr_iov, int n_hdr_iov)
 {
     struct iovec iov[PIECES];
+    MPIDI_CH3_Pkt_t changed;
     int n = PIECES - n_hdr_iov, mpi_errno;
 
     (void)hdr_sz;
@@ -242,5 +281,6 @@ int mdapl_ch3_send_noncontig(MPIDI_VC_t *vc, MPIR_Request *sreq, void *hdr, intp
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
     sreq->dev.OnDataAvail = sreq->dev.OnFinal;
-    return mdapl_ch3_send_body(vc, sreq, hdr, iov, n_hdr_iov + n, false);
+    return mdapl_ch3_send_body(vc, sreq, with_request(vc, hdr, &changed), iov, n_hdr_iov + n,
+                               false);
 }

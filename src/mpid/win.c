@@ -5,8 +5,9 @@
 #include "winseg.h"
 
 /*
- * MPI RMA is CH3's own, in messages. A channel can give it memory that the ranks of a node share:
- * there CH3 puts, gets and accumulates in place. In each window all ranks of a node share, or none.
+ * MPI RMA is CH3's own, in messages; puts and gets between nodes go by RDMA where they can (rma.c).
+ * A channel can give CH3 memory that the ranks of a node share: there it puts, gets and accumulates
+ * in place. In each window all ranks of a node share, or none.
  *
  *      MPI_Win_allocate_shared   has to have it: all its ranks share memory, or it is refused
  *      MPI_Win_allocate          has it where that is possible, else memory of each rank's own
@@ -108,8 +109,8 @@ static int allocate_shared(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_C
     return win->ch.share ? publish(win_p, info, comm, base_ptr) : refuse(win_p, &outcome);
 }
 
-/* A user who names channels without shm gets messages in windows, too. */
-static bool shm_is_chosen(void)
+/* A user who names channels without shm gets no shared memory in windows, either. */
+bool mdapl_ch3_shm_is_chosen(void)
 {
     const char *channels = mdapl_ch3_glue.cfg.channels;
 
@@ -124,7 +125,7 @@ static int allocate(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_Comm *co
     MPIR_Win *win = *win_p;
     struct mdapl_ch3_outcome outcome;
 
-    if (win->comm_ptr->node_comm && shm_is_chosen()) {
+    if (win->comm_ptr->node_comm && mdapl_ch3_shm_is_chosen()) {
         int mpi_errno = mdapl_ch3_win_share(win, true, &outcome);
 
         if (mpi_errno != MPI_SUCCESS)
@@ -169,6 +170,8 @@ int MPIDI_CH3_Win_fns_init(MPIDI_CH3U_Win_fns_t *fns)
     fns->allocate_shm = allocate;
     fns->detect_shm = mdapl_ch3_win_detect;
     fns->shared_query = shared_query;
+    /* mdapl_ch3_rma_gather_info() as fns->gather_info turns RDMA between nodes on (rma.c). Until
+     * MPICH's list of RMA programs has passed with it, no window has RDMA. */
     return MPI_SUCCESS;
 }
 
@@ -179,6 +182,7 @@ static int init_win(MPI_Aint size, int disp_unit, int flavor, int model, MPIR_In
 
     (void)size, (void)disp_unit, (void)flavor, (void)model, (void)info, (void)comm;
     win->ch.share = NULL;
+    win->ch.rma = NULL;
     /* For a window that is refused: MPID_Win_free frees them. */
     win->basic_info_table = NULL;
     win->base = NULL;
@@ -190,6 +194,7 @@ static int free_win(MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
 
+    mdapl_ch3_rma_free(win);
     if (win->ch.share && win->create_flavor != MPI_WIN_FLAVOR_CREATE)
         mdapl_shm_winseg_close(win->ch.share);
     win->ch.share = NULL;

@@ -15,14 +15,19 @@ void mdapl_withdraw(struct mdapl_exposed *e)
     e->ops->withdraw(e);
 }
 
+bool mdapl_peer_has_rma(const struct mdapl_peer *peer)
+{
+    return peer->channel->put != NULL;
+}
+
 int mdapl_put(struct mdapl_peer *peer, const struct mdapl_where *to, uint64_t off,
               const void *from, size_t len, struct mdapl_op *op)
 {
-    return peer->channel->put ? peer->channel->put(peer, to, off, from, len, op) : -ENOTSUP;
+    return mdapl_peer_has_rma(peer) ? peer->channel->put(peer, to, off, from, len, op) : -ENOTSUP;
 }
 
 int mdapl_get(struct mdapl_peer *peer, const struct mdapl_where *from, uint64_t off, void *to,
               size_t len, struct mdapl_op *op)
 {
-    return peer->channel->get ? peer->channel->get(peer, from, off, to, len, op) : -ENOTSUP;
+    return mdapl_peer_has_rma(peer) ? peer->channel->get(peer, from, off, to, len, op) : -ENOTSUP;
 }

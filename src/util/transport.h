@@ -178,6 +178,9 @@ void mdapl_exposed_where(struct mdapl_exposed *e, struct mdapl_where *where);
 /* Ends the exposure. No put or get of it may be in progress. */
 void mdapl_withdraw(struct mdapl_exposed *e);
 
+/* Does the peer's channel have puts and gets? Single ones may be refused all the same. */
+bool mdapl_peer_has_rma(const struct mdapl_peer *peer);
+
 /*
  * Writes len bytes, at least one, to byte `off` of memory that a peer has exposed, or reads them
  * from there. 0, and op->done() later; until then the local memory stays as it is. When a put is
