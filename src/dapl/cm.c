@@ -11,6 +11,7 @@
 #include "dapl.h"
 #include "log.h"
 #include "peer.h"
+#include "rma.h"
 #include "rndv.h"
 
 #include <stdio.h>
@@ -407,6 +408,7 @@ bool mdapl_dapl_cm_reap(struct mdapl_dapl_chan *d)
         mdapl_dapl_conn_free(conn);
         if (waiter)
             run_for(waiter, MDAPL_CM_DRAINED, MDAPL_CAUSE_OWN);
+        mdapl_dapl_rma_drained(d);
     }
     return mdapl_list_empty(&d->closed);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "conn.h"
 
+#include "cm_report.h"
 #include "err.h"
 #include "frames.h"
 #include "log.h"
@@ -78,6 +79,24 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     mdapl_dapl_ep_disconnect(&conn->ep);
 }
 
+bool mdapl_dapl_conn_is_open(const struct mdapl_dapl_stream *st, uint32_t epoch)
+{
+    return st->conn && st->conn->st == st && st->conn->epoch == epoch;
+}
+
+bool mdapl_dapl_conn_is_over(const struct mdapl_dapl_stream *st, uint32_t epoch)
+{
+    if (st->conn && st->conn->epoch == epoch)
+        return false;
+    MDAPL_LIST_EACH(pos, &st->peer->d->closed) {
+        const struct mdapl_dapl_conn *conn = MDAPL_OF(pos, struct mdapl_dapl_conn, link);
+
+        if (conn->rank == st->peer->base.rank && conn->stream == st->index && conn->epoch == epoch)
+            return false;
+    }
+    return true;
+}
+
 /* Its DTOs have completed, and the event that ends it has not arrived: has its time passed? */
 static bool is_abandoned(struct mdapl_dapl_chan *d, struct mdapl_dapl_conn *conn)
 {
@@ -140,6 +159,14 @@ void mdapl_dapl_dto_failed(struct mdapl_dapl_dto *dto, enum mdapl_dapl_op op,
     if (st && status != DAT_DTO_ERR_FLUSHED)
         mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
             .kind = MDAPL_DAPL_FAULT_DTO, .stream = st->index, .op = op, .dto_status = status });
+}
+
+void mdapl_dapl_lost_by_peer(struct mdapl_dapl_stream *st, uint32_t epoch)
+{
+    if (mdapl_dapl_conn_is_open(st, epoch))
+        mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+            .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index,
+            .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_BROKEN) });
 }
 
 void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op)

@@ -97,6 +97,11 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, bool rece
 /* Disconnects it; from here on it delivers nothing and raises no fault, and it drains. waiter: see
  * above, or NULL. */
 void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_stream *waiter);
+/* Is the stream's connection the one with this number, and has it not ended here? */
+bool mdapl_dapl_conn_is_open(const struct mdapl_dapl_stream *st, uint32_t epoch);
+/* Can nothing that the peer has posted on the stream's connection with this number be placed any
+ * more: has it ended and drained? */
+bool mdapl_dapl_conn_is_over(const struct mdapl_dapl_stream *st, uint32_t epoch);
 /* Takes the next closed connection that has drained, or is abandoned, off d->closed; NULL: there is
  * none. The caller frees it. While the channel closes, only DTOs are waited for. */
 struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d);
@@ -163,6 +168,8 @@ void mdapl_dapl_dto_failed(struct mdapl_dapl_dto *dto, enum mdapl_dapl_op op,
                            DAT_DTO_COMPLETION_STATUS status);
 /* The provider has just refused to post this on the connection. */
 void mdapl_dapl_post_refused(struct mdapl_dapl_conn *conn, enum mdapl_dapl_op op);
+/* The peer has lost the stream's connection with this number, which may not be known here yet. */
+void mdapl_dapl_lost_by_peer(struct mdapl_dapl_stream *st, uint32_t epoch);
 /* There is no memory for what the text says ("a message that waits"; static). */
 void mdapl_dapl_out_of_memory(struct mdapl_dapl_peer *peer, const char *text);
 /* This channel has done what its own state machines do not allow; text says what (static). */

@@ -154,6 +154,7 @@ static int make_room(struct mdapl_dapl_chan *d)
     mdapl_list_init(&d->vbuf_waiters);
     mdapl_list_init(&d->closed);
     mdapl_list_init(&d->exposed);
+    mdapl_list_init(&d->asked);
     mdapl_timers_init(&d->timers);
     mdapl_dapl_cm_requests_init(&d->requests);
     for (int i = 0; i < d->rails.n; i++)

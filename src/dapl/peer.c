@@ -135,6 +135,7 @@ static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
         st->index = i;
         st->ia = d->rails.ia[rail];
         st->rx_window = mdapl_rxwin_first(d->sr_window);
+        mdapl_list_init(&st->asking);
         mdapl_dapl_cm_init(st);
         memcpy(st->cm.addr, card->rail[rail].addr, sizeof(st->cm.addr));
         st->cm.addr_len = card->rail[rail].addr_len;

@@ -107,6 +107,7 @@ struct mdapl_dapl_chan {
     uint64_t attentive_until;    /* ns: until then each round polls all queues */
 
     struct mdapl_list exposed;   /* memory that peers may read and write (rma.c) */
+    struct mdapl_list asked;     /* streams whose peers wait for a drain (rma.c) */
 
     int n_connected;             /* peers all of whose connections are up */
     int n_connecting;            /* streams */
@@ -164,6 +165,13 @@ struct mdapl_dapl_stream {
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
     struct mdapl_dapl_fault ended_by;    /* what ended its last connection */
     uint32_t rx_window;          /* slots of its last connection's window, of the next one's too */
+
+    /* puts: numbers of connections (rma.c) */
+    uint32_t put_failed;         /* of the last one on which one has failed; 0: none */
+    uint32_t ended_sent;         /* of the last one that the peer has been asked about */
+    uint32_t drained_there;      /* of the last one that it has answered about */
+    uint32_t asked;              /* of one that the peer asks about */
+    struct mdapl_list asking;    /* on d->asked until that one has drained */
 };
 
 /* Another rank. */

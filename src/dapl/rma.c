@@ -5,6 +5,7 @@
 #include "cfg.h"
 #include "cm.h"
 #include "conn.h"
+#include "frames.h"
 #include "peer.h"
 #include "stats.h"
 #include "xfer.h"
@@ -165,10 +166,14 @@ static void over(struct mdapl_dapl_xfer *m)
 }
 
 /* xfer->failed. */
-static void failed(struct mdapl_dapl_xfer *m, int stream)
+static void failed(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_conn *conn)
 {
-    if (m->kind == MDAPL_DTO_WRITE)
-        MDAPL_OF(m, struct rma, move)->broken |= 1u << stream;
+    struct mdapl_dapl_stream *st = &m->peer->stream[conn->stream];
+
+    if (m->kind != MDAPL_DTO_WRITE || conn->epoch == st->drained_there)
+        return;
+    MDAPL_OF(m, struct rma, move)->broken |= 1u << conn->stream;
+    st->put_failed = conn->epoch;
 }
 
 /* xfer->stranded. */
@@ -270,7 +275,7 @@ bool mdapl_dapl_rma_busy(const struct mdapl_dapl_peer *peer)
 
 /* -- connections that end and follow each other ----------------------------------------------- */
 
-static void replaced(struct mdapl_list *list, int stream)
+static void clear(struct mdapl_list *list, int stream)
 {
     MDAPL_LIST_EACH(pos, list)
         MDAPL_OF(pos, struct rma, link)->broken &= ~(1u << stream);
@@ -278,8 +283,98 @@ static void replaced(struct mdapl_list *list, int stream)
 
 void mdapl_dapl_rma_up(struct mdapl_dapl_stream *st)
 {
-    replaced(&st->peer->rma, st->index);
-    replaced(&st->peer->rma_waiting, st->index);
+    clear(&st->peer->rma, st->index);
+    clear(&st->peer->rma_waiting, st->index);
+}
+
+/* An item for the frame; NULL: memory is out, and the peer fails. */
+static struct mdapl_dapl_item *get_item(struct mdapl_dapl_peer *peer,
+                                        enum mdapl_dapl_frame_type type)
+{
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, type);
+
+    if (!it)
+        mdapl_dapl_out_of_memory(peer, "a question about a connection");
+    return it;
+}
+
+/* Asks the peer whether the connections on which this put has failed have drained there, once for
+ * each, if there is a stream that can carry the question. */
+static void ask(const struct rma *r)
+{
+    struct mdapl_dapl_peer *peer = r->peer;
+
+    for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_dapl_stream *st = &peer->stream[i];
+        struct mdapl_dapl_ended ended = { (uint32_t)i, st->put_failed };
+        struct mdapl_dapl_item *it;
+
+        if (!(r->broken & 1u << i) || st->put_failed == st->ended_sent
+            || peer->n_up == (int)mdapl_dapl_stream_up(st)
+            || !(it = get_item(peer, MDAPL_FRAME_ENDED)))
+            continue;
+        st->ended_sent = st->put_failed;
+        it->len = (uint32_t)mdapl_dapl_ended_put(&ended, it->u.bytes);
+        mdapl_dapl_item_queue(peer, it);
+    }
+}
+
+static void answer(struct mdapl_dapl_stream *st)
+{
+    struct mdapl_dapl_drained drained = { (uint32_t)st->index, st->asked };
+    struct mdapl_dapl_item *it;
+
+    if (!mdapl_dapl_conn_is_over(st, st->asked))
+        return;
+    mdapl_list_remove(&st->asking);
+    if (st->peer->dead || !(it = get_item(st->peer, MDAPL_FRAME_DRAINED)))
+        return;
+    it->len = (uint32_t)mdapl_dapl_drained_put(&drained, it->u.bytes);
+    mdapl_dapl_item_queue(st->peer, it);
+}
+
+void mdapl_dapl_rma_drained(struct mdapl_dapl_chan *d)
+{
+    MDAPL_LIST_EACH_SAFE(pos, &d->asked)
+        answer(MDAPL_OF(pos, struct mdapl_dapl_stream, asking));
+}
+
+bool mdapl_dapl_on_ended(struct mdapl_dapl_stream *st, const struct mdapl_dapl_ended *ended,
+                         const struct mdapl_dapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_stream *on;
+
+    (void)f, (void)p;
+    if ((int)ended->stream >= peer->n_streams)
+        return false;
+    on = &peer->stream[ended->stream];
+    mdapl_list_remove(&on->asking);
+    mdapl_list_append(&peer->d->asked, &on->asking);
+    on->asked = ended->epoch;
+    mdapl_dapl_lost_by_peer(on, ended->epoch);
+    answer(on);
+    return true;
+}
+
+bool mdapl_dapl_on_drained(struct mdapl_dapl_stream *st, const struct mdapl_dapl_drained *drained,
+                           const struct mdapl_dapl_frame *f, const uint8_t *p)
+{
+    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_stream *on;
+
+    (void)f, (void)p;
+    if ((int)drained->stream >= peer->n_streams)
+        return false;
+    on = &peer->stream[drained->stream];
+    if (drained->epoch > on->ended_sent)
+        return false;
+    on->drained_there = drained->epoch;
+    /* A put that has failed on a later connection of the stream is another question. */
+    if (drained->epoch == on->put_failed)
+        mdapl_dapl_rma_up(on);
+    mdapl_dapl_peer_wake(peer);
+    return true;
 }
 
 /* Nothing of it can be placed any more: it goes on, or ends. */
@@ -315,6 +410,7 @@ int mdapl_dapl_rma_go_on(struct mdapl_dapl_peer *peer)
 
         if (r->broken && !peer->dead) {
             mdapl_list_append(&peer->rma_waiting, &r->link);
+            ask(r);
         } else {
             go_on(r);
             n++;
@@ -353,6 +449,8 @@ void mdapl_dapl_rma_free(struct mdapl_dapl_peer *peer)
 {
     struct mdapl_list *l;
 
+    for (int i = 0; i < peer->n_streams; i++)
+        mdapl_list_remove(&peer->stream[i].asking);
     while ((l = mdapl_list_first(&peer->rma))) {
         struct rma *r = MDAPL_OF(l, struct rma, link);
 

@@ -9,8 +9,10 @@
  * failed may have been placed, and worse, may still be placed until the connection has drained at
  * the peer. Were it repeated elsewhere, the put be done, and the same memory written again, then
  * the old bytes could land on the new ones. So the first write that fails stops the put, and it
- * goes on from its first missing byte when each stream on which one has failed has its next
- * connection: the peer makes or accepts that only when the old one has drained at its end.
+ * goes on from its first missing byte when each connection on which one has failed is known to have
+ * drained at the peer: it has made or accepted the next one of that stream; or, where another
+ * stream is up meanwhile, the peer has been asked (ENDED) and has answered (DRAINED). So no put
+ * waits for a stream that does not return.
  *
  * An adapter that is opened again: the peer's keys of that rail are void, and the put or get ends
  * with -ESTALE if no stream is up whose key is good. What is registered here is registered anew.
@@ -34,6 +36,8 @@ int mdapl_dapl_rma_get(struct mdapl_peer *peer, const struct mdapl_where *from, 
 bool mdapl_dapl_rma_busy(const struct mdapl_dapl_peer *peer);
 /* A new connection of st is up. */
 void mdapl_dapl_rma_up(struct mdapl_dapl_stream *st);
+/* Connections have drained: answers the peers that wait for that. */
+void mdapl_dapl_rma_drained(struct mdapl_dapl_chan *d);
 /* Goes on with those that have stopped and may. Only inside progress. Returns how many. */
 int mdapl_dapl_rma_go_on(struct mdapl_dapl_peer *peer);
 /* The peer is lost: each ends with status once what is posted of it has completed. */

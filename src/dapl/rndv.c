@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "rndv.h"
 
-#include "cm_report.h"
 #include "conn.h"
 #include "frames.h"
 #include "peer.h"
@@ -30,23 +29,14 @@ bool mdapl_dapl_rndv_had(struct mdapl_dapl_chan *d, const struct mdapl_idmap *id
     return true;
 }
 
-/* Is this the stream's connection, and has it not ended here? */
-static bool is_open(const struct mdapl_dapl_stream *st, uint32_t epoch)
-{
-    return st->conn && st->conn->st == st && st->conn->epoch == epoch;
-}
-
 bool mdapl_dapl_rndv_carried(struct mdapl_dapl_stream *st, const struct mdapl_dapl_written *w)
 {
     struct mdapl_dapl_stream *on = &st->peer->stream[w->stream];
 
-    if (on == st && is_open(st, w->epoch))
+    if (on == st && mdapl_dapl_conn_is_open(st, w->epoch))
         return true;
     mdapl_ctx_stats(st->peer->d->ctx)->old_frames++;
-    if (is_open(on, w->epoch))   /* the peer has lost it, which is not known here yet */
-        mdapl_dapl_raise(on, &(struct mdapl_dapl_fault){
-            .kind = MDAPL_DAPL_FAULT_LOST, .stream = on->index,
-            .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_BROKEN) });
+    mdapl_dapl_lost_by_peer(on, w->epoch);
     return false;
 }
 

@@ -344,6 +344,16 @@ static bool written_valid(const struct mdapl_dapl_written *w, size_t rest)
     return rest == 0 && w->done.n > 0 && w->stream < MDAPL_MAX_STREAMS;
 }
 
+static bool ended_valid(const struct mdapl_dapl_ended *e, size_t rest)
+{
+    return rest == 0 && e->stream < MDAPL_MAX_STREAMS && e->epoch > 0;
+}
+
+static bool drained_valid(const struct mdapl_dapl_drained *d, size_t rest)
+{
+    return rest == 0 && d->stream < MDAPL_MAX_STREAMS && d->epoch > 0;
+}
+
 #define BARE(...)
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)             \
     size_t mdapl_dapl_##name##_put(const struct mdapl_dapl_##name *b, uint8_t *out)  \

@@ -17,7 +17,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 9,
+    MDAPL_HELLO_VERSION = 10,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_GONE = 0x04,       /* flag: a rejection for ever: src has failed or left dst */

@@ -110,7 +110,7 @@ static void xfer_done(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS stat
         mdapl_dapl_dto_failed(dto, way[m->kind].op, status);
         put_back(m, t->off, dto->bytes);
         if (m->failed)
-            m->failed(m, mdapl_dapl_conn_of(dto->ep)->stream);
+            m->failed(m, mdapl_dapl_conn_of(dto->ep));
         if (m->once)
             stop(m);
     }

@@ -21,6 +21,7 @@
 
 struct mdapl_dapl_body;
 struct mdapl_dapl_chan;
+struct mdapl_dapl_conn;
 struct mdapl_dapl_peer;
 struct mdapl_dapl_segs;
 struct mdapl_dapl_stream;
@@ -39,8 +40,8 @@ struct mdapl_dapl_xfer {
     /* A piece of them has been posted on the connection of this stream. May be NULL. */
     void (*posted)(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_stream *st, uint64_t off,
                    uint64_t len);
-    /* A piece has failed on the connection of this stream. May be NULL. */
-    void (*failed)(struct mdapl_dapl_xfer *m, int stream);
+    /* A piece has failed on this connection. May be NULL. */
+    void (*failed)(struct mdapl_dapl_xfer *m, const struct mdapl_dapl_conn *conn);
     /* Streams are up, and a key of its memory is void on each: nothing more of it can be posted.
      * It may be stopped here. May be NULL: then it waits. */
     void (*stranded)(struct mdapl_dapl_xfer *m);

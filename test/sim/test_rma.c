@@ -410,6 +410,35 @@ static void adapter_opened_again(void **state)
     assert_true(shown(reopens, 100) && shown((uint64_t)stale, 50) && shown(ops, 5000));
 }
 
+/* An adapter of two fails and does not open again: what has failed on it ends nonetheless, over the
+ * other one, and no old byte lands on a newer one. */
+static void stream_that_does_not_return(void **state)
+{
+    static struct world w;
+    uint64_t again = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(300); i++) {
+        start(&w, seed_at(i), NULL);
+        fake_delay_writes(true);
+        fake_land_at_flush(true);
+        fake_delay_reads(true);
+        sim_open_all(&w.sim, "ring=off ia=fake,fake stripe_bytes=1000 rndv_segment=4096");
+        expose(&w);
+        w.left = 60;
+        w.sim.lazy = 1 << fake_random(4);
+        fake_refuse_ias(true);
+        fake_end_ia_later(1 + (unsigned)fake_random(300), (int)fake_random(4), false);
+        sim_until(&w.sim, all_done);
+        SIM_CHECK(&w.sim, w.sim.rank[0].faults + w.sim.rank[1].faults == 0 && w.done == 60);
+        SIM_CHECK(&w.sim, SIM_SUM(&w.sim, ia_reopens) == 0 && SIM_SUM(&w.sim, bad_frames) == 0);
+        again += SIM_SUM(&w.sim, rma_restarts);
+        withdraw(&w);
+        sim_close(&w.sim);
+    }
+    assert_true(shown(again, 50));
+}
+
 /* A peer that is lost: each operation ends once. */
 static void lost_peer(void **state)
 {
@@ -449,6 +478,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(at_every_request),
         cmocka_unit_test(pairs),
         cmocka_unit_test(adapter_opened_again),
+        cmocka_unit_test(stream_that_does_not_return),
         cmocka_unit_test(lost_peer),
     };
 
