@@ -18,6 +18,7 @@
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
  *      rma.c        MPI RMA between nodes: CH3's own, over messages; puts and gets by RDMA
+ *      win_rma.c    windows whose memory RDMA reaches
  *      win.c        windows, whose memory the ranks of a node share
  *      win_share.c  the memory of shared windows
  *      rma_pool.c   CH3's pools of RMA operations, from the first window on
@@ -272,6 +273,8 @@ static inline bool mdapl_ch3_is_rma(const MPIDI_CH3_Pkt_t *pkt)
 const MPIDI_CH3_Pkt_t *mdapl_ch3_rma_start(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt,
                                            const struct iovec *body, int n_body,
                                            MPIR_Request **sreq_p, MPIDI_CH3_Pkt_t *copy);
+
+/* win_rma.c */
 int mdapl_ch3_rma_gather_info(void *base, MPI_Aint size, int disp_unit, MPIR_Info *info,
                               MPIR_Comm *comm, MPIR_Win **win_p);
 /* The window is being freed, and no rank uses it any more. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "mpidi_ch3_impl.h"
-
-#include "log.h"
+#include "win_rma.h"
 
 #include <errno.h>
 
@@ -32,28 +30,6 @@ enum {
     UNLOCK = MPIDI_CH3_PKT_FLAG_RMA_UNLOCK,
     DECR = MPIDI_CH3_PKT_FLAG_RMA_DECR_AT_COUNTER,
     NO_ACK = MPIDI_CH3_PKT_FLAG_RMA_UNLOCK_NO_ACK,
-};
-
-/* What a rank publishes of its window. */
-struct place {
-    uint32_t id;                 /* of the window, in its process; 0: its memory is not exposed */
-    struct mdapl_where where;
-};
-
-/* A rank of a window, as this rank uses its memory. */
-struct target {
-    struct place place;
-    int in_flight;               /* puts and gets by RDMA */
-    int ends;                    /* UNLOCK or DECR, to be sent when there are none */
-    int acks;                    /* acknowledgements that CH3 then gets */
-    bool dirty;                  /* operations have been sent that no acknowledgement will cover */
-};
-
-struct mdapl_ch3_rma {
-    struct mdapl_exposed *mine;  /* NULL: not exposed */
-    uint32_t id;
-    int *rank_of;                /* by rank of the job; -1: no member */
-    struct target target[];
 };
 
 /* A put or get by RDMA, with all that it takes to do it as a message after all. */
@@ -116,12 +92,6 @@ static MPIR_Win *win_of(const MPIDI_CH3_Pkt_t *pkt)
     return win;
 }
 
-/* The rank of the window that a VC leads to; -1: it is of another job. */
-static int rank_at(const struct mdapl_ch3_rma *rma, const MPIDI_VC_t *vc)
-{
-    return vc->pg == mdapl_ch3_glue.pg ? rma->rank_of[vc->pg_rank] : -1;
-}
-
 /* -- the end of an epoch ---------------------------------------------------------------------- */
 
 static void send_end(MPIR_Win *win, int rank, MPIDI_VC_t *vc, int type, int flags)
@@ -166,14 +136,15 @@ static void acknowledge(MPIR_Win *win, int rank, MPIDI_VC_t *vc)
 /* No put or get by RDMA is in progress: sends what has waited for that. */
 static void settle(MPIR_Win *win, int rank, MPIDI_VC_t *vc)
 {
-    struct target *t = &win->ch.rma->target[rank];
+    struct mdapl_ch3_target *t = &win->ch.rma->target[rank];
     int ends = t->ends, acks = t->acks;
     bool ask = acks > 0 && t->dirty;
 
     if (t->in_flight > 0)
         return;
     t->ends = t->acks = 0;
-    if (ask)
+    /* The target has all that was sent before the next epoch begins. */
+    if (ask || ends)
         t->dirty = false;
     if (ends & DECR)
         send_end(win, rank, vc, MPIDI_CH3_PKT_DECR_AT_COUNTER, ask ? FLUSH : 0);
@@ -188,7 +159,7 @@ static void settle(MPIR_Win *win, int rank, MPIDI_VC_t *vc)
 /* FLUSH, UNLOCK or DECR_AT_COUNTER is sent by settle(). */
 static void end_epoch(MPIR_Win *win, int rank, MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
 {
-    struct target *t = &win->ch.rma->target[rank];
+    struct mdapl_ch3_target *t = &win->ch.rma->target[rank];
 
     if (pkt->type == MPIDI_CH3_PKT_FLUSH) {
         t->acks++;
@@ -204,10 +175,8 @@ static void end_epoch(MPIR_Win *win, int rank, MPIDI_VC_t *vc, const MPIDI_CH3_P
 
 /* -- the end of a put or get ------------------------------------------------------------------ */
 
-static void ask_where(const struct rma_op *o);
-
 /* The operation goes as a message, as its flags have been dealt with. */
-static void by_message(struct rma_op *o, struct target *t)
+static void by_message(struct rma_op *o, struct mdapl_ch3_target *t)
 {
     *flags_of(&o->pkt) &= MPIDI_CH3_PKT_FLAG_RMA_IMMED_RESP;
     if (o->pkt.type == MPIDI_CH3_PKT_GET) {
@@ -218,7 +187,8 @@ static void by_message(struct rma_op *o, struct target *t)
     mdapl_ch3_send_body(o->vc, o->req, &o->pkt, &o->body, o->pkt.type == MPIDI_CH3_PKT_PUT, false);
 }
 
-/* Completes CH3's request. status: 0, or the negative errno of a lost peer. */
+/* Completes CH3's request. status: 0, or the negative errno of a lost peer: the job ends, as the
+ * peer is a member of a window, and until then no epoch does. */
 static void complete(struct rma_op *o, int status)
 {
     int mpi_errno;
@@ -233,16 +203,17 @@ static void complete(struct rma_op *o, int status)
 static void rma_done(struct mdapl_op *op, int status)
 {
     struct rma_op *o = MPL_container_of(op, struct rma_op, op);
-    struct target *t = &o->win->ch.rma->target[o->rank];
+    struct mdapl_ch3_target *t = &o->win->ch.rma->target[o->rank];
 
     t->in_flight--;
     if (status == -ESTALE) {
-        ask_where(o);
+        mdapl_ch3_win_ask(o->win, o->rank, o->vc);
         by_message(o, t);
     } else {
         complete(o, status);
     }
-    settle(o->win, o->rank, o->vc);
+    if (status == 0 || status == -ESTALE)
+        settle(o->win, o->rank, o->vc);
     MPL_free(o);
 }
 
@@ -280,7 +251,7 @@ static bool remote_bytes(const MPIR_Win *win, int rank, const void *addr, MPI_Da
     return *len_p > 0 && off <= (uint64_t)info->size && *len_p <= (uint64_t)info->size - off;
 }
 
-static int put(struct rma_op *o, struct mdapl_peer *peer, const struct target *t,
+static int put(struct rma_op *o, struct mdapl_peer *peer, const struct mdapl_ch3_target *t,
                const struct iovec *body)
 {
     const MPIDI_CH3_Pkt_put_t *p = &o->pkt.put;
@@ -297,12 +268,13 @@ static int put(struct rma_op *o, struct mdapl_peer *peer, const struct target *t
     if (!o->req)
         return -ENOMEM;
     MPIR_Object_set_ref(o->req, 2);
+    o->req->dev.match.parts.context_id = MPIR_CONTEXT_INTRA_PT2PT;
     o->req->dev.OnDataAvail = NULL;
     o->req->ch.pack = NULL;
     return mdapl_put(peer, &t->place.where, off, o->body.iov_base, len, &o->op);
 }
 
-static int get(struct rma_op *o, struct mdapl_peer *peer, const struct target *t)
+static int get(struct rma_op *o, struct mdapl_peer *peer, const struct mdapl_ch3_target *t)
 {
     const MPIDI_CH3_Pkt_get_t *p = &o->pkt.get;
     MPI_Aint true_lb;
@@ -322,7 +294,7 @@ static int get(struct rma_op *o, struct mdapl_peer *peer, const struct target *t
 static bool by_rdma(MPIR_Win *win, int rank, MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt,
                     const struct iovec *body, int n_body, MPIR_Request **sreq_p)
 {
-    struct target *t = &win->ch.rma->target[rank];
+    struct mdapl_ch3_target *t = &win->ch.rma->target[rank];
     bool is_get = pkt->type == MPIDI_CH3_PKT_GET;
     struct mdapl_peer *peer;
     struct rma_op *o;
@@ -342,7 +314,7 @@ static bool by_rdma(MPIR_Win *win, int rank, MPIDI_VC_t *vc, const MPIDI_CH3_Pkt
             MPIR_Request_free(o->req);
         }
         if (rc == -ESTALE)
-            ask_where(o);
+            mdapl_ch3_win_ask(win, rank, vc);
         MPL_free(o);
         return false;
     }
@@ -356,7 +328,7 @@ static bool by_rdma(MPIR_Win *win, int rank, MPIDI_VC_t *vc, const MPIDI_CH3_Pkt
 
 /* An operation that is sent. *pkt is changed if it would show the target the end of an epoch
  * while puts or gets by RDMA are in progress. */
-static void by_packet(struct target *t, MPIDI_CH3_Pkt_t *pkt)
+static void by_packet(struct mdapl_ch3_target *t, MPIDI_CH3_Pkt_t *pkt)
 {
     int *flags = flags_of(pkt);
     if (t->in_flight > 0 && !(*flags & LOCK)) {
@@ -378,7 +350,7 @@ const MPIDI_CH3_Pkt_t *mdapl_ch3_rma_start(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t
 {
     enum what what = (enum what)shapes[pkt->type].what;
     MPIR_Win *win = what == NOT_OURS ? NULL : win_of(pkt);
-    int rank = win && win->ch.rma ? rank_at(win->ch.rma, vc) : -1;
+    int rank = win && win->ch.rma ? mdapl_ch3_win_rank(win->ch.rma, vc) : -1;
 
     if (rank < 0)
         return pkt;
@@ -393,208 +365,4 @@ const MPIDI_CH3_Pkt_t *mdapl_ch3_rma_start(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t
         return NULL;
     by_packet(&win->ch.rma->target[rank], copy);
     return copy;
-}
-
-/* -- windows ---------------------------------------------------------------------------------- */
-
-/* Do all ranks share the node? Then shared memory or messages reach them, the same for all. */
-static bool is_on_one_node(const MPIR_Comm *comm)
-{
-    return comm->node_comm && comm->node_comm->local_size == comm->local_size
-           && mdapl_ch3_shm_is_chosen();
-}
-
-static struct mdapl_ch3_rma *make(const MPIR_Comm *comm)
-{
-    struct mdapl_ch3_rma *rma = MPL_calloc(1, sizeof(*rma) + sizeof(rma->target[0])
-                                              * (size_t)comm->local_size, MPL_MEM_RMA);
-    int n = MPIDI_PG_Get_size(mdapl_ch3_glue.pg);
-
-    if (rma)
-        rma->rank_of = MPL_malloc((size_t)n * sizeof(int), MPL_MEM_RMA);
-    if (rma && !rma->rank_of) {
-        MPL_free(rma);
-        rma = NULL;
-    }
-    for (int i = 0; rma && i < n; i++)
-        rma->rank_of[i] = -1;
-    return rma;
-}
-
-static void map_ranks(struct mdapl_ch3_rma *rma, MPIR_Comm *comm)
-{
-    for (int i = 0; i < comm->local_size; i++) {
-        MPIDI_VC_t *vc;
-
-        MPIDI_Comm_get_vc(comm, i, &vc);
-        if (vc->pg == mdapl_ch3_glue.pg)
-            rma->rank_of[vc->pg_rank] = i;
-    }
-}
-
-/* Exposes this rank's memory, if its adapter can. */
-static void expose(struct mdapl_ch3_rma *rma, void *base, MPI_Aint size, struct place *place)
-{
-    int rc = size > 0 ? mdapl_expose(mdapl_ch3_glue.ctx, base, (size_t)size, &rma->mine) : 0;
-
-    rma->id = ++mdapl_ch3_glue.last_window;
-    if (rma->mine) {
-        place->id = rma->id;
-        mdapl_exposed_where(rma->mine, &place->where);
-    }
-    if (rc == -ENOMEM)
-        mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_INFO, "a window's memory of %lld bytes "
-                  "cannot be registered; it goes in messages", (long long)size);
-}
-
-void mdapl_ch3_rma_free(MPIR_Win *win)
-{
-    struct mdapl_ch3_rma *rma = win->ch.rma;
-
-    win->ch.rma = NULL;
-    if (!rma)
-        return;
-    if (rma->mine && mdapl_ch3_glue.ctx)
-        mdapl_withdraw(rma->mine);
-    MPL_free(rma->rank_of);
-    MPL_free(rma);
-}
-
-/* All ranks learn where the memory of the others is. Collective. An MPI error code. */
-static int share_places(MPIR_Win *win, void *base, MPI_Aint size)
-{
-    MPIR_Comm *comm = win->comm_ptr;
-    struct place *all = MPL_calloc((size_t)comm->local_size, sizeof(*all), MPL_MEM_RMA);
-    struct mdapl_ch3_rma *rma = all ? make(comm) : NULL;
-    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
-    int mpi_errno = MPI_SUCCESS;
-
-    if (!rma) {
-        MPL_free(all);
-        MPIR_ERR_SET(mpi_errno, MPI_ERR_NO_MEM, "**nomem");
-        return mpi_errno;
-    }
-    win->ch.rma = rma;
-    map_ranks(rma, comm);
-    expose(rma, base, size, &all[comm->rank]);
-    mpi_errno = MPIR_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, sizeof(*all), MPI_BYTE,
-                               comm, &errflag);
-    if (mpi_errno == MPI_SUCCESS && errflag != MPIR_ERR_NONE)
-        MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**coll_fail");
-    for (int i = 0; mpi_errno == MPI_SUCCESS && i < comm->local_size; i++)
-        rma->target[i].place = all[i];
-    MPL_free(all);
-    return mpi_errno;
-}
-
-/* CH3's hook in which ranks of all kinds of windows exchange the addresses of their memory. */
-int mdapl_ch3_rma_gather_info(void *base, MPI_Aint size, int disp_unit, MPIR_Info *info,
-                              MPIR_Comm *comm, MPIR_Win **win_p)
-{
-    MPIR_Win *win = *win_p;
-    int mpi_errno = MPIDI_CH3U_Win_gather_info(base, size, disp_unit, info, comm, win_p);
-
-    /* The memory of a dynamic window is attached later, and CH3 has no hook for that. */
-    if (mpi_errno != MPI_SUCCESS || win->create_flavor == MPI_WIN_FLAVOR_DYNAMIC
-        || !mdapl_ch3_glue.ctx || win->comm_ptr->local_size == 1 || is_on_one_node(win->comm_ptr))
-        return mpi_errno;
-    return share_places(win, base, size);
-}
-
-/* -- an adapter that has been opened again ---------------------------------------------------- */
-
-enum { WHERE_MAX = 56 };         /* bytes of a description that a packet has room for */
-
-/* A request for the description of a window's memory, and the answer. */
-struct where_pkt {
-    MPIDI_CH3_Pkt_type_t type;
-    MPI_Win win;                 /* handle of its receiver */
-    uint32_t id;                 /* of the window whose memory it is */
-    MPI_Win answer_to;           /* the handle of its sender */
-    uint16_t len;                /* of an answer; 0: it is not exposed any more */
-    uint8_t bytes[WHERE_MAX];
-};
-
-_Static_assert(sizeof(struct where_pkt) <= sizeof(MPIDI_CH3_Pkt_t), "it is sent as a packet");
-
-static void send_where(MPIDI_VC_t *vc, const struct where_pkt *where)
-{
-    MPIDI_CH3_Pkt_t pkt;
-
-    memset(&pkt, 0, sizeof(pkt));
-    memcpy(&pkt, where, sizeof(*where));
-    mdapl_ch3_send_packet(vc, &pkt);
-}
-
-/* The description is void: until the target has sent another one, operations are messages. */
-static void ask_where(const struct rma_op *o)
-{
-    struct target *t = &o->win->ch.rma->target[o->rank];
-    struct where_pkt ask = {
-        .type = MPIDI_CH3I_PKT_DAPL_ASK, .win = o->win->basic_info_table[o->rank].win_handle,
-        .id = t->place.id, .answer_to = o->win->handle,
-    };
-
-    if (t->place.where.len == 0)
-        return;
-    t->place.where.len = 0;
-    send_where(o->vc, &ask);
-}
-
-/* The window with this handle; NULL: it has been freed, or it is another one. */
-static MPIR_Win *find(MPIR_Win *list, MPI_Win handle)
-{
-    while (list && (list->handle != handle || !list->ch.rma))
-        list = list->next;
-    return list;
-}
-
-static MPIR_Win *find_window(MPI_Win handle)
-{
-    MPIR_Win *win = find(MPIDI_RMA_Win_active_list_head, handle);
-
-    return win ? win : find(MPIDI_RMA_Win_inactive_list_head, handle);
-}
-
-int mdapl_ch3_rma_asked(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
-                        MPIR_Request **rreq_p)
-{
-    struct where_pkt where;
-    struct mdapl_where now;
-    MPIR_Win *win;
-
-    (void)data;
-    *buflen = 0;
-    *rreq_p = NULL;
-    memcpy(&where, pkt, sizeof(where));
-    win = find_window(where.win);
-    if (!win || win->ch.rma->id != where.id || !win->ch.rma->mine)
-        return MPI_SUCCESS;
-    mdapl_exposed_where(win->ch.rma->mine, &now);
-    where.type = MPIDI_CH3I_PKT_DAPL_WHERE;
-    where.win = where.answer_to;
-    where.len = now.len <= WHERE_MAX ? now.len : 0;
-    memcpy(where.bytes, now.bytes, where.len);
-    send_where(vc, &where);
-    return MPI_SUCCESS;
-}
-
-int mdapl_ch3_rma_answered(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
-                           MPIR_Request **rreq_p)
-{
-    struct where_pkt where;
-    MPIR_Win *win;
-    int rank;
-
-    (void)data;
-    *buflen = 0;
-    *rreq_p = NULL;
-    memcpy(&where, pkt, sizeof(where));
-    win = find_window(where.win);
-    rank = win ? rank_at(win->ch.rma, vc) : -1;
-    if (rank < 0 || win->ch.rma->target[rank].place.id != where.id || where.len > WHERE_MAX)
-        return MPI_SUCCESS;
-    win->ch.rma->target[rank].place.where.len = where.len;
-    memcpy(win->ch.rma->target[rank].place.where.bytes, where.bytes, where.len);
-    return MPI_SUCCESS;
 }

@@ -170,8 +170,7 @@ int MPIDI_CH3_Win_fns_init(MPIDI_CH3U_Win_fns_t *fns)
     fns->allocate_shm = allocate;
     fns->detect_shm = mdapl_ch3_win_detect;
     fns->shared_query = shared_query;
-    /* mdapl_ch3_rma_gather_info() as fns->gather_info turns RDMA between nodes on (rma.c). Until
-     * MPICH's list of RMA programs has passed with it, no window has RDMA. */
+    fns->gather_info = mdapl_ch3_rma_gather_info;
     return MPI_SUCCESS;
 }
 
