@@ -5,6 +5,8 @@
  *   bytes ROUNDS SEED LARGEST   rounds of random operations of all ranks on all others, of LARGEST
  *                      bytes at most, with all kinds of windows and of synchronization; after each
  *                      round the targets compare their memory with what was put there
+ *   counts TURNS WORDS all ranks count in the same words of rank 0, WORDS of them, TURNS times each:
+ *                      got, and put with one more, under an exclusive lock
  *   computes MS        rank 1 computes for MS milliseconds without a call of MPI; rank 0 puts and
  *                      gets meanwhile, and says how long each took
  *
@@ -373,6 +375,41 @@ static void bytes(int rounds, uint64_t seed, long largest)
         printf("rma: %d rounds, all bytes are right\n", rounds);
 }
 
+/* -- an exclusive lock ------------------------------------------------------------------------ */
+
+static void count_up(long *words, int n)
+{
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Get(words, n, MPI_LONG, 0, 0, n, MPI_LONG, win);
+    MPI_Win_flush(0, win);
+    for (int i = 0; i < n; i++)
+        check(words[i] == words[0], "a put of another rank is not complete");
+    for (int i = 0; i < n; i++)
+        words[i]++;
+    MPI_Put(words, n, MPI_LONG, 0, 0, n, MPI_LONG, win);
+    MPI_Win_unlock(0, win);
+}
+
+static void counts(int turns, int n)
+{
+    long *words = malloc((size_t)n * sizeof(*words)), *own_words;
+
+    check(words != NULL, "no memory");
+    MPI_Win_allocate(n * (MPI_Aint)sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD,
+                     &own_words, &win);
+    memset(own_words, 0, (size_t)n * sizeof(long));
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < turns; i++)
+        count_up(words, n);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < n && rank == 0; i++)
+        check(own_words[i] == (long)turns * size, "the sum");
+    if (rank == 0)
+        printf("rma: %d ranks have counted to %d\n", size, turns * size);
+    MPI_Win_free(&win);
+    free(words);
+}
+
 /* -- a target that computes ------------------------------------------------------------------- */
 
 enum { LONG = 1 << 20 };
@@ -442,6 +479,11 @@ static void computes(double seconds)
         MPI_Put(&word, 1, MPI_LONG, 1, 0, 1, MPI_LONG, win);
         MPI_Win_unlock_all(win);
         took("put and unlock_all", begin);
+        begin = MPI_Wtime();
+        MPI_Win_lock(MPI_LOCK_SHARED, 1, MPI_MODE_NOCHECK, win);
+        MPI_Get(&word, 1, MPI_LONG, 1, 0, 1, MPI_LONG, win);
+        MPI_Win_unlock(1, win);
+        took("lock without a check, get and unlock", begin);
         check(longest < seconds / 4, "the target's processor was waited for");
         printf("rma: the target has no part in it\n");
     }
@@ -459,10 +501,12 @@ int main(int argc, char **argv)
     counters_open();
     if (argc == 5 && strcmp(argv[1], "bytes") == 0)
         bytes(atoi(argv[2]), strtoull(argv[3], NULL, 0), atol(argv[4]));
+    else if (argc == 4 && strcmp(argv[1], "counts") == 0)
+        counts(atoi(argv[2]), atoi(argv[3]));
     else if (argc == 3 && strcmp(argv[1], "computes") == 0)
         computes(atof(argv[2]) / 1000);
     else
-        check(0, "usage: rma bytes ROUNDS SEED LARGEST | computes MS");
+        check(0, "usage: rma bytes ROUNDS SEED LARGEST | counts TURNS WORDS | computes MS");
     counters_print();
     MPI_Finalize();
     return 0;
