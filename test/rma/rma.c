@@ -5,8 +5,8 @@
  *   bytes ROUNDS SEED LARGEST   rounds of random operations of all ranks on all others, of LARGEST
  *                      bytes at most, with all kinds of windows and of synchronization; after each
  *                      round the targets compare their memory with what was put there
- *   counts TURNS WORDS all ranks count in the same words of rank 0, WORDS of them, TURNS times each:
- *                      got, and put with one more, under an exclusive lock
+ *   counts TURNS WORDS  all ranks count in the same WORDS words of rank 0, TURNS times each: got,
+ *                      and put with one more, under an exclusive lock
  *   computes MS        rank 1 computes for MS milliseconds without a call of MPI; rank 0 puts and
  *                      gets meanwhile, and says how long each took
  *
