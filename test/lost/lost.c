@@ -242,6 +242,19 @@ static void hold_lock(void)
     MPI_Win_flush(0, me.win);
 }
 
+/* A put and a get of the victim's memory, in which its processor has no part (not by messages). */
+static int do_put(int k)
+{
+    int got = -1, rc;
+
+    if ((rc = MPI_Win_lock(MPI_LOCK_SHARED, me.victim, MPI_MODE_NOCHECK, me.win)) == 0
+        && (rc = MPI_Put(&k, 1, MPI_INT, me.victim, me.rank, 1, MPI_INT, me.win)) == 0
+        && (rc = MPI_Win_flush(me.victim, me.win)) == 0
+        && (rc = MPI_Get(&got, 1, MPI_INT, me.victim, me.rank, 1, MPI_INT, me.win)) == 0)
+        rc = MPI_Win_unlock(me.victim, me.win);
+    return verdict(rc, got == k);
+}
+
 /* Nothing: straight to MPI_Finalize. */
 static int do_finalize(int k)
 {
@@ -270,6 +283,7 @@ static const struct what {
     { "sparse", do_sparse, NULL },
     { "fence", do_fence, NULL },
     { "lock", do_lock, hold_lock },
+    { "put", do_put, NULL },
     { "finalize", do_finalize, NULL },
 };
 
@@ -284,7 +298,7 @@ static const struct what *find_what(const char *name)
 
 static bool uses_window(const struct what *what)
 {
-    return what->repeat == do_fence || what->repeat == do_lock;
+    return what->repeat == do_fence || what->repeat == do_lock || what->repeat == do_put;
 }
 
 /* The first error ends the repetitions, a wrong result does not. */
