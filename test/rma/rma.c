@@ -177,7 +177,7 @@ static void start(struct operation *o, int target, int slot, int by_request)
     o->target = target;
     o->len = 1 + draw(&own, (uint32_t)longest);
     if (o->what == SPACED_PUT)
-        o->len = 1 + o->len / SPACES;
+        o->len = 1 + (o->len - 1) / SPACES;
     o->at = draw(&own, (uint32_t)(slot_bytes - (o->what == SPACED_PUT ? SPACES * o->len - SPACES + 1
                                                                     : o->len) + 1));
     m += o->at;
