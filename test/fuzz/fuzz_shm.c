@@ -178,8 +178,11 @@ static uint64_t number(void)
 static void forge(void)
 {
     static const uint8_t lens[MDAPL_SHM_TYPES] = {
-        40, 40, 40, sizeof(struct mdapl_shm_cts), sizeof(struct mdapl_shm_data),
-        sizeof(struct mdapl_shm_fin)
+        [MDAPL_SHM_MSG] = 40,
+        [MDAPL_SHM_RTS] = 40,
+        [MDAPL_SHM_CTS] = sizeof(struct mdapl_shm_cts),
+        [MDAPL_SHM_DATA] = sizeof(struct mdapl_shm_data),
+        [MDAPL_SHM_FIN] = sizeof(struct mdapl_shm_fin),
     };
     struct mdapl_shm_peer *peer = peer_at(HOSTILE, VICTIM);
     uint64_t type = draw(MDAPL_SHM_TYPES + 1), hdr[MDAPL_HDR_MAX / 8], body[130];

@@ -123,7 +123,6 @@ static void past_requested_bodies(void **state)
 static void queued_messages_arrive(void **state)
 {
     struct pair *p = *state;
-    struct rank *a = &p->rank[0];
 
     past_full_rings(state);
     on_message = read_it;
