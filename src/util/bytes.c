@@ -21,20 +21,26 @@ static inline void line(char *to, const char *from)
     p[3] = d;
 }
 
-void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
+/* Stores of full cache lines: a partial store costs a read for ownership. */
+__attribute__((always_inline)) static inline void by_lines(void *to, const void *from, size_t n,
+                                                           void (*copy)(char *, const char *))
 {
     size_t first = -(uintptr_t)to % LINE;
     const char *q = from;
     char *p = to;
 
     if (n >= 4 * LINE) {
-        /* Stores of full cache lines: a partial store costs a read for ownership. */
         memcpy(p, q, first);
         p += first, q += first, n -= first;
         for (; n >= LINE; n -= LINE, p += LINE, q += LINE)
-            line(p, q);
+            copy(p, q);
     }
     memcpy(p, q, n);
+}
+
+void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
+{
+    by_lines(to, from, n, line);
 }
 
 void mdapl_bytes_copy_long(void *to, const void *from, size_t n)
@@ -62,18 +68,8 @@ static inline void stream_line(char *to, const char *from)
 
 void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
 {
-    size_t first = -(uintptr_t)to % LINE;
-    const char *q = from;
-    char *p = to;
-
-    if (n >= 4 * LINE) {
-        memcpy(p, q, first);
-        p += first, q += first, n -= first;
-        for (; n >= LINE; n -= LINE, p += LINE, q += LINE)
-            stream_line(p, q);
-        _mm_sfence();            /* these stores are not ordered before later ones */
-    }
-    memcpy(p, q, n);
+    by_lines(to, from, n, stream_line);
+    _mm_sfence();                /* these stores are not ordered before later ones */
 }
 #else
 void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
