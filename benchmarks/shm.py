@@ -285,7 +285,7 @@ def readme_tables(processors):
     def one(name, v):
         titles = titles_of(v)
         found = [[what] + [find(v, t) for t in titles] for what, find in README_ROWS]
-        rows = [[what, *map(cell, values)] for what, *values in found if any(values)]
+        rows = [[what, *map(cell, values)] for what, *values in found if values[0]]
         return f"\n{name} (a cache line takes {cell(at(v, 'line'))} us one way):\n\n" + table(["", *titles], rows)
     return "".join(one(name, part["values"]) for name, part in processors.items()) + "\n"
 
