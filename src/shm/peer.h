@@ -14,6 +14,7 @@
  *      way.c      which of these; judge.c, by what they cost
  *      rx_op.c    the owner's reads of such bodies, until their cells have arrived
  *      cell.c     cells
+ *      store.c    how bytes of bodies are stored, in the ring and in cells
  *      peer.c     peers; their failure
  *
  * Below them are near.c (which ranks of the node are reached), guest.c (and which processes of
@@ -40,7 +41,7 @@ struct mdapl_stats;
 
 enum {
     MDAPL_SHM_EAGER = 65536,     /* bytes of a body in the ring, at most */
-    MDAPL_SHM_SHORT = 16384,     /* ... up to which one copy by the kernel is never faster */
+    MDAPL_SHM_SHORT = 16384,     /* ... up to which one copy by the kernel is not tried */
     MDAPL_SHM_ROOM = 8 << 20,    /* bytes of data in all inrings of a process, about */
     MDAPL_SHM_ROOM_LEAST = 57344,    /* ... in one of them */
     MDAPL_SHM_POLLED = 16,       /* rings that are polled */

@@ -122,9 +122,10 @@ static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t 
         tx->put = tx->freed = 0;
 }
 
-/* The place of so many bytes of data, as a total like `put`; UINT64_MAX: no free slot, or no room
- * in data. */
-static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, size_t bytes)
+/* The place of so many bytes of data, as a total like `put`, and in *off_p as an offset;
+ * UINT64_MAX: no free slot, or no room in data. */
+static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, size_t bytes,
+                                           uint32_t *off_p)
 {
     uint64_t at = tx->put, off;
 
@@ -133,8 +134,11 @@ static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, s
     if (bytes == 0)
         return at;
     off = at % tx->room;
-    if (off + bytes > tx->room)
+    if (off + bytes > tx->room) {
         at += tx->room - off;
+        off = 0;
+    }
+    *off_p = (uint32_t)off;
     return at + bytes - tx->freed <= tx->room ? at : UINT64_MAX;
 }
 
@@ -147,11 +151,12 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
 {
     size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
     struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
-    uint64_t at = mdapl_shm_spsc_find(tx, outside);
+    uint32_t off = 0;
+    uint64_t at = mdapl_shm_spsc_find(tx, outside, &off);
 
     if (at == UINT64_MAX) {
         mdapl_shm_spsc_ack_in(tx, atomic_load_explicit(&tx->inring->taken, memory_order_acquire));
-        at = mdapl_shm_spsc_find(tx, outside);
+        at = mdapl_shm_spsc_find(tx, outside, &off);
         if (at == UINT64_MAX)
             return false;
     }
@@ -160,8 +165,8 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     m->hdr_len = (uint8_t)hdr_len;
     m->len = (uint32_t)len;
     if (outside > 0) {
-        slot->at = (uint32_t)(at % tx->room);
-        m->body = tx->inring->data + slot->at;
+        slot->at = off;
+        m->body = tx->inring->data + off;
         if (hdr_len > MDAPL_SLOT_ROOM) {
             m->hdr = m->body;
             m->body += mdapl_shm_spsc_align(hdr_len);

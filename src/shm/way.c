@@ -49,8 +49,13 @@ struct offer {
 struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
     struct pace pace;
-    struct offer offer[LONG];
+    struct offer offer[LONG - MIDDLE];
 };
+
+static bool is_middle(unsigned c)
+{
+    return c >= MIDDLE && c < LONG;
+}
 
 int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
 {
@@ -60,8 +65,8 @@ int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
     if (!k)
         return -ENOMEM;
     mdapl_shm_judge_init(&k->judge);
-    for (int c = 0; c < LONG; c++)
-        k->offer[c] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
+    for (int i = 0; i < LONG - MIDDLE; i++)
+        k->offer[i] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
     return 0;
 }
 
@@ -137,7 +142,7 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
         return MDAPL_SHM_ONCE;
     if (!judge->forbidden[MDAPL_SHM_ONCE] && (from >= 0 || !mdapl_shm_cma_works(peer)))
         mdapl_shm_judge_forbid(judge, MDAPL_SHM_ONCE);
-    if (c >= MIDDLE && c < LONG)     /* it is announced for this, or it is synchronous */
+    if (is_middle(c))            /* it is announced for this, or it is synchronous */
         return once && !judge->forbidden[MDAPL_SHM_ONCE] ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
     way = node_way(peer->s, c);
     if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
@@ -152,8 +157,8 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
     struct mdapl_shm_judge *judge = &peer->copying->judge;
 
     if (!judge->forbidden[way]
-        && (c >= MIDDLE && c < LONG ? mdapl_shm_judge_note(judge, c, way, bytes, ns)
-                                    : mdapl_shm_judge_sample(judge, c, way, bytes, ns)))
+        && (is_middle(c) ? mdapl_shm_judge_note(judge, c, way, bytes, ns)
+                         : mdapl_shm_judge_sample(judge, c, way, bytes, ns)))
         publish(peer, c);
 }
 
@@ -221,11 +226,12 @@ enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
+/* NULL: the body is not of middle length. */
 static struct offer *offer_of(struct mdapl_shm_peer *peer, size_t len)
 {
     unsigned c = mdapl_shm_judge_class(len);
 
-    return c < LONG ? &peer->copying->offer[c] : NULL;
+    return is_middle(c) ? &peer->copying->offer[c - MIDDLE] : NULL;
 }
 
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
