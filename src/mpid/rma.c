@@ -331,6 +331,7 @@ static bool by_rdma(MPIR_Win *win, int rank, MPIDI_VC_t *vc, const MPIDI_CH3_Pkt
 static void by_packet(struct mdapl_ch3_target *t, MPIDI_CH3_Pkt_t *pkt)
 {
     int *flags = flags_of(pkt);
+
     if (t->in_flight > 0 && !(*flags & LOCK)) {
         t->ends |= *flags & (UNLOCK | DECR);
         t->acks += (*flags & UNLOCK) != 0;

@@ -25,13 +25,13 @@ size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr)
     return len;
 }
 
-static void copy(void *to, const void *from, size_t n)
+static inline void copy(void *to, const void *from, size_t n)
 {
     mdapl_bytes_copy(to, from, n);
 }
 
-size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len,
-                           void (*by)(void *to, const void *from, size_t n))
+static inline size_t gather(struct mdapl_iov *c, void *buf, size_t len,
+                            void (*by)(void *to, const void *from, size_t n))
 {
     size_t done = 0, n;
     void *p;
@@ -45,7 +45,13 @@ size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len,
 
 size_t mdapl_iov_gather(struct mdapl_iov *c, void *buf, size_t len)
 {
-    return mdapl_iov_gather_by(c, buf, len, copy);
+    return gather(c, buf, len, copy);
+}
+
+size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len,
+                           void (*by)(void *to, const void *from, size_t n))
+{
+    return gather(c, buf, len, by);
 }
 
 size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len)

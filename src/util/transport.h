@@ -13,10 +13,9 @@
  *      up->fault       a peer cannot be reached any more
  *
  * The owner takes a body that arrives with its header during up->msg; any other body has an rx. The
- * channel decides how a body travels, and the owner sees no difference. Everything else here is
+ * channel decides how a body travels, and the owner sees no difference. Beside the verbs stand
+ * mdapl_put() and mdapl_get(), for memory that both ends have agreed on. Everything else here is
  * opening, wiring, waiting and closing.
- *
- * and beside them, for memory that both ends have agreed on, mdapl_put() and mdapl_get().
  *
  * Who calls whom: the owner opens one context; mdapl_ctx_open() opens the channels in order, and
  * each peer belongs to the first channel that reaches it. One thread at a time calls functions of
