@@ -6,7 +6,7 @@ sim_test_cppflags = $(util_cppflags) -I$(srcdir)/include -I$(srcdir)/src/dapl -I
     -I$(srcdir)/test/fake $(DAT_CPPFLAGS)
 sim_test_ldadd = libdapl.la libutil.la $(DAT_LIBS) -lcmocka
 fake_sources = test/fake/fake.c test/fake/fake.h test/unit/unit.h
-sim_sources = test/sim/sim.c test/sim/sim.h test/sim/seeds.h $(fake_sources)
+sim_sources = test/sim/sim.c test/sim/sim.h test/sim/seeds.h test/sim/plans.h $(fake_sources)
 
 check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test/sim/test_connect \
     test/sim/test_replay test/sim/test_rails \

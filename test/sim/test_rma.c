@@ -9,7 +9,7 @@
 
 #include "conn.h"
 #include "peer.h"
-#include "seeds.h"
+#include "plans.h"
 #include "sim.h"
 
 #include <errno.h>
@@ -286,7 +286,7 @@ static void refusals(void **state)
 
 /* -- every request, every kind of fault -------------------------------------------------------- */
 
-enum { OPS = 12, MOST_FAULTS = 4 };
+enum { OPS = 12 };
 
 static const char *const scenarios[] = {
     "ring=off",
@@ -333,45 +333,18 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
     return requests;
 }
 
-/* The seed of a run names all of it: scenario, request and kind. */
 static void at_every_request(void **state)
 {
-    unsigned hit = 0;
+    unsigned hit = run_at_every_request(run, SCENARIOS);
 
     (void)state;
-    for (int scenario = 0; scenario < SCENARIOS; scenario++) {
-        unsigned requests = run((uint64_t)scenario, scenario, NULL, 0);
-
-        for (unsigned nth = 1; nth <= requests; nth++)
-            for (int kind = 0; kind < FAKE_FAULT_KINDS; kind++) {
-                uint64_t seed = ((uint64_t)scenario << 24 | nth << 8 | (unsigned)kind) + 1;
-                struct fake_fault plan = { (enum fake_fault_kind)kind, nth };
-
-                if (!only_seed || seed == only_seed)
-                    hit += run(seed - 1, scenario, &plan, 1) >= nth;
-            }
-    }
     assert_true(shown(hit, 500) && shown(restarts, 100));
 }
 
-/* Several faults, of which one may happen during the recovery from another. */
 static void pairs(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < seeds(600); i++) {
-        uint64_t seed = seed_at(i);
-        struct fake_fault plan[MOST_FAULTS];
-        int scenario, n;
-
-        fake_start(seed * 79, NULL, NULL);       /* for its numbers */
-        scenario = (int)fake_random(SCENARIOS);
-        n = 2 + (int)fake_random(3);
-        for (int k = 0; k < n; k++)
-            plan[k] = (struct fake_fault){ (enum fake_fault_kind)fake_random(FAKE_FAULT_KINDS),
-                                           1 + (unsigned)fake_random(40) };
-        fake_stop();
-        run(seed - 1, scenario, plan, n);
-    }
+    run_with_several(run, SCENARIOS, 79, 40);
 }
 
 /* -- adapters ---------------------------------------------------------------------------------- */
