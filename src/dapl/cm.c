@@ -330,12 +330,27 @@ void mdapl_dapl_cm_init(struct mdapl_dapl_stream *st)
     mdapl_list_init(&st->cm.request);
 }
 
+/* A visitor of which it is not known where it listens: it is the one that connects. */
+static void await_request(struct mdapl_dapl_stream *st)
+{
+    uint64_t now = mdapl_ctx_now(st->peer->d->ctx), end = mdapl_dapl_cm_outage_end(st->peer);
+
+    if (now >= end)
+        mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
+            .kind = MDAPL_DAPL_FAULT_ATTEMPT, .stream = st->index,
+            .cause = mdapl_dapl_cm_cause(MDAPL_CAUSE_NO_EVENT), .waited_ns = now - st->cm.since });
+    else if (end != UINT64_MAX)
+        mdapl_dapl_cm_set_timer(st, end);
+}
+
 void mdapl_dapl_cm_request(struct mdapl_dapl_chan *d)
 {
     struct mdapl_dapl_stream *st;
 
     while ((st = mdapl_dapl_cm_request_next(d)))
-        if (mdapl_dapl_rail_usable(st->ia))  /* else mdapl_dapl_cm_rail_up() starts its timer */
+        if (st->cm.addr_len == 0)
+            await_request(st);
+        else if (mdapl_dapl_rail_usable(st->ia))  /* else mdapl_dapl_cm_rail_up() starts a timer */
             run_for(st, MDAPL_CM_TIMER, MDAPL_CAUSE_NO_EVENT);
 }
 

@@ -532,6 +532,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .open = open_channel,        /* ia.c: the adapter and its objects */
     .card = card,                /* peer.c */
     .reach = reach,              /* peer.c */
+    .locate = mdapl_dapl_peer_locate,
     .leave = leave,              /* cm.c, peer.c */
     .lost = lost,                /* the same */
     .wire = wire,                /* wireup.c, cm.c */

@@ -116,6 +116,29 @@ static bool card_get(const char *text, struct card *c)
 
 /* -- making and freeing ----------------------------------------------------------------------- */
 
+static void locate(struct mdapl_dapl_peer *peer, const struct card *card)
+{
+    for (int i = 0; i < peer->n_streams; i++) {
+        struct mdapl_dapl_cm *cm = &peer->stream[i].cm;
+        int rail = i % peer->n_rails;
+
+        memcpy(cm->addr, card->rail[rail].addr, sizeof(cm->addr));
+        cm->addr_len = card->rail[rail].addr_len;
+        cm->qual = card->rail[rail].qual;
+    }
+}
+
+int mdapl_dapl_peer_locate(struct mdapl_peer *base, const char *text)
+{
+    struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
+    struct card card;
+
+    if (!card_get(text, &card) || card.n_rails < peer->n_rails)
+        return -EPROTO;
+    locate(peer, &card);
+    return 0;
+}
+
 /* The number of streams: the lower of the knobs of both ends, on each rail that both have. */
 static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
 {
@@ -129,17 +152,13 @@ static int make_streams(struct mdapl_dapl_peer *peer, const struct card *card)
     peer->stream = calloc((size_t)peer->n_streams, sizeof(*peer->stream));
     for (int i = 0; peer->stream && i < peer->n_streams; i++) {
         struct mdapl_dapl_stream *st = &peer->stream[i];
-        int rail = i % peer->n_rails;
 
         st->peer = peer;
         st->index = i;
-        st->ia = d->rails.ia[rail];
+        st->ia = d->rails.ia[i % peer->n_rails];
         st->rx_window = mdapl_rxwin_first(d->sr_window);
         mdapl_list_init(&st->asking);
         mdapl_dapl_cm_init(st);
-        memcpy(st->cm.addr, card->rail[rail].addr, sizeof(st->cm.addr));
-        st->cm.addr_len = card->rail[rail].addr_len;
-        st->cm.qual = card->rail[rail].qual;
     }
     peer->main = peer->stream;
     return peer->stream ? 0 : -ENOMEM;
@@ -201,6 +220,8 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
         free(peer);
         return rc;
     }
+    if (!group->visitor)
+        locate(peer, &card);
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         mdapl_list_init(lists[i]);
     peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, group->index, rank, NULL };

@@ -144,7 +144,7 @@ struct mdapl_dapl_cm {
     uint64_t up_at, up_mark;     /* of the last of them: when, ns, and peer_progress() then */
     DAT_CR_HANDLE held;          /* a request of the peer, to be answered after the drain */
     struct mdapl_dapl_hello held_hello;
-    uint8_t addr[28], addr_len;  /* where the peer listens */
+    uint8_t addr[28], addr_len;  /* where the peer listens; no bytes: not known (a visitor) */
     uint64_t qual;
 };
 
@@ -261,6 +261,8 @@ struct mdapl_dapl_peer *mdapl_dapl_peer_next(struct mdapl_dapl_chan *d,
 /* Makes the peer of a rank from its business card. 0, -EHOSTUNREACH (not for us), -ENOMEM. */
 int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *group, int rank,
                          const char *card, struct mdapl_dapl_peer **p);
+/* As mdapl_peer_locate(). */
+int mdapl_dapl_peer_locate(struct mdapl_peer *base, const char *card);
 /* Takes over the limits in a peer's hello on a stream: the length of its frames and, for the
  * connection st->conn, how many. */
 void mdapl_dapl_peer_offered(struct mdapl_dapl_stream *st, const struct mdapl_dapl_hello *h);

@@ -218,7 +218,7 @@ static bool ping_on(struct mdapl_dapl_stream *st, uint64_t now)
     struct mdapl_dapl_probes *probes = &st->peer->d->probes;
     uint8_t hello[MDAPL_HELLO_BYTES];
 
-    if (st->pings.conn || now < st->pings.next || probes->pings == PINGS)
+    if (st->pings.conn || now < st->pings.next || probes->pings == PINGS || st->cm.addr_len == 0)
         return false;
     st->pings.n++;
     st->pings.at = now;

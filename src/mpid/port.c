@@ -74,7 +74,7 @@ static bool put_card(struct mdapl_ch3_glue *g, char *buf, size_t len)
     return true;
 }
 
-/* group->card of visitors, and of the process that this one visits. */
+/* group->card of visitors, until they have sent theirs, and of the process that this one visits. */
 static int get_card(void *owner, int rank, char *buf, size_t len)
 {
     (void)rank;
@@ -287,31 +287,37 @@ MPIDI_VC_t *mdapl_ch3_port_visitor(struct mdapl_peer *peer)
     return make_vc(peer, true);
 }
 
-/* The first packet of a visitor. */
+/* The first packet of a visitor, with its card. */
 int mdapl_ch3_port_visited(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
                            MPIR_Request **rreq_p)
 {
     const struct mdapl_group *group = vc->ch.group;
     const struct mdapl_ch3_port *port;
+    char card[MDAPL_CARD_MAX];
 
-    (void)pkt, (void)data;
-    *buflen = 0;
+    (void)pkt;
     *rreq_p = NULL;
     if (!vc->ch.visitor || vc->connreq_obj)
         return MPI_SUCCESS;
+    snprintf(card, sizeof(card), "%.*s", (int)*buflen, (const char *)data);
+    if (mdapl_peer_locate(vc->ch.peer, card))
+        mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN, "the card of a process that "
+                  "connects to a port of this one cannot be read; use the same installation "
+                  "everywhere");
     port = *port_at(&mdapl_ch3_glue, mdapl_group_self(group).group ^ group->id);
     return MPIDI_CH3I_Acceptq_enqueue(vc, port ? port->tag : -1);
 }
 
-static int send_visit(MPIDI_VC_t *vc)
+static int send_visit(MPIDI_VC_t *vc, char *card)
 {
     MPIR_Request *sreq = NULL;
     MPIDI_CH3_Pkt_t pkt;
+    struct iovec iov[] = { { &pkt, sizeof(pkt) }, { card, strlen(card) } };
     int mpi_errno;
 
     memset(&pkt, 0, sizeof(pkt));
     pkt.type = MPIDI_CH3I_PKT_DAPL_VISIT;
-    mpi_errno = MPIDI_CH3_iStartMsg(vc, &pkt, sizeof(pkt), &sreq);
+    mpi_errno = MPIDI_CH3_iStartMsgv(vc, iov, 2, &sreq);
     if (sreq)
         MPIR_Request_free(sreq);
     return mpi_errno;
@@ -357,7 +363,7 @@ int MPIDI_CH3_Connect_to_root(const char *name, MPIDI_VC_t **vc_p)
     if (!*vc_p)
         return port_error("memory is out");
     g->visiting = *vc_p;
-    return send_visit(*vc_p);
+    return send_visit(*vc_p, g->visitor_card);
 }
 
 void mdapl_ch3_port_matched(MPIR_Comm *comm)

@@ -38,6 +38,8 @@ struct mdapl_channel {
      * -EHOSTUNREACH if this channel does not reach it. */
     int (*reach)(void *state, struct mdapl_group *group, int rank, const char *card,
                  struct mdapl_peer **peer_p);
+    /* As mdapl_peer_locate(); NULL: no peer of the channel is a visitor. */
+    int (*locate)(struct mdapl_peer *peer, const char *card);
     /* A group has been added; the peers of its ranks may be made when all processes of both jobs
      * have returned from this. NULL: nothing to do. */
     void (*join)(void *state, struct mdapl_group *group);

@@ -118,6 +118,9 @@ struct mdapl_group {
     /* This process, as the processes of the group know it. All zero: by its job and its rank
      * there. */
     struct mdapl_name self;
+    /* Its one process has come to a port: `card` has the rails that it uses, but not where it
+     * listens, until mdapl_peer_locate(). */
+    bool visitor;
     /* Of the context: */
     struct mdapl_ctx *ctx;
     int index;               /* among the context's groups; the job's is 0 */

@@ -249,6 +249,11 @@ void mdapl_port_close(struct mdapl_ctx *ctx, uint32_t id)
     mdapl_groups_close_port(&ctx->groups, id);
 }
 
+int mdapl_peer_locate(struct mdapl_peer *peer, const char *card)
+{
+    return peer->channel->locate ? peer->channel->locate(peer, card) : 0;
+}
+
 void mdapl_peer_lost(struct mdapl_peer *peer)
 {
     if (peer->channel->lost)
@@ -377,6 +382,7 @@ struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id
 
     visitor.id = id;
     visitor.self.group ^= id;
+    visitor.visitor = true;
     return visitor;
 }
 

@@ -121,11 +121,15 @@ void mdapl_group_close(struct mdapl_group *group);
  * (port's id) xor V, the port's key, and { V, 0 } in `self`. On this side it then is the one rank
  * of a copy of *visitors with the id V, whose self.group is (port's id) xor V. Its messages are
  * announced; the owner removes the group. visitors->card has rails as this process's own, since
- * the visitor's card is not known: it is the visitor that connects. 0, -EEXIST or -ENOMEM.
+ * the visitor's card is not known: it is the visitor that connects, and that replaces a connection
+ * that breaks, until mdapl_peer_locate(). 0, -EEXIST or -ENOMEM.
  */
 int mdapl_port_open(struct mdapl_ctx *ctx, const struct mdapl_group *visitors);
 /* Closes the port with this id, if there is one; groups of processes that have connected stay. */
 void mdapl_port_close(struct mdapl_ctx *ctx, uint32_t id);
+/* The business card of a visitor, as its owner has sent it: from now on both ends may connect. 0,
+ * or -EPROTO: it is no card of the channel. */
+int mdapl_peer_locate(struct mdapl_peer *peer, const char *card);
 /* True when all that was sent to this peer has been acknowledged, and all that it has sent, too:
  * both ends of the connection can do without it then. */
 bool mdapl_peer_settled(struct mdapl_peer *peer);

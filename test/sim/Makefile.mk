@@ -12,7 +12,7 @@ check_PROGRAMS += test/sim/test_sim test/sim/test_flow test/sim/test_faults test
     test/sim/test_replay test/sim/test_rails \
     test/sim/test_recover test/sim/test_conn test/sim/test_groups test/sim/test_break \
     test/sim/test_bodies test/sim/test_ia test/sim/test_paths test/sim/test_silent \
-    test/sim/test_storm test/sim/test_rma
+    test/sim/test_storm test/sim/test_rma test/sim/test_visits
 test_sim_test_sim_SOURCES = test/sim/test_sim.c test/sim/seeds.h $(fake_sources)
 test_sim_test_sim_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_sim_LDADD = $(sim_test_ldadd)
@@ -55,6 +55,9 @@ test_sim_test_silent_LDADD = $(sim_test_ldadd)
 test_sim_test_rma_SOURCES = test/sim/test_rma.c $(sim_sources)
 test_sim_test_rma_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_rma_LDADD = $(sim_test_ldadd)
+test_sim_test_visits_SOURCES = test/sim/test_visits.c $(sim_sources)
+test_sim_test_visits_CPPFLAGS = $(sim_test_cppflags)
+test_sim_test_visits_LDADD = $(sim_test_ldadd)
 test_sim_test_storm_SOURCES = test/sim/test_storm.c $(sim_sources)
 test_sim_test_storm_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_storm_LDADD = $(sim_test_ldadd)

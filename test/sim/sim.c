@@ -146,6 +146,8 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     SIM_CHECK(s, r && m->hdr_len == sizeof(r->env));
     if (s->rank[from].job != me->job)            /* that of a visitor is not known before */
         me->other = mdapl_peer_group(peer);
+    if (mdapl_peer_group(peer)->visitor)
+        SIM_CHECK(s, mdapl_peer_locate(peer, s->card[from]) == 0);
     memcpy(&r->env, m->hdr, sizeof(r->env));
     SIM_CHECK(s, r->env.src == (uint32_t)from);
     SIM_CHECK(s, r->env.number == me->announced[from]++);
@@ -293,10 +295,19 @@ void sim_join(struct sim *s, int rank, const char key[MDAPL_KEY_BYTES])
     SIM_CHECK(s, mdapl_group_add(me->ctx, &group, &me->other) == 0);
 }
 
+/* That of this process: the visitor's is not known. */
+static int port_card(void *owner, int rank, char *buf, size_t len)
+{
+    struct sim_job *visitor = owner;
+    struct sim *s = visitor->sim;
+
+    return get_card(&s->job[visitor == &s->job[0]], rank, buf, len);
+}
+
 void sim_open_port(struct sim *s, int rank, uint32_t id, const char key[MDAPL_KEY_BYTES])
 {
     struct sim_rank *me = &s->rank[rank];
-    struct mdapl_group visitors = { .size = 1, .card = get_card, .self = { id, 0 },
+    struct mdapl_group visitors = { .size = 1, .card = port_card, .self = { id, 0 },
                                     .owner = &s->job[me->job == &s->job[0]] };
 
     memcpy(visitors.key, key, sizeof(visitors.key));
