@@ -14,6 +14,18 @@ enum { MOST_FAULTS = 4 };
  * that it has executed. */
 typedef unsigned run_plan(uint64_t seed, int scenario, const struct fake_fault *plan, int n);
 
+/* The faults of a plan happen, its requests counted from now on. later: room for n faults, used
+ * until the end of the run. Returns how many requests have been executed before. */
+static inline unsigned begin_plan(const struct fake_fault *plan, int n, struct fake_fault *later)
+{
+    unsigned first = fake_executed();
+
+    for (int k = 0; k < n; k++)
+        later[k] = (struct fake_fault){ plan[k].kind, plan[k].nth + first };
+    fake_plan(later, n);
+    return first;
+}
+
 /* The seed of a run names all of it: scenario, request and kind. Returns how many faults have
  * happened. */
 static inline unsigned run_at_every_request(run_plan *run, int scenarios)

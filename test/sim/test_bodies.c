@@ -119,10 +119,7 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
     fake_land_at_flush(true);
     fake_delay_reads(true);
     sim_open_all(&s, scenarios[scenario].knobs);
-    first = fake_executed();
-    for (int k = 0; k < n; k++)
-        later[k] = (struct fake_fault){ plan[k].kind, plan[k].nth + first };
-    fake_plan(later, n);
+    first = begin_plan(plan, n, later);
     s.lazy = 1 << fake_random(4);
     for (int k = 0; k < BODIES; k++) {
         sim_send(&s, k == 2, k != 2, 12000 + (uint32_t)fake_random(20000), k == 1);

@@ -312,10 +312,7 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
     fake_delay_reads(true);
     sim_open_all(s, scenarios[scenario]);
     expose(&w);
-    first = fake_executed();
-    for (int k = 0; k < n; k++)
-        later[k] = (struct fake_fault){ plan[k].kind, plan[k].nth + first };
-    fake_plan(later, n);
+    first = begin_plan(plan, n, later);
     s->lazy = 1 << fake_random(4);
     w.left = OPS;
     sim_send(s, 0, 1, 50, false);

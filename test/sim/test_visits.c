@@ -25,16 +25,6 @@ static bool has_visited(struct sim *s)
     return s->rank[0].announced[VISITOR] > 0;
 }
 
-/* Rounds with pauses, so that timers fire soon, until this is true. */
-static void until(struct sim *s, bool (*is)(struct sim *s))
-{
-    for (int i = 0; !is(s); i++) {
-        SIM_CHECK(s, i < 1000000);
-        sim_round(s);
-        *fake_time() += fake_random(50000);
-    }
-}
-
 /* Does neither end owe the other an acknowledgement? */
 static bool is_settled(struct sim *s)
 {
@@ -55,20 +45,17 @@ static unsigned run(uint64_t seed, int scenario, const struct fake_fault *plan, 
     sim_start(&s, 52000 + seed, 2, NULL, NULL);
     sim_split(&s, 1);
     sim_open_all(&s, scenarios[scenario]);
-    first = fake_executed();
-    for (int k = 0; k < n; k++)
-        later[k] = (struct fake_fault){ plan[k].kind, plan[k].nth + first };
-    fake_plan(later, n);
+    first = begin_plan(plan, n, later);
     sim_open_port(&s, 0, PORT, key);
     sim_visit(&s, VISITOR, PORT, VISIT, key);
     sim_send(&s, VISITOR, 0, 10, false);
-    until(&s, has_visited);
+    sim_until(&s, has_visited);
     for (int k = 0; k < MESSAGES; k++) {
         sim_send(&s, k % 2, 1 - k % 2, (uint32_t)fake_random(1u << fake_random(16)), false);
         sim_rounds(&s, (int)fake_random(40));
     }
-    until(&s, sim_settled);
-    until(&s, is_settled);
+    sim_until(&s, sim_settled);
+    sim_until(&s, is_settled);
     SIM_CHECK(&s, s.rank[0].faults == 0 && s.rank[VISITOR].faults == 0);
     SIM_CHECK(&s, SIM_SUM(&s, cr_refused) == 0);
     reconnects += SIM_SUM(&s, reconnects);
