@@ -489,9 +489,8 @@ static void run_row(void **state)
     if (!built_with_channel(t))
         SKIP_TEST("built without this channel");
     memset(shared, 0, sizeof(*shared));
-    fflush(NULL);
     for (int i = 0; i < t->ranks; i++) {
-        pid[i] = fork();
+        pid[i] = test_fork();
         assert_true(pid[i] >= 0);
         if (pid[i] == 0) {
             run_rank(t, i);

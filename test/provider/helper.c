@@ -161,7 +161,7 @@ static void forks_and_ends(struct side *s, int fd)
     pid_t child;
 
     peer_accept(s);
-    child = fork();
+    child = test_fork();
     if (child == 0) {
         close(fd);
         sleep(30);

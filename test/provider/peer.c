@@ -57,8 +57,7 @@ void peer_start_prepared(struct peer *p, const char *name, peer_role *role,
     pid_t pid;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    fflush(stdout);
-    pid = fork();
+    pid = test_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         close(fd[0]);

@@ -122,7 +122,7 @@ static int set_up_peer(void **state)
 {
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                   0);
-    peer = fork();
+    peer = test_fork();
     if (peer == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         run_peer();

@@ -131,7 +131,7 @@ void regs_fork(void *at, size_t len)
     char c;
 
     assert_int_equal(pipe(go), 0);
-    pid = fork();
+    pid = test_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         close(go[1]);

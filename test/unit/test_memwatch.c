@@ -257,7 +257,7 @@ static void child_is_not_watched(void **state)
     need_watcher();
     m = map(NULL, 2, MAP_PRIVATE);
     assert_int_equal(mdapl_dapl_memwatch_add(w, range(m, 2)), 0);
-    pid = fork();
+    pid = test_fork();
     assert_true(pid >= 0);
     if (pid == 0)
         _exit(madvise(m, page, MADV_DONTNEED) || munmap(m, 2 * page));

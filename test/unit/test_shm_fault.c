@@ -136,7 +136,7 @@ static pid_t start_other(struct pair *p, int messages)
 
     assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
     ranks_open(p, 0);
-    pid = fork();
+    pid = test_fork();
     if (pid == 0) {
         ranks_open(p, 1);
         memcpy(b->card[0], a->card[0], MDAPL_CARD_MAX);

@@ -54,7 +54,7 @@ static void one_memory(void **state)
 
     assert_int_equal(mine[0], 0);
     mine[0] = 'a';
-    pid = fork();
+    pid = test_fork();
     if (pid == 0) {
         char *p;
 
@@ -128,7 +128,7 @@ static void one_at_a_time(void **state)
 {
     struct test *t = *state;
     volatile long *count = mdapl_shm_winseg_base(t->share);
-    pid_t pid = fork();
+    pid_t pid = test_fork();
 
     if (pid == 0) {
         struct mdapl_shm_winseg *theirs;
@@ -167,7 +167,7 @@ static void lock_of_a_killed_process(void **state)
     if (!locks_of_the_dead_are_known())
         SKIP_TEST("this system does not know which locks a dead thread held");
     assert_int_equal(pipe(to_parent), 0);
-    pid = fork();
+    pid = test_fork();
     if (pid == 0) {
         mdapl_shm_winseg_lock(t->share);
         if (write(to_parent[1], "", 1) != 1)

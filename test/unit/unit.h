@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cmocka.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -24,5 +28,24 @@ enum { SANITIZED = 0 };
         printf("# SKIP %s\n", why);    \
         skip();                        \
     } while (0)
+
+/* fork() for a test. cmocka would record what fails in the child and have the child run the rest of
+ * the tests a second time: here a failed assertion and a fault of memory end the child by a signal,
+ * which the test sees in its status.
+ */
+static inline pid_t test_fork(void)
+{
+    static const int caught[] = { SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS };
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
+            signal(caught[i], SIG_DFL);
+        setenv("CMOCKA_TEST_ABORT", "1", 1);
+    }
+    return pid;
+}
 
 #endif
