@@ -165,11 +165,12 @@ bool softdat_cm_on_standby(struct softdat_conn *s)
     return softdat_tx_frame(s, SOFTDAT_STANDBY_OK, NULL, 0);
 }
 
+/* Meanwhile the connection may have lost its EP, or ended for it. */
 bool softdat_cm_on_standby_ok(struct softdat_conn *s)
 {
     struct softdat_conn *c = softdat_standby_of(s);
 
-    if (!c)
+    if (!c || !loaded(c))
         return false;
     softdat_conn_learn_ports(s);
     rest(s);

@@ -322,6 +322,32 @@ static void disconnect_meanwhile(void **state)
         }
 }
 
+/* The connection ends while its standby is made: before and after each step of that. */
+static void disconnect_before_armed(void **state)
+{
+    enum { POLLS = 24 };
+    struct world *w = *state;
+    DAT_EVENT e;
+
+    for (int polls = 0; polls < POLLS; polls++)
+        for (int by_b = 0; by_b <= 1; by_b++) {
+            connect_pair(w);
+            load(&w->a);
+            load(&w->b);
+            for (int i = 0; i < polls; i++)
+                mixed_none(mixed_side(w, i % 2)->conn);
+            OK(dat_ep_disconnect(mixed_side(w, by_b)->ep, DAT_CLOSE_ABRUPT_FLAG));
+            expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
+            expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
+            while (dat_evd_dequeue(w->a.async, &e) == DAT_SUCCESS
+                   || dat_evd_dequeue(w->b.async, &e) == DAT_SUCCESS)
+                assert_true(e.event_number == (DAT_EVENT_NUMBER)DAT_PATH_EVENT_ARMED
+                            || e.event_number == (DAT_EVENT_NUMBER)DAT_PATH_EVENT_DOWN);
+            OK(dat_ep_reset(w->a.ep));
+            OK(dat_ep_reset(w->b.ep));
+        }
+}
+
 /* A standby that is there needs no service point; another one does. */
 static void nobody_listens(void **state)
 {
@@ -374,6 +400,7 @@ int main(void)
         ON(both_paths_down, "ports2"),
         ON(cut_while_migrating, "ports2"),
         ON(disconnect_meanwhile, "ports1"),
+        ON(disconnect_before_armed, "ports1"),
         ON(nobody_listens, "ports1"),
         ON(moved_without_standby, "ports1"),
     };
