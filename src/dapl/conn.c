@@ -7,6 +7,7 @@
 #include "log.h"
 #include "peer.h"
 #include "stats.h"
+#include "vbuf.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,6 +26,54 @@ static int no_memory(const struct mdapl_dapl_stream *st)
 static void end_overdue(struct mdapl_timer *t)
 {
     (void)t;
+}
+
+/* Receives of a connection, at least. */
+static uint32_t least_receives(const struct mdapl_dapl_chan *d)
+{
+    return mdapl_rxwin_first(d->sr_window) + MDAPL_SR_RESERVE;
+}
+
+void mdapl_dapl_conn_promise(struct mdapl_dapl_stream *st, bool next)
+{
+    uint32_t n = least_receives(st->peer->d);
+
+    if (next && !st->promised)
+        st->ia->vbufs->n_promised += n;
+    if (!next && st->promised)
+        st->ia->vbufs->n_promised -= n;
+    st->promised = next;
+}
+
+/* Takes frame buffers for the receives of a connection. Returns how many it got, at most `most`. */
+static uint32_t reserve(struct mdapl_dapl_conn *conn, uint32_t most, enum mdapl_dapl_vbuf_use use)
+{
+    struct mdapl_dapl_vbuf *b;
+    uint32_t n = 0;
+
+    while (n < most && (b = mdapl_dapl_vbuf_get(conn->ep.ia->vbufs, use))) {
+        mdapl_list_append(&conn->reserved, &b->link);
+        n++;
+    }
+    return n;
+}
+
+/* Reserves the receives of a connection: as many as the stream's last one had if there is memory
+ * for them, else fewer. False: there is not even for the least. */
+static bool open_window(struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_dapl_stream *st = conn->st;
+    uint32_t least = least_receives(st->peer->d), all = st->rx_window + MDAPL_SR_RESERVE, n;
+    enum mdapl_dapl_vbuf_use use = st->promised ? MDAPL_VBUF_FRAME : MDAPL_VBUF_RECEIVE;
+
+    mdapl_dapl_conn_promise(st, false);
+    n = reserve(conn, least, use);
+    if (n < least)
+        return false;
+    n += reserve(conn, all - least, MDAPL_VBUF_RECEIVE);
+    st->rx_window = n - MDAPL_SR_RESERVE;
+    conn->rxwin = mdapl_rxwin_new(st->rx_window, st->peer->d->sr_window);
+    return true;
 }
 
 int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, bool receives,
@@ -52,8 +101,7 @@ int mdapl_dapl_conn_open(struct mdapl_dapl_stream *st, uint32_t epoch, bool rece
     conn->stream = st->index;
     conn->epoch = epoch;
     /* The transmit window stays empty until the peer's hello opens it. */
-    conn->rxwin = mdapl_rxwin_new(st->rx_window, d->sr_window);
-    if (receives && mdapl_dapl_rx_reserve(conn, conn->rxwin.size + MDAPL_SR_RESERVE)) {
+    if (receives && !open_window(conn)) {
         mdapl_dapl_conn_close(conn, NULL);
         return no_memory(st);
     }
@@ -73,6 +121,8 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     mdapl_dapl_ring_close(conn);
     mdapl_dapl_rx_unreserve(conn);
     mdapl_dapl_tx_lost(peer, conn);
+    if (conn->ep.recv_max > 1 && !peer->dead)    /* another one is to follow it */
+        mdapl_dapl_conn_promise(conn->st, true);
     conn->st = NULL;
     conn->waiter = waiter;
     mdapl_list_append(&peer->d->closed, &conn->link);

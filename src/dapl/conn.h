@@ -88,6 +88,9 @@ static inline struct mdapl_dapl_conn *mdapl_dapl_conn_of(struct mdapl_dapl_ep *e
     return MDAPL_OF(ep, struct mdapl_dapl_conn, ep);
 }
 
+/* Sets aside the least receives of the stream's next connection, or does not any more. Frames that
+ * wait for that connection are retained, and could take all buffers that it needs. */
+void mdapl_dapl_conn_promise(struct mdapl_dapl_stream *st, bool next);
 /* Makes the stream's next connection: an unconnected EP with room for all of its window, and the
  * frame buffers of its first receives, which mdapl_dapl_rx_arm() posts. receives: false if it is
  * not to be established, and needs none. 0, or -errno with the line in mdapl_ctx_err(); then there

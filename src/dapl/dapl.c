@@ -325,7 +325,7 @@ static bool connecting(const struct mdapl_dapl_chan *d)
 static bool any_vbuf_available(const struct mdapl_dapl_chan *d)
 {
     for (int i = 0; i < d->rails.n; i++)
-        if (mdapl_dapl_vbuf_available(&d->vbufs[i]))
+        if (mdapl_dapl_vbufs_for(&d->vbufs[i], MDAPL_VBUF_FRAME) > 0)
             return true;
     return false;
 }

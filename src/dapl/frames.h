@@ -114,10 +114,8 @@ void mdapl_dapl_tx_fail(struct mdapl_dapl_peer *peer, int status);
 
 /* -- in: rx.c ---------------------------------------------------------------------------------- */
 
-/* Takes n frame buffers for the receives of a connection. 0 or -ENOMEM; it keeps those it has. */
-int mdapl_dapl_rx_reserve(struct mdapl_dapl_conn *conn, uint32_t n);
-/* Posts them: an acceptor's before it accepts, a caller's when it is established. 0 or -EIO; those
- * that are posted stay so. */
+/* Posts the receives reserved for a connection: an acceptor's before it accepts, a caller's when it
+ * is established. 0 or -EIO; those that are posted stay so. */
 int mdapl_dapl_rx_arm(struct mdapl_dapl_conn *conn);
 /* Gives back those that have not been posted. */
 void mdapl_dapl_rx_unreserve(struct mdapl_dapl_conn *conn);

@@ -259,6 +259,8 @@ void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status)
     mdapl_dapl_rndv_fail_rx(peer, status);
     mdapl_dapl_rma_fail(peer, status);
     mdapl_dapl_rx_fail(peer);
+    for (int i = 0; i < peer->n_streams; i++)
+        mdapl_dapl_conn_promise(&peer->stream[i], false);
 }
 
 void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)

@@ -165,6 +165,7 @@ struct mdapl_dapl_stream {
     struct mdapl_dapl_fault fault;   /* raised, and not judged yet (recover.c) */
     struct mdapl_dapl_fault ended_by;    /* what ended its last connection */
     uint32_t rx_window;          /* slots of its last connection's window, of the next one's too */
+    bool promised;               /* the next one's least receives: in ia->vbufs->n_promised */
 
     /* puts: numbers of connections (rma.c) */
     uint32_t put_failed;         /* of the last one on which one has failed; 0: none */

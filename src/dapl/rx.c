@@ -308,7 +308,7 @@ static int post_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_vbuf *b)
 static bool post_another(struct mdapl_dapl_conn *conn)
 {
     struct mdapl_dapl_vbufs *v = conn->ep.ia->vbufs;
-    struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(v);
+    struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(v, MDAPL_VBUF_RECEIVE);
 
     if (b && post_recv(&conn->ep, b) == 0)
         return true;
@@ -350,21 +350,11 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
         mdapl_dapl_post_refused(conn, MDAPL_DAPL_OP_RECV);
     } else {
         mdapl_dapl_dto_failed(dto, MDAPL_DAPL_OP_RECV, status);
+        if (st)                  /* it has ended, and the event that says so is to follow */
+            mdapl_dapl_conn_promise(st, true);
     }
     /* Buffers of a closed connection are freed as its receives are flushed. */
     mdapl_dapl_vbuf_put(ep->ia->vbufs, b);
-}
-
-int mdapl_dapl_rx_reserve(struct mdapl_dapl_conn *conn, uint32_t n)
-{
-    while (n-- > 0) {
-        struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(conn->ep.ia->vbufs);
-
-        if (!b)
-            return -ENOMEM;
-        mdapl_list_append(&conn->reserved, &b->link);
-    }
-    return 0;
 }
 
 int mdapl_dapl_rx_arm(struct mdapl_dapl_conn *conn)

@@ -142,9 +142,8 @@ static struct mdapl_dapl_vbuf *frame_buffer(struct mdapl_dapl_stream *st,
                                             enum mdapl_dapl_frame_type type, size_t len)
 {
     struct mdapl_dapl_peer *peer = st->peer;
-    struct mdapl_dapl_vbufs *v = st->ia->vbufs;
-    struct mdapl_dapl_vbuf *b = type == MDAPL_FRAME_ACK ? mdapl_dapl_vbuf_get_for_ack(v)
-                                                   : mdapl_dapl_vbuf_get(v);
+    struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(
+        st->ia->vbufs, type == MDAPL_FRAME_ACK ? MDAPL_VBUF_ACK : MDAPL_VBUF_FRAME);
 
     if (b) {
         mdapl_dapl_vbuf_choose(b, len);

@@ -12,7 +12,7 @@ enum {
     CHUNK_BYTES = 1 << 19,   /* of the first chunk; each is twice the one before it */
     CHUNK_DOUBLINGS = 5,
     LINE = 64,
-    FOR_ACKS = 4,            /* buffers that only acknowledgements may take */
+    LEAST = 16,              /* buffers of a chunk, where the adapter takes as much in one piece */
 };
 
 struct chunk {
@@ -29,7 +29,7 @@ void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
     v->regs = regs;
     v->size = size;
     v->n_chunks = 0;
-    v->n_free = 0;
+    v->n_free = v->n_promised = 0;
     v->n_unsignaled = 0;
     mdapl_list_init(&v->free);
     mdapl_list_init(&v->chunks);
@@ -97,8 +97,8 @@ static size_t chunk_bufs(const struct mdapl_dapl_vbufs *v, size_t stride)
     int doublings = v->n_chunks < CHUNK_DOUBLINGS ? v->n_chunks : CHUNK_DOUBLINGS;
     uint64_t bytes = (uint64_t)CHUNK_BYTES << doublings, each = stride + small_bytes(v);
 
-    if (bytes < each * FOR_ACKS * 2)
-        bytes = each * FOR_ACKS * 2;
+    if (bytes < each * LEAST)
+        bytes = each * LEAST;
     return (size_t)(mdapl_min(bytes, v->ia->max.lmr) / each);
 }
 
@@ -125,29 +125,20 @@ static bool grow(struct mdapl_dapl_vbufs *v)
     return true;
 }
 
-static struct mdapl_dapl_vbuf *get(struct mdapl_dapl_vbufs *v, uint32_t transmit)
+struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v,
+                                            enum mdapl_dapl_vbuf_use use)
 {
     struct mdapl_list *item;
 
     /* An adapter with small registrations takes several chunks. */
-    while (v->n_free <= transmit && grow(v))
+    while (mdapl_dapl_vbufs_for(v, use) == 0 && grow(v))
         ;
-    item = v->n_free > transmit ? mdapl_list_take(&v->free) : NULL;
+    item = mdapl_dapl_vbufs_for(v, use) > 0 ? mdapl_list_take(&v->free) : NULL;
     if (!item)
         return NULL;
     v->n_free--;
     MDAPL_OF(item, struct mdapl_dapl_vbuf, link)->holds = 1;
     return MDAPL_OF(item, struct mdapl_dapl_vbuf, link);
-}
-
-struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v)
-{
-    return get(v, FOR_ACKS);
-}
-
-struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v)
-{
-    return get(v, 0);
 }
 
 int mdapl_dapl_vbuf_recv_segs(struct mdapl_dapl_vbuf *b, DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS])
@@ -165,11 +156,6 @@ int mdapl_dapl_vbuf_recv_segs(struct mdapl_dapl_vbuf *b, DAT_LMR_TRIPLET seg[MDA
         .lmr_context = b->key,
     };
     return 2;
-}
-
-bool mdapl_dapl_vbuf_available(const struct mdapl_dapl_vbufs *v)
-{
-    return v->n_free > FOR_ACKS;
 }
 
 void mdapl_dapl_vbuf_put(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_vbuf *b)

@@ -31,7 +31,15 @@ enum {
     MDAPL_VBUF_BEHIND = 16,  /* room behind a frame for the last word of the ring lane */
     MDAPL_VBUF_SMALL = 256,  /* bytes of the small part of a buffer, with that room */
     MDAPL_VBUF_SEGS = 2,     /* segments of a receive at most */
+    MDAPL_VBUF_RESERVE = 4,  /* buffers that each use leaves for those before it */
 };
+
+/*
+ * What a buffer is for. The last few are reserved for the first uses, so that all come to their end
+ * when the adapter takes no more memory: acknowledgements make peers release buffers, frames make
+ * them release registrations, and what receives take stays taken for as long as the connection.
+ */
+enum mdapl_dapl_vbuf_use { MDAPL_VBUF_ACK, MDAPL_VBUF_FRAME, MDAPL_VBUF_RECEIVE };
 
 struct mdapl_dapl_vbuf {
     struct mdapl_dapl_dto dto; /* when posted */
@@ -53,6 +61,7 @@ struct mdapl_dapl_vbufs {
     uint32_t size;           /* bytes of one frame */
     int n_chunks;
     uint32_t n_free;
+    uint32_t n_promised;     /* of these: for the receives of connections that follow broken ones */
     uint32_t n_unsignaled;   /* posted, and their completion makes no event of its own (ep.c) */
     struct mdapl_list free;
     struct mdapl_list chunks;
@@ -65,10 +74,17 @@ void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
 bool mdapl_dapl_vbufs_register_again(struct mdapl_dapl_vbufs *v);
 void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v);
 /* A buffer with one hold, whose `data` is to be chosen, or NULL if memory or registrations are
- * exhausted. The last few buffers are reserved for acknowledgements, since these make peers release
- * buffers. */
-struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v);
-struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get_for_ack(struct mdapl_dapl_vbufs *v);
+ * exhausted. */
+struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v,
+                                            enum mdapl_dapl_vbuf_use use);
+/* How many there are for this use, before more memory is registered. */
+static inline uint32_t mdapl_dapl_vbufs_for(const struct mdapl_dapl_vbufs *v,
+                                            enum mdapl_dapl_vbuf_use use)
+{
+    uint32_t kept = use == MDAPL_VBUF_ACK ? 0 : use * MDAPL_VBUF_RESERVE + v->n_promised;
+
+    return v->n_free > kept ? v->n_free - kept : 0;
+}
 /* Chooses where in b a frame of at most len bytes is. */
 static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
 {
@@ -84,8 +100,6 @@ static inline void mdapl_dapl_vbuf_arrived(struct mdapl_dapl_vbuf *b, size_t len
         b->data = memcpy(b->whole, b->small, MDAPL_VBUF_SMALL);
 }
 
-/* Would mdapl_dapl_vbuf_get() find a buffer without registering more memory? */
-bool mdapl_dapl_vbuf_available(const struct mdapl_dapl_vbufs *v);
 /* Drops one hold; the last one frees the buffer. */
 void mdapl_dapl_vbuf_put(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_vbuf *b);
 

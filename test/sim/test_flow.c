@@ -365,6 +365,63 @@ static void ring_for_few_peers(void **state)
     }
 }
 
+/* -- few registrations ------------------------------------------------------------------------- */
+
+/* One registration is of frame buffers, a body takes the other. While the body waits for its RTS to
+ * be transmitted there are no more buffers to be had, whatever the windows would like. */
+static void exchange_scarce(struct sim *s)
+{
+    for (int k = 0; k < 600; k++) {
+        int from = (int)fake_random(4), to = (from + 1 + (int)fake_random(3)) % 4;
+
+        sim_send(s, from, to, (uint32_t)fake_random(fake_random(3) ? 500 : 60000), false);
+        sim_rounds(s, (int)fake_random(40));
+    }
+    sim_run(s);
+}
+
+static const struct fake_limits two = { .dtos = 64, .reads = 4, .priv = 56, .rdma = 1 << 20,
+                                        .lmrs = 2 };
+
+static void two_registrations(void **state)
+{
+    uint64_t stalls = 0, registered = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(60); i++) {
+        start(&s, i, 4, NULL, &two);
+        sim_open_all(&s, "sr_window=16 vbuf_size=8192");
+        exchange_scarce(&s);
+        stalls += SIM_SUM(&s, vbuf_stalls);
+        registered += SIM_SUM(&s, rx_rget) + SIM_SUM(&s, rx_rput);
+        sim_end(&s);
+    }
+    assert_true(stalls > 0 && registered > 0);
+}
+
+/* A connection that breaks has had more slots than there may be buffers for, for the next one. */
+static void broken_with_two_registrations(void **state)
+{
+    struct fake_fault plan[40];
+    uint64_t breaks = 0;
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(60); i++) {
+        start(&s, i, 4, NULL, &two);
+        sim_open_all(&s, "ft=on sr_window=16 vbuf_size=8192");
+        for (int k = 0; k < 40; k++)
+            plan[k] = (struct fake_fault){ FAKE_THEN_BREAK, fake_executed() + 50 * (unsigned)k
+                                                                + (unsigned)fake_random(50) };
+        fake_plan(plan, 40);
+        exchange_scarce(&s);
+        breaks += SIM_SUM(&s, breaks);
+        sim_end(&s);
+    }
+    assert_true(breaks > 60 * 10);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +436,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(counters_of_known_traffic),
         cmocka_unit_test(counters_of_written_and_copied),
         cmocka_unit_test(ring_for_few_peers),
+        cmocka_unit_test(two_registrations),
+        cmocka_unit_test(broken_with_two_registrations),
     };
 
     read_seed(argc, argv);

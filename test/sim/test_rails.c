@@ -272,7 +272,7 @@ static void keys_have_a_generation(void **state)
     assert_int_equal(mdapl_dapl_lmr_need(&lmr, FIRST | SECOND), 0);
     assert_true(mdapl_dapl_lmr_has(&lmr, 1));
     old[0] = lmr.on[0].key, old[1] = lmr.on[1].key;
-    b = mdapl_dapl_vbuf_get(&bare.vbufs);
+    b = mdapl_dapl_vbuf_get(&bare.vbufs, MDAPL_VBUF_FRAME);
     frames = b->key;
     qual = second->qual;
 

@@ -551,7 +551,7 @@ static void short_registrations(void **state)
 static void few_buffers(void **state)
 {
     static const struct fake_limits limits = {
-        .dtos = 64, .reads = 4, .priv = 56, .rdma = 1 << 20, .lmr = 17000, .lmrs = 2,
+        .dtos = 64, .reads = 4, .priv = 56, .rdma = 1 << 20, .lmr = 9000, .lmrs = 2,
     };
     uint64_t stalls = 0;
 
