@@ -428,6 +428,13 @@ static void wait(void *state, uint64_t ns)
     d->looked -= MDAPL_US(UNUSED_LOOK_US);       /* a request may have ended the sleep */
 }
 
+static void wake(void *state)
+{
+    struct mdapl_dapl_chan *d = state;
+
+    mdapl_dapl_rails_wake(&d->rails);
+}
+
 static size_t drain(void *state)
 {
     struct mdapl_dapl_chan *d = state;
@@ -545,6 +552,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .look = look,                /* ... and cm.c */
     .has_connections = has_connections,
     .wait = wait,
+    .wake = wake,
     .drain = drain,
     .idle = idle,
     .settled = settled,

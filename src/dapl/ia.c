@@ -446,6 +446,10 @@ int mdapl_dapl_rail_shut(struct mdapl_dapl_ia *ia, bool abandon)
 {
     bool all = true;
 
+    if (ia->asleep) {
+        mdapl_dapl_evd_alarm(ia);
+        return -EAGAIN;
+    }
     for (uint32_t i = 0; i < ia->n_ep; i++)
         if (ia->ep[i] && !mdapl_dapl_ep_end(ia->ep[i], abandon))
             all = false;

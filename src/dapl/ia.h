@@ -122,7 +122,8 @@ struct mdapl_dapl_ia {
     struct mdapl_dapl_dto_evd dto[MDAPL_DTO_EVDS];
     int n_dto;               /* of them, at least one */
     DAT_CNO_HANDLE cno;      /* of these queues, which notify it during a sleep only (evd.c) */
-    DAT_EVD_HANDLE alarm_evd;      /* software events that end a sleep; several rails: rails.c */
+    DAT_EVD_HANDLE alarm_evd;      /* software events that end a sleep; several rails, or threads:
+                                    * rails.c */
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL qual;      /* what the PSP listens on */
     uint8_t addr[28];        /* the adapter's address, a struct sockaddr */
@@ -139,6 +140,7 @@ struct mdapl_dapl_ia {
     struct mdapl_dapl_rail_down down;
     bool calls_fail;         /* a call has reported that the adapter is unusable */
     bool alarmed;            /* it has an alarm_evd whenever it is open */
+    bool asleep;             /* a thread sleeps on it, and others may use it */
     bool abandoned;          /* it, or an earlier incarnation of it, could not be closed */
 };
 

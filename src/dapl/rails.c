@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rails.h"
 
+#include "channel.h"
 #include "clock.h"
 #include "ia.h"
 #include "min.h"
@@ -53,6 +54,12 @@ static struct mdapl_dapl_ia_limits least_of(struct mdapl_dapl_ia_limits a,
     };
 }
 
+/* Does anything but an event of the rail on which a thread sleeps end that sleep? */
+static bool needs_alarm(const struct mdapl_dapl_rails *rails)
+{
+    return rails->n > 1 || (rails->n > 0 && mdapl_ctx_threaded(rails->ia[0]->ctx));
+}
+
 int mdapl_dapl_rails_start(struct mdapl_dapl_rails *rails)
 {
     int rc = 0;
@@ -60,7 +67,7 @@ int mdapl_dapl_rails_start(struct mdapl_dapl_rails *rails)
     for (int i = 0; i < rails->n; i++)
         rails->max = i ? least_of(rails->max, &rails->ia[i]->max) : rails->ia[i]->max;
     rails->lmr_max = rails->max.lmr;
-    for (int i = 0; !rc && rails->n > 1 && i < rails->n; i++)
+    for (int i = 0; !rc && needs_alarm(rails) && i < rails->n; i++)
         rc = mdapl_dapl_ia_make_alarm(rails->ia[i]);
     return rc;
 }
@@ -119,6 +126,21 @@ static void sleep_briefly(uint64_t ns)
     nanosleep(&t, NULL);
 }
 
+/* The owner's other threads may use the rails meanwhile. */
+static void sleep_in(struct mdapl_dapl_ia *ia, uint64_t ns)
+{
+    ia->asleep = true;
+    mdapl_ctx_sleep_begin(ia->ctx);
+    mdapl_dapl_evd_sleep(ia, ns);
+    mdapl_ctx_sleep_end(ia->ctx);
+    ia->asleep = false;
+}
+
+void mdapl_dapl_rails_wake(struct mdapl_dapl_rails *rails)
+{
+    wake_sleeper(&rails->alarm, DAT_HANDLE_NULL);
+}
+
 void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
 {
     const DAT_OS_WAIT_PROXY_AGENT agent = { &rails->alarm, wake_sleeper };
@@ -131,7 +153,7 @@ void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
             no_event = mdapl_dapl_evd_arm(rails->ia[i], rails->ia[i] == sleeper ? NULL : &agent)
                        && no_event;
     if (no_event)
-        mdapl_dapl_evd_sleep(sleeper, ns);
+        sleep_in(sleeper, ns);
     else if (!sleeper)
         sleep_briefly(ns);
     sleep_on(&rails->alarm, NULL);

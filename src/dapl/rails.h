@@ -47,6 +47,8 @@ void mdapl_dapl_rails_close(struct mdapl_dapl_rails *rails);
 /* Sleeps until any rail has an event of transfers or of connections, at most ns nanoseconds. The
  * next mdapl_dapl_evd_poll() handles it. Must not be called by two threads at a time. */
 void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns);
+/* Ends that sleep, if there is one. Any thread may call it. */
+void mdapl_dapl_rails_wake(struct mdapl_dapl_rails *rails);
 
 /*
  * Registered memory: for each rail that needs it a handle and keys, made at the first use. They

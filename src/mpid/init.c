@@ -22,8 +22,13 @@ struct mdapl_ch3_glue mdapl_ch3_glue;
 static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
                                                        NULL };
 
-static const struct mdapl_up up = { .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault,
-                                    .look = mdapl_ch3_cvars_look };
+static const struct mdapl_up up_one_thread = {
+    .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault, .look = mdapl_ch3_cvars_look,
+};
+static const struct mdapl_up up_several_threads = {
+    .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault, .look = mdapl_ch3_cvars_look,
+    .sleep_begin = mdapl_ch3_sleep_begin, .sleep_end = mdapl_ch3_sleep_end,
+};
 
 enum {
     JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
@@ -138,9 +143,11 @@ static bool near(void *owner, int rank)
 
 static int open_ctx(struct mdapl_ch3_glue *g, int rank)
 {
+    bool threads = MPIR_ThreadInfo.thread_provided == MPI_THREAD_MULTIPLE;
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
-        .channels = channels, .up = &up, .owner = g, .cfg = &g->cfg,
+        .channels = channels, .owner = g, .cfg = &g->cfg,
+        .up = threads ? &up_several_threads : &up_one_thread,
         .job = { .rank = rank, .size = g->pg->size, .card = mdapl_ch3_cards_get, .near = near,
                  .owner = g->pg },
     };
@@ -355,6 +362,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     g->pg = pg;
     pg->connInfoToString = mdapl_ch3_group_text;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;
+    mdapl_ch3_sleep_init(&g->sleep);
     mdapl_ch3_request_pool_make();
     mdapl_ch3_rma_pool_defer(&g->rma_pool);
     if (mdapl_ch3_cfg_from_cvars(g, &err))

@@ -17,6 +17,7 @@
  *      unpack.c     ... whose body is unpacked into a sparse buffer, or truncated
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
+ *      sleep.c      how threads that wait sleep
  *      rma.c        MPI RMA between nodes: CH3's own, over messages; puts and gets by RDMA
  *      win_rma.c    windows whose memory RDMA reaches
  *      win.c        windows, whose memory the ranks of a node share
@@ -32,6 +33,7 @@
 #include "transport.h"
 #include "x25519.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 /* Around CH3's atomic operations in a window that is shm_allocated. */
@@ -56,6 +58,15 @@ struct mdapl_ch3_live {
     const char *cvar;                    /* its name */
     const char *text;
     char seen[16];
+};
+
+/* The threads that sleep (sleep.c). */
+struct mdapl_ch3_sleep {
+    bool taken;                          /* a thread is in mdapl_wait(), */
+    bool asleep;                         /* and sleeps there, until it is woken */
+    pthread_mutex_t lock;                /* around `serial` */
+    pthread_cond_t completion;
+    unsigned serial;                     /* changes with completions */
 };
 
 /* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
@@ -87,6 +98,7 @@ struct mdapl_ch3_glue {
     struct mdapl_ch3_rma_pool rma_pool;
     uint32_t last_window;                /* id of the last window that may have exposed memory */
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
+    struct mdapl_ch3_sleep sleep;
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
 
@@ -283,6 +295,15 @@ int mdapl_ch3_rma_asked(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr
                         MPIR_Request **rreq_p);
 int mdapl_ch3_rma_answered(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *pkt, void *data, intptr_t *buflen,
                            MPIR_Request **rreq_p);
+
+/* sleep.c */
+void mdapl_ch3_sleep_init(struct mdapl_ch3_sleep *s);
+/* Sleeps until a channel has an event or, where several threads wait, until something has
+ * completed; at most MPIR_CVAR_DAPL_SLEEP_US, or some times that in all threads but one. */
+void mdapl_ch3_sleep(struct mdapl_ch3_glue *g);
+/* The upcalls around a sleep. owner: the glue. */
+void mdapl_ch3_sleep_begin(void *owner);
+void mdapl_ch3_sleep_end(void *owner);
 
 /* win.c */
 bool mdapl_ch3_shm_is_chosen(void);

@@ -70,5 +70,11 @@ typedef struct MPIDI_CH3I_Progress_state {
 /* Counts the completions; CH3's macros and MPICH's progress calls use it. */
 extern volatile unsigned int MPIDI_CH3I_progress_completion_count;
 #define MPIDI_CH3I_INCR_PROGRESS_COMPLETION_COUNT (++MPIDI_CH3I_progress_completion_count)
+/* After each completion: ends the sleeps of other threads (sleep.c). */
+#define MPIDI_CH3I_PROGRESS_WAKEUP \
+    do { \
+        if (MPIDI_CH3I_progress_blocked) \
+            MPIDI_CH3I_Progress_wakeup(); \
+    } while (0)
 
 #endif

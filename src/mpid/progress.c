@@ -2,14 +2,10 @@
 #include "mpidi_ch3_impl.h"
 
 #include <sched.h>
-#include <time.h>
 
 volatile unsigned int MPIDI_CH3I_progress_completion_count;
 
-enum {
-    THREADED_SLEEP_NS = 50000,
-    REST_ROUNDS = 16,            /* poll_rest() is called at least every so many rounds */
-};
+enum { REST_ROUNDS = 16 };       /* poll_rest() is called at least every so many rounds */
 
 /* Makes progress in the channels. True: there was some. */
 static bool poll_channels(void)
@@ -34,25 +30,6 @@ static int poll_rest(bool *moved_p)
     return mdapl_ch3_vc_terminate_idle();
 }
 
-/* With several threads no thread may sleep inside the channel, since another one could enter it. */
-static void sleep_threaded(void)
-{
-    struct timespec t = { 0, THREADED_SLEEP_NS };
-
-    MPID_THREAD_CS_EXIT(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
-    nanosleep(&t, NULL);
-    MPID_THREAD_CS_ENTER(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
-}
-
-static bool threaded(void)
-{
-#ifdef MPICH_IS_THREADED
-    return MPIR_ThreadInfo.isThreaded;
-#else
-    return false;
-#endif
-}
-
 /* After `polls` empty rounds: spin, then yield the core, then sleep. */
 static void idle(int64_t polls)
 {
@@ -62,12 +39,8 @@ static void idle(int64_t polls)
         return;
     if (polls < cfg->spin_polls + cfg->yield_polls)
         sched_yield();
-    else if (threaded())
-        sleep_threaded();
-    else if (mdapl_ch3_glue.ctx)
-        mdapl_wait(mdapl_ch3_glue.ctx, MDAPL_US(cfg->sleep_us));
     else
-        sched_yield();
+        mdapl_ch3_sleep(&mdapl_ch3_glue);
 }
 
 static bool completed(const MPID_Progress_state *state)

@@ -292,8 +292,16 @@ void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns)
     atomic_store(&head->asleep, 1);
     if (atomic_load(&head->doorbell_words) == 0) {
         s->stats->shm_sleeps++;
+        mdapl_ctx_sleep_begin(s->ctx);
         mdapl_shm_os_sleep(&head->asleep, 1, ns);
+        mdapl_ctx_sleep_end(s->ctx);
         s->slept = true;
     }
     atomic_store(&head->asleep, 0);
+}
+
+void mdapl_shm_doorbell_wake(struct mdapl_shm_chan *s)
+{
+    if (atomic_exchange(&s->seg.head->asleep, 0))
+        mdapl_shm_os_wake(&s->seg.head->asleep);
 }

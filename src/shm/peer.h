@@ -262,6 +262,8 @@ int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s);
 void mdapl_shm_polled_age(struct mdapl_shm_chan *s);
 /* Sleeps until a doorbell rings, at most ns nanoseconds. */
 void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns);
+/* Ends the sleep of another thread, if it is in one. */
+void mdapl_shm_doorbell_wake(struct mdapl_shm_chan *s);
 /* Stops polling the ring of this peer, which is lost. */
 void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer);
 

@@ -16,7 +16,8 @@ enum {
     HOUSEKEEPING = 64,           /* rounds of progress between two of housekeeping() */
     AGE = 8192,                  /* rounds after which a silent ring is not polled any more */
     CHECK_MS = 100,              /* between two checks that the peers' processes run */
-    WORK_US = 50,                /* longest sleep while a queue waits for room in a ring */
+    WORK_US = 50,                /* longest sleep while a queue waits for room in a ring, or this
+                                  * rank for readers: a message that is taken rings no doorbell */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -241,9 +242,14 @@ static void wait(void *state, uint64_t ns)
     struct mdapl_shm_chan *s = state;
 
     check(s);
-    if (!mdapl_list_empty(&s->work) && ns > MDAPL_US(WORK_US))
+    if ((!mdapl_list_empty(&s->work) || s->draining) && ns > MDAPL_US(WORK_US))
         ns = MDAPL_US(WORK_US);
     mdapl_shm_doorbell_wait(s, ns);
+}
+
+static void wake(void *state)
+{
+    mdapl_shm_doorbell_wake(state);
 }
 
 static size_t drain(void *state)
@@ -307,6 +313,7 @@ const struct mdapl_channel mdapl_shm_channel = {
     .progress = progress,        /* doorbell.c, then rx.c, rndv.c */
     .has_connections = has_connections,
     .wait = wait,                /* doorbell.c */
+    .wake = wake,
     .drain = drain,
     .idle = idle,
     .settled = settled,

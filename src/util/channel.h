@@ -70,8 +70,11 @@ struct mdapl_channel {
     /* Is any peer connected? If not, the channel is polled rarely, and a sleep may delay its first
      * connection. */
     bool (*has_connections)(void *state);
-    /* As mdapl_wait(), for this channel's events. */
+    /* As mdapl_wait(), for this channel's events; mdapl_ctx_sleep_begin() and _end() are around
+     * what takes time in it. */
     void (*wait)(void *state, uint64_t ns);
+    /* As mdapl_wake(): ends wait(), if a thread is in it. */
+    void (*wake)(void *state);
     /* As mdapl_drain(). */
     size_t (*drain)(void *state);
     /* As mdapl_peer_idle(). */
@@ -110,6 +113,11 @@ uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
 /* Has the context one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
+/* Do other threads use the context while one sleeps? */
+bool mdapl_ctx_threaded(const struct mdapl_ctx *ctx);
+/* The calling thread is about to sleep, or has slept: the upcalls of struct mdapl_up. */
+void mdapl_ctx_sleep_begin(struct mdapl_ctx *ctx);
+void mdapl_ctx_sleep_end(struct mdapl_ctx *ctx);
 /* The upcalls of struct mdapl_up; the first one counts the message. */
 enum mdapl_next mdapl_up_msg(struct mdapl_peer *peer, const struct mdapl_rx_msg *m);
 void mdapl_up_fault(struct mdapl_peer *peer, int status, const char *why);

@@ -30,6 +30,7 @@ struct mdapl_ctx {
     unsigned stride;             /* rounds between the last two readings of the clock */
     unsigned strides;            /* readings of the clock since the last look */
     uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
+    bool woken;                  /* the sleep in progress is to end */
     const struct mdapl_up *up;
     void *owner;
     struct mdapl_groups groups;

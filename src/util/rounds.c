@@ -82,17 +82,42 @@ static void look_next(struct mdapl_ctx *ctx)
     ctx->strides = LOOK_STRIDES;
 }
 
+bool mdapl_ctx_threaded(const struct mdapl_ctx *ctx)
+{
+    return ctx->up && ctx->up->sleep_begin;
+}
+
+void mdapl_ctx_sleep_begin(struct mdapl_ctx *ctx)
+{
+    if (mdapl_ctx_threaded(ctx))
+        ctx->up->sleep_begin(ctx->owner);
+}
+
+void mdapl_ctx_sleep_end(struct mdapl_ctx *ctx)
+{
+    if (mdapl_ctx_threaded(ctx))
+        ctx->up->sleep_end(ctx->owner);
+}
+
+void mdapl_wake(struct mdapl_ctx *ctx)
+{
+    ctx->woken = true;
+    for (int i = 0; i < ctx->n_channels; i++)
+        ctx->channel[i].table->wake(ctx->channel[i].state);
+}
+
 void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns)
 {
     int connected = 0;
 
+    ctx->woken = false;
     look_next(ctx);
     for (int i = 0; i < ctx->n_channels; i++)
         connected += ctx->channel[i].table->has_connections(ctx->channel[i].state);
     /* A sleep in one channel does not end with an event of another, so it is short. */
     if (connected > 1 && ns > MDAPL_US(SHARED_SLEEP_US))
         ns = MDAPL_US(SHARED_SLEEP_US);
-    for (int i = 0; i < ctx->n_channels; i++) {
+    for (int i = 0; i < ctx->n_channels && !ctx->woken; i++) {
         struct mdapl_open_channel *c = &ctx->channel[i];
 
         if (connected == 0 ? i == 0 : c->table->has_connections(c->state))

@@ -40,6 +40,11 @@ struct mdapl_up {
     void (*fault)(void *owner, struct mdapl_peer *peer, int status, const char *why);
     /* Rare work of the owner's own: called in progress, about every 100 us. NULL: there is none. */
     void (*look)(void *owner);
+    /* Around each sleep in mdapl_wait(): between the two, other threads may use the context, one at
+     * a time, but for mdapl_wait() and mdapl_ctx_close(); one that is to wait for what it has begun
+     * calls mdapl_wake(). Both NULL: no thread uses the context while another one sleeps. */
+    void (*sleep_begin)(void *owner);
+    void (*sleep_end)(void *owner);
 };
 
 /* -- opening and closing (ctx.c) -------------------------------------------------------------- */
@@ -207,6 +212,8 @@ int mdapl_get(struct mdapl_peer *peer, const struct mdapl_where *from, uint64_t 
 int mdapl_progress(struct mdapl_ctx *ctx);
 /* Sleeps until a channel may have an event; at most ns nanoseconds, maybe less. */
 void mdapl_wait(struct mdapl_ctx *ctx, uint64_t ns);
+/* Ends the sleep of a thread in mdapl_wait(), which is between sleep_begin() and sleep_end(). */
+void mdapl_wake(struct mdapl_ctx *ctx);
 /* True when all that was sent to this peer has been acknowledged by it. */
 bool mdapl_peer_idle(struct mdapl_peer *peer);
 /* Writes one line for the user: adapters, modes and sizes of all channels; cut at len bytes. */

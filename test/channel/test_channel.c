@@ -17,6 +17,7 @@
 #include "transport.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,6 +47,7 @@ struct traffic {
     bool late;                   /* bodies are read only when every message has been announced */
     bool drop;                   /* every third body is dropped unread */
     bool sleep;                  /* waiting ranks sleep in mdapl_wait() */
+    bool threads;                /* they have a thread that does, and wait for its sleeps to end */
     bool synchronous;
     enum place place;            /* not FRESH: one message in flight, between two ranks */
     const char *knob[MAX_KNOBS][2];
@@ -71,6 +73,16 @@ struct receiving {
     struct receiving *next;
 };
 
+/* A thread that only sleeps in mdapl_wait(). The lock is that of the context. */
+struct sleeper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t woke;
+    unsigned sleeps;             /* that have ended */
+    bool changed;                /* the context, since the last of them began */
+    bool running, stop;
+};
+
 struct rank {
     const struct traffic *t;
     void *place[2];              /* of the body being sent, of the one being received */
@@ -79,6 +91,7 @@ struct rank {
     int next_number[MAX_RANKS], announced, received;
     struct receiving *late;
     unsigned seed;
+    struct sleeper sleeper;
 };
 
 /* Between the processes of one row: the launcher. */
@@ -262,6 +275,7 @@ static void send_one(struct rank *me, int to)
     v[0] = (struct iovec){ s->body, m.len / 3 };
     v[1] = (struct iovec){ (char *)s->body + m.len / 3, m.len - m.len / 3 };
     me->unfinished++;
+    me->sleeper.changed = true;
     CHECK(mdapl_peer_get(me->ctx, to, &peer) == 0);
     rc = mdapl_send(peer, &msg, &s->op);
     CHECK(rc >= 0);
@@ -269,13 +283,82 @@ static void send_one(struct rank *me, int to)
         send_done(&s->op, 0);
 }
 
+/* -- a thread that sleeps --------------------------------------------------------------------- */
+
+static void sleep_begin(void *owner)
+{
+    struct rank *me = owner;
+
+    me->sleeper.changed = false;
+    pthread_mutex_unlock(&me->sleeper.lock);
+}
+
+static void sleep_end(void *owner)
+{
+    struct rank *me = owner;
+
+    pthread_mutex_lock(&me->sleeper.lock);
+}
+
+/* Its sleeps have no end but an event or mdapl_wake(). */
+static void *sleep_always(void *arg)
+{
+    struct rank *me = arg;
+
+    pthread_mutex_lock(&me->sleeper.lock);
+    while (!me->sleeper.stop) {
+        mdapl_wait(me->ctx, UINT64_C(3600) * 1000000000);
+        me->sleeper.sleeps++;
+        pthread_cond_signal(&me->sleeper.woke);
+        pthread_mutex_unlock(&me->sleeper.lock);
+        sched_yield();
+        pthread_mutex_lock(&me->sleeper.lock);
+    }
+    pthread_mutex_unlock(&me->sleeper.lock);
+    return NULL;
+}
+
+static void start_sleeper(struct rank *me)
+{
+    pthread_mutex_init(&me->sleeper.lock, NULL);
+    pthread_cond_init(&me->sleeper.woke, NULL);
+    pthread_mutex_lock(&me->sleeper.lock);
+    CHECK(pthread_create(&me->sleeper.thread, NULL, sleep_always, me) == 0);
+    me->sleeper.running = true;
+}
+
+static void stop_sleeper(struct rank *me)
+{
+    me->sleeper.stop = true;
+    mdapl_wake(me->ctx);
+    pthread_mutex_unlock(&me->sleeper.lock);
+    pthread_join(me->sleeper.thread, NULL);
+    pthread_mutex_lock(&me->sleeper.lock);       /* the main thread's own sleeps release it, too */
+    me->sleeper.running = false;
+}
+
+/* Waits until a sleep has ended; one that began before the context changed may be too long. */
+static void await_sleeper(struct rank *me)
+{
+    unsigned before = me->sleeper.sleeps;
+
+    if (me->sleeper.changed)
+        mdapl_wake(me->ctx);
+    while (me->sleeper.sleeps == before)
+        pthread_cond_wait(&me->sleeper.woke, &me->sleeper.lock);
+}
+
 /* -- one rank --------------------------------------------------------------------------------- */
 
 static void advance(struct rank *me)
 {
-    if (mdapl_progress(me->ctx) > 0)
+    if (mdapl_progress(me->ctx) > 0) {
+        me->sleeper.changed = true;
         return;
-    if (me->t->sleep)
+    }
+    if (me->sleeper.running)
+        await_sleeper(me);
+    else if (me->t->sleep)
         mdapl_wait(me->ctx, WAIT_NS);
     else
         sched_yield();
@@ -299,11 +382,13 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
 
 static void open_and_wire(struct rank *me)
 {
-    static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
+    static const struct mdapl_up one = { .msg = on_msg, .fault = on_fault };
+    static const struct mdapl_up several = { .msg = on_msg, .fault = on_fault,
+                                             .sleep_begin = sleep_begin, .sleep_end = sleep_end };
     struct mdapl_cfg cfg;
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
-        .channels = test_channels, .up = &up, .owner = me, .cfg = &cfg,
+        .channels = test_channels, .up = me->t->threads ? &several : &one, .owner = me, .cfg = &cfg,
         .job = { .rank = me->rank, .size = me->t->ranks, .id = (uint32_t)getppid(),
                  .key = "channel test key", .card = get_card },
     };
@@ -319,6 +404,8 @@ static void open_and_wire(struct rank *me)
     barrier(me, 1);
     mdapl_probe(me->ctx);
     barrier(me, 2);
+    if (me->t->threads)
+        start_sleeper(me);
     while ((rc = mdapl_wire(me->ctx)) == 0)
         advance(me);
     if (rc < 0)
@@ -389,6 +476,8 @@ static void run_rank(const struct traffic *t, int rank)
     CHECK(mdapl_ctx_cfg(me.ctx)->rndv != MDAPL_RNDV_RPUT || expected(&me) == 0
           || (stats->rx_rput > 0 && stats->rx_rget == 0));
     check_registrations(&me, stats);
+    if (t->threads)
+        stop_sleeper(&me);
     while (mdapl_drain(me.ctx) > 0)
         advance(&me);
     barrier(&me, 3);
@@ -409,6 +498,10 @@ static const struct traffic flood = {
 };
 static const struct traffic polling = {
     .ranks = 3, .messages = 300, .max_len = 20000, .in_flight = 8,
+};
+static const struct traffic threads = {
+    .ranks = 3, .messages = 200, .max_len = 100000, .in_flight = 8, .threads = true,
+    .sleep = true, .knob = { { "ring", "off" } },    /* its slots shorten all sleeps */
 };
 static const struct traffic late = {
     .ranks = 3, .messages = 200, .max_len = 100000, .in_flight = 300, .late = true, .sleep = true,
@@ -510,8 +603,8 @@ static void run_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ROW(sizes), ROW(long_bodies), ROW(flood), ROW(polling), ROW(late), ROW(dropped),
-        ROW(synchronous), ROW(scarce), ROW(copied), ROW(written), ROW(written_scarce),
+        ROW(sizes), ROW(long_bodies), ROW(flood), ROW(polling), ROW(threads), ROW(late),
+        ROW(dropped), ROW(synchronous), ROW(scarce), ROW(copied), ROW(written), ROW(written_scarce),
         ROW(on_demand), ROW(same_memory), ROW(remapped_memory), ROW(few_kept), ROW(none_kept),
     };
     const struct CMUnitTest only_huge[] = { ROW(huge) };

@@ -48,6 +48,19 @@ static enum mdapl_next upcall(void *owner, struct mdapl_peer *peer, const struct
     return on_message(owner, peer, m);
 }
 
+void (*ranks_asleep)(struct rank *me);
+
+static void sleep_begin(void *owner)
+{
+    if (ranks_asleep)
+        ranks_asleep(owner);
+}
+
+static void sleep_end(void *owner)
+{
+    (void)owner;
+}
+
 static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
 {
     struct rank *me = owner;
@@ -61,7 +74,8 @@ void ranks_open(struct pair *p, int rank)
 {
     static struct mdapl_channel looking;
     static const struct mdapl_channel *const channels[] = { &looking, NULL };
-    static const struct mdapl_up up = { .msg = upcall, .fault = on_fault };
+    static const struct mdapl_up up = { .msg = upcall, .fault = on_fault,
+                                        .sleep_begin = sleep_begin, .sleep_end = sleep_end };
     struct rank *me = &p->rank[rank];
     struct mdapl_cfg cfg;
     struct mdapl_err err;

@@ -58,6 +58,10 @@ typedef enum mdapl_next ranks_msg_fn(void *owner, struct mdapl_peer *peer,
 ranks_msg_fn ranks_on_msg;
 extern ranks_msg_fn *on_message;
 
+/* What other threads of a rank and other ranks do while it sleeps: called at the beginning, after
+ * all that the rank does before. NULL: nothing. */
+extern void (*ranks_asleep)(struct rank *me);
+
 /* The knob shm_single_bytes of the ranks that are opened from now on. */
 extern const char *ranks_single_bytes;
 /* Opens one rank of p->n, which keeps its card in its own list. */

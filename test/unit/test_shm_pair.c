@@ -161,6 +161,22 @@ static void doorbell_wakes_a_sleeper(void **state)
         assert_int_equal(stats(a)->shm_wakes, 1);
 }
 
+static void wake(struct rank *me)
+{
+    mdapl_wake(me->ctx);
+}
+
+/* Another thread ends a sleep, also before it is one; without that the test takes an hour. */
+static void another_thread_wakes_a_sleeper(void **state)
+{
+    struct rank *b = &((struct pair *)*state)->rank[1];
+
+    ranks_asleep = wake;
+    mdapl_wait(b->ctx, MDAPL_SEC(3600));
+    ranks_asleep = NULL;
+    assert_int_equal(stats(b)->shm_sleeps, 1);
+}
+
 /* -- room ------------------------------------------------------------------------------------- */
 
 static void a_full_ring(void **state)
@@ -439,7 +455,7 @@ int main(void)
         TEST(only_what_is_proven), TEST(strangers_are_refused),
         TEST(doorbell_only_if_not_polled), TEST(no_sleep_over_a_message),
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
-        TEST(doorbell_wakes_a_sleeper),
+        TEST(doorbell_wakes_a_sleeper), TEST(another_thread_wakes_a_sleeper),
         TEST(a_full_ring), TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_one_copy),
         TEST(too_long_for_the_room), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_senders_than_polled, ranks_make_many, ranks_unmake),
