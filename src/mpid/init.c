@@ -7,6 +7,7 @@
 #include "pmi.h"
 #include "shm.h"
 #include "stats.h"
+#include "tasks.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -38,6 +39,9 @@ enum {
 };
 
 static const char job_key_name[] = "dapl-job";
+
+/* The variable of the environment for tasks that are meant to be jobs of one rank each. */
+static const char alone_name[] = "MPICH_DAPL_SINGLETON";
 
 /* -- the launcher ----------------------------------------------------------------------------- */
 
@@ -304,6 +308,24 @@ static int init_handlers(struct mdapl_ch3_glue *g)
     return mpi_errno;
 }
 
+/*
+ * A job of one rank has no messages to send and needs no adapter. But several tasks that a launcher
+ * has started together, without this MPI's PMI, would be as many such jobs, write to the same files
+ * and get results of no meaning. Programs that are meant to run so are rarer, and can say it.
+ */
+static int start_alone(void)
+{
+    struct mdapl_tasks tasks;
+    struct mdapl_err err;
+
+    if (getenv(alone_name) || !mdapl_tasks_several(getenv, &tasks))
+        return MPI_SUCCESS;
+    mdapl_err_set(&err, 0, "%s=%s: %s has started several tasks, but without a PMI that this MPI "
+                  "has, so that each would be a job of one rank. %s; or, where that is meant, set "
+                  "%s=1", tasks.name, tasks.value, tasks.launcher, tasks.remedy, alone_name);
+    return init_error(tasks.rank, err.text);
+}
+
 /* A job of several ranks: opens the channels, exchanges cards, connects. */
 static int start(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int rank)
 {
@@ -373,9 +395,8 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     mpi_errno = mdapl_ch3_lost_init(g);
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = init_handlers(g);
-    /* A job of one rank has no messages to send and needs no adapter. */
-    if (mpi_errno == MPI_SUCCESS && pg->size > 1)
-        mpi_errno = start(g, &user, rank);
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = pg->size > 1 ? start(g, &user, rank) : start_alone();
     if (mpi_errno == MPI_SUCCESS)
         log_start(g, rank);
     return mpi_errno;

@@ -5,9 +5,9 @@ util_test_cppflags = $(util_cppflags) -I$(srcdir)/test/unit
 shm_test_cppflags = $(shm_cppflags) -I$(srcdir)/test/unit
 shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
-check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_shm_ring \
-    test/unit/test_shm_pair test/unit/test_shm_threads test/unit/test_shm_share \
-    test/unit/test_shm_linux test/unit/test_shm_fault test/unit/test_shm_flow \
+check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
+    test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_threads \
+    test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault test/unit/test_shm_flow \
     test/unit/test_shm_single test/unit/test_shm_reach test/unit/test_shm_groups \
     test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
@@ -16,6 +16,9 @@ test_unit_test_util_LDADD = libutil.la -lcmocka
 test_unit_test_cfg_SOURCES = test/unit/test_cfg.c test/unit/unit.h
 test_unit_test_cfg_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_cfg_LDADD = libutil.la -lcmocka
+test_unit_test_tasks_SOURCES = test/unit/test_tasks.c test/unit/unit.h
+test_unit_test_tasks_CPPFLAGS = $(util_test_cppflags)
+test_unit_test_tasks_LDADD = libutil.la -lcmocka
 test_unit_test_shm_ring_SOURCES = test/unit/test_shm_ring.c test/unit/unit.h
 test_unit_test_shm_ring_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_ring_LDADD = $(shm_test_ldadd)
