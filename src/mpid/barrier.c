@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "mpidi_ch3_impl.h"
 
-#include "pmi.h"
-
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <time.h>
 
 /*
- * The launcher's barrier. A rank that has died never enters it, and then PMI_Barrier() never
+ * The launcher's barrier. A rank that has died never enters it, and then the call never
  * returns: it has no timeout, and Hydra answers nobody. So a thread calls it. The calling thread
  * waits, and gives the barrier up when the launcher reports that a rank has ended (lost.c). A peer
  * that is lost for another reason may still be on its way to MPI_Finalize: it has
@@ -23,14 +21,14 @@ enum { LOOK_MS = 20 };           /* the longest time between two looks at what i
 
 struct barrier {
     sem_t complete;
-    int rc;                      /* of PMI_Barrier() */
+    int rc;                      /* an MPI error code */
 };
 
 static void *enter(void *arg)
 {
     struct barrier *b = arg;
 
-    b->rc = PMI_Barrier();
+    b->rc = MPIR_pmi_barrier();
     sem_post(&b->complete);
     return NULL;
 }
@@ -82,7 +80,7 @@ static bool wait_for_all(struct mdapl_ch3_glue *g, bool serve, sem_t *complete)
 
 int mdapl_ch3_barrier(struct mdapl_ch3_glue *g, bool serve)
 {
-    struct barrier b = { .rc = PMI_SUCCESS };
+    struct barrier b = { .rc = MPI_SUCCESS };
     bool complete = true;
     pthread_t thread;
 
@@ -98,5 +96,5 @@ int mdapl_ch3_barrier(struct mdapl_ch3_glue *g, bool serve)
         enter(&b);
     }
     sem_destroy(&b.complete);
-    return !complete ? -ECONNRESET : b.rc == PMI_SUCCESS ? 0 : -EIO;
+    return !complete ? -ECONNRESET : b.rc == MPI_SUCCESS ? 0 : -EIO;
 }

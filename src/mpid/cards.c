@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "mpidi_ch3_impl.h"
 
-#include "pmi.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +33,6 @@ static int get_single(struct mdapl_ch3_glue *g, int rank, char *buf, size_t len)
     return g->pg->getConnInfo(rank, buf, (int)len, g->pg) == MPI_SUCCESS ? 0 : -EHOSTUNREACH;
 }
 
-static char *value_make(int *len_p)
-{
-    if (PMI_KVS_Get_value_length_max(len_p) != PMI_SUCCESS)
-        return NULL;
-    return MPL_calloc(1, (size_t)*len_p, MPL_MEM_ADDRESS);
-}
-
 /* -- putting ---------------------------------------------------------------------------------- */
 
 int mdapl_ch3_cards_put(struct mdapl_ch3_glue *g, int rank, const char *card)
@@ -56,12 +47,12 @@ int mdapl_ch3_cards_put(struct mdapl_ch3_glue *g, int rank, const char *card)
     return MPIDI_PG_SetConnInfo(rank, value);
 }
 
-static int put_value(const char *kvs, int group, int part, const char *value)
+static int put_value(int group, int part, const char *value)
 {
     char key[32];
 
     key_of(group, part, key);
-    return PMI_KVS_Put(kvs, key, value) == PMI_SUCCESS ? 0 : -EIO;
+    return MPIR_pmi_kvs_put(key, value) == MPI_SUCCESS ? 0 : -EIO;
 }
 
 static int end_of_group(const struct mdapl_ch3_glue *g, int first)
@@ -70,7 +61,7 @@ static int end_of_group(const struct mdapl_ch3_glue *g, int first)
 }
 
 /* Puts the cards of the group that begins with rank first. value: room for len bytes. */
-static int put_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char *value, size_t len)
+static int put_group(struct mdapl_ch3_glue *g, int first, char *value, size_t len)
 {
     char card[VALUE_MAX];
     int part = 0, rc = 0;
@@ -79,7 +70,7 @@ static int put_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char 
     for (int rank = first; !rc && rank < end_of_group(g, first); rank++) {
         rc = get_single(g, rank, card, sizeof(card));
         if (!rc && at + strlen(card) + 2 > len) {
-            rc = put_value(kvs, first / GROUP, part++, value);
+            rc = put_value(first / GROUP, part++, value);
             at = 0;
         }
         if (!rc)
@@ -87,9 +78,7 @@ static int put_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char 
         if (at >= len)
             rc = -ENOSPC;
     }
-    if (!rc)
-        rc = put_value(kvs, first / GROUP, part, value);
-    return !rc && PMI_KVS_Commit(kvs) != PMI_SUCCESS ? -EIO : rc;
+    return rc ? rc : put_value(first / GROUP, part, value);
 }
 
 /* -- reading ---------------------------------------------------------------------------------- */
@@ -108,8 +97,7 @@ static int take_cards(struct mdapl_ch3_glue *g, int rank, int end, char *value)
     return rank;
 }
 
-static int read_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char *value,
-                      size_t len)
+static int read_group(struct mdapl_ch3_glue *g, int first, char *value, int len)
 {
     int end = end_of_group(g, first), rank = first;
     char key[32];
@@ -118,7 +106,7 @@ static int read_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char
         int before = rank;
 
         key_of(first / GROUP, part, key);
-        if (PMI_KVS_Get(kvs, key, value, (int)len) != PMI_SUCCESS)
+        if (MPIR_pmi_kvs_get(first, key, value, len) != MPI_SUCCESS)
             return -EIO;
         rank = take_cards(g, rank, end, value);
         if (rank == before)
@@ -127,29 +115,28 @@ static int read_group(struct mdapl_ch3_glue *g, int first, const char *kvs, char
     return 0;
 }
 
-static int read_all(struct mdapl_ch3_glue *g, const char *kvs, char *value, size_t len)
+static int read_all(struct mdapl_ch3_glue *g, char *value, int len)
 {
     int rc = 0;
 
     for (int first = 0; !rc && first < g->pg->size; first += GROUP)
-        rc = read_group(g, first, kvs, value, len);
+        rc = read_group(g, first, value, len);
     return rc;
 }
 
 int mdapl_ch3_cards_share(struct mdapl_ch3_glue *g, int rank)
 {
-    int len = 0, barrier, rc = 0;
-    char *kvs, *value = value_make(&len);
+    int len = MPIR_pmi_max_val_size(), barrier, rc = 0;
+    char *value = MPL_calloc(1, (size_t)len, MPL_MEM_ADDRESS);
 
-    MPIDI_PG_GetConnKVSname(&kvs);
     g->pg->ch.cards = MPL_calloc((size_t)g->pg->size, sizeof(char *), MPL_MEM_ADDRESS);
     if (!g->pg->ch.cards || !value)
         rc = -ENOMEM;
     else if (rank % GROUP == 0)
-        rc = put_group(g, rank, kvs, value, (size_t)len);
+        rc = put_group(g, rank, value, (size_t)len);
     barrier = mdapl_ch3_barrier(g, false);   /* the others wait there, whatever has failed here */
     if (!rc)
-        rc = barrier ? barrier : read_all(g, kvs, value, (size_t)len);
+        rc = barrier ? barrier : read_all(g, value, len);
     MPL_free(value);
     return rc;
 }

@@ -4,7 +4,6 @@
 #include "dapl.h"
 #include "log.h"
 #include "mdapl_knobs.h"
-#include "pmi.h"
 #include "shm.h"
 #include "stats.h"
 #include "tasks.h"
@@ -56,7 +55,7 @@ static int make_job(unsigned char raw[JOB_BYTES], struct mdapl_err *err)
     return 0;
 }
 
-static int put_job(const char *kvs, struct mdapl_err *err)
+static int put_job(struct mdapl_err *err)
 {
     unsigned char raw[JOB_BYTES];
     char hex[2 * JOB_BYTES + 1];
@@ -65,7 +64,7 @@ static int put_job(const char *kvs, struct mdapl_err *err)
         return -EIO;
     for (int i = 0; i < JOB_BYTES; i++)
         snprintf(hex + 2 * i, 3, "%02x", raw[i]);
-    if (PMI_KVS_Put(kvs, job_key_name, hex) != PMI_SUCCESS)
+    if (MPIR_pmi_kvs_put(job_key_name, hex) != MPI_SUCCESS)
         return mdapl_err_set(err, -EIO, "the launcher does not take the job's key; check the "
                              "launcher");
     return 0;
@@ -79,12 +78,12 @@ static void set_job(struct mdapl_ch3_glue *g, const unsigned char raw[JOB_BYTES]
     mdapl_ch3_group_set_job(g, id, raw + sizeof(id));
 }
 
-static int get_job(struct mdapl_ch3_glue *g, const char *kvs)
+static int get_job(struct mdapl_ch3_glue *g)
 {
     unsigned char raw[JOB_BYTES];
     char hex[2 * JOB_BYTES + 1];
 
-    if (PMI_KVS_Get(kvs, job_key_name, hex, sizeof(hex)) != PMI_SUCCESS)
+    if (MPIR_pmi_kvs_get(0, job_key_name, hex, sizeof(hex)) != MPI_SUCCESS)
         return -EIO;
     for (int i = 0; i < JOB_BYTES; i++)
         if (sscanf(hex + 2 * i, "%2hhx", &raw[i]) != 1)
@@ -186,18 +185,17 @@ static int probe(struct mdapl_ch3_glue *g, int rank)
 /* Publishes this rank's card and, on rank 0, the job's key. Returns when every rank has done so. */
 static int publish(struct mdapl_ch3_glue *g, int rank)
 {
-    char card[MDAPL_CARD_MAX], *kvs;
+    char card[MDAPL_CARD_MAX];
     struct mdapl_err err;
     int mpi_errno, rc;
 
-    MPIDI_PG_GetConnKVSname(&kvs);
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0)
         return init_error(rank, "the business card does not fit; name fewer adapters in "
                                 "MPIR_CVAR_DAPL_IA");
-    if (rank == 0 && put_job(kvs, &err))
+    if (rank == 0 && put_job(&err))
         return init_error(rank, err.text);
     mpi_errno = mdapl_ch3_cards_put(g, rank, card);
-    if (mpi_errno == MPI_SUCCESS && get_job(g, kvs))
+    if (mpi_errno == MPI_SUCCESS && get_job(g))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
     rc = mpi_errno == MPI_SUCCESS ? mdapl_ch3_cards_share(g, rank) : 0;

@@ -2,7 +2,6 @@
 #include "mpidi_ch3_impl.h"
 
 #include "log.h"
-#include "pmi.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -330,11 +329,10 @@ void mdapl_ch3_lost_report(MPIDI_VC_t *vc)
  * for this needs MPI_COMM_WORLD, which does not exist any more in MPI_Finalize. */
 static void read_dead_ranks(struct mdapl_ch3_glue *g)
 {
-    char list[1024] = "", *kvs, *save = NULL;
+    char list[1024] = "", *save = NULL;
     int first, last;
 
-    MPIDI_PG_GetConnKVSname(&kvs);
-    if (PMI_KVS_Get(kvs, "PMI_dead_processes", list, sizeof(list)) != PMI_SUCCESS)
+    if (MPIR_pmi_kvs_get(-1, "PMI_dead_processes", list, sizeof(list)) != MPI_SUCCESS)
         return;
     for (char *part = strtok_r(list, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
         int n = sscanf(part, "%d-%d", &first, &last);
