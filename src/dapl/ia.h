@@ -168,9 +168,10 @@ static inline bool mdapl_dapl_rail_usable(const struct mdapl_dapl_ia *ia)
 /*
  * Closes the DAT objects of a rail that is DOWN, its EPs first: the DTOs that have not completed
  * are flushed here, once their EP is freed, so op->done() may be called. 0: it is closed. -EAGAIN:
- * the provider refuses. Then the call can be repeated; with `abandon` the rail counts as closed in
- * any case, the objects that the provider has not freed are left, and the receives that are posted
- * on them keep their buffers, because the adapter may still write there.
+ * the provider refuses, or a thread sleeps on it, whose sleep is ended. Then the call can be
+ * repeated; with `abandon` the rail counts as closed also if the provider refuses, the objects that
+ * the provider has not freed are left, and the receives that are posted on them keep their buffers,
+ * because the adapter may still write there.
  */
 int mdapl_dapl_rail_shut(struct mdapl_dapl_ia *ia, bool abandon);
 /*

@@ -119,11 +119,13 @@ static struct mdapl_dapl_ia *any_usable(const struct mdapl_dapl_rails *rails)
 }
 
 /* No rail is open: the next attempt to open one is due before long. */
-static void sleep_briefly(uint64_t ns)
+static void sleep_briefly(struct mdapl_ctx *ctx, uint64_t ns)
 {
     struct timespec t = { .tv_nsec = (long)mdapl_min(ns, MDAPL_MS(1)) };
 
+    mdapl_ctx_sleep_begin(ctx);
     nanosleep(&t, NULL);
+    mdapl_ctx_sleep_end(ctx);
 }
 
 /* The owner's other threads may use the rails meanwhile. */
@@ -155,7 +157,7 @@ void mdapl_dapl_rails_wait(struct mdapl_dapl_rails *rails, uint64_t ns)
     if (no_event)
         sleep_in(sleeper, ns);
     else if (!sleeper)
-        sleep_briefly(ns);
+        sleep_briefly(rails->ia[0]->ctx, ns);
     sleep_on(&rails->alarm, NULL);
     for (int i = 0; i < rails->n; i++)
         if (mdapl_dapl_rail_usable(rails->ia[i]))
