@@ -7,8 +7,8 @@ shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
 check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
     test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_threads \
-    test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault test/unit/test_shm_flow \
-    test/unit/test_shm_single test/unit/test_shm_reach test/unit/test_shm_groups \
+    test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
+    test/unit/test_shm_flow test/unit/test_shm_single test/unit/test_shm_reach test/unit/test_shm_groups \
     test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)

@@ -3,12 +3,11 @@
 #define MDAPL_TEST_UNIT_H
 /* What every unit test includes: cmocka needs these headers before its own. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
