@@ -3,7 +3,8 @@
  * Cells carry pieces of bodies. A process has MDAPL_CELLS in its segment, for all its peers
  * together. The sender fills a cell and sends a message that names it (DATA); the cell is free
  * again when the receiver has taken that message. The memory orders are those of the message
- * (ring.h). The cell that was freed last is used first, as it is still in the caches.
+ * (ring.h). The cell that was freed first is used first: its lines have left the caches of the two
+ * cores meanwhile (ring.h).
  *
  * Peers that make no progress may hold all cells for as long as they compute. No other pair of
  * ranks waits for these cells (MPI 4.0, 3.5: of a matching send and receive at least one completes,
@@ -24,12 +25,17 @@ enum {
     RING = 16384,                /* bytes of a piece that is sent in the ring, at most */
 };
 
+static void give(struct mdapl_shm_chan *s, uint8_t cell)
+{
+    s->free_cell[(s->first_cell + s->n_free_cells++) % MDAPL_CELLS] = cell;
+}
+
 void mdapl_shm_cells_init(struct mdapl_shm_chan *s)
 {
     mdapl_list_init(&s->inflight_peers);
-    s->n_free_cells = 0;
-    for (int i = MDAPL_CELLS; i-- > 0;)
-        s->free_cell[s->n_free_cells++] = (uint8_t)i;
+    s->first_cell = s->n_free_cells = 0;
+    for (int i = 0; i < MDAPL_CELLS; i++)
+        give(s, (uint8_t)i);
 }
 
 size_t mdapl_shm_cell_share(size_t body)
@@ -48,8 +54,7 @@ void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer)
            && (int32_t)(peer->tx.acked
                         - peer->inflight[peer->inflight_first % MDAPL_SHM_INFLIGHT].number)
                   >= 0) {
-        s->free_cell[s->n_free_cells++] = peer->inflight[peer->inflight_first % MDAPL_SHM_INFLIGHT]
-                                              .cell;
+        give(s, peer->inflight[peer->inflight_first % MDAPL_SHM_INFLIGHT].cell);
         peer->inflight_first++;
         peer->inflight_n--;
     }
@@ -101,7 +106,8 @@ static void send_cell(struct mdapl_shm_peer *peer, struct mdapl_iov *from, size_
     bool sent;
 
     assert(s->n_free_cells > 0 && peer->inflight_n <= MDAPL_SHM_INFLIGHT);
-    cell = s->free_cell[--s->n_free_cells];
+    cell = s->free_cell[s->first_cell++ % MDAPL_CELLS];
+    s->n_free_cells--;
     mdapl_shm_store(peer, from, mdapl_shm_seg_cells(&s->seg) + (size_t)cell * MDAPL_CELL_BYTES,
                     len);
     data->cell = cell;

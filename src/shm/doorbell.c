@@ -134,6 +134,7 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
     mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, inring %u",
               peer->base.rank, index);
     peer->rx.inring = inring;
+    peer->rx.data_bytes = mdapl_shm_seg_data_bytes(&s->seg);
     peer->inring = index;
     s->owner[index] = peer;
     s->n_inrings++;

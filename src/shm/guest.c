@@ -35,7 +35,7 @@ static void sweep(struct mdapl_shm_chan *s)
 
         if (atomic_load(&guest->state) != GONE || s->owner[index])
             continue;
-        memset(mdapl_shm_seg_inring(&s->seg, index), 0, MDAPL_SHM_INRING_BYTES);
+        memset(mdapl_shm_seg_inring(&s->seg, index), 0, sizeof(struct mdapl_shm_inring));
         atomic_store(&guest->state, FREE);
     }
 }

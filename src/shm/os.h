@@ -34,6 +34,11 @@ int mdapl_shm_os_segment_make(size_t bytes, char ref[MDAPL_SHM_REF_MAX]);
 int mdapl_shm_os_segment_open(const char *ref, size_t bytes);
 /* The size of the segment of another process; 0: it cannot be read. */
 size_t mdapl_shm_os_segment_size(const char *ref);
+/* Bytes that an inring may have, at most: many where memory that nobody has touched costs
+ * nothing. */
+size_t mdapl_shm_os_inring_max(void);
+/* Bytes of the largest cache that a core has for itself; 0: not known. */
+size_t mdapl_shm_os_core_cache(void);
 /* Allocates these bytes where memory for segments is limited: there, a write to a page that cannot
  * be allocated ends the process. 0 or -errno. */
 int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes);

@@ -20,6 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Not every C library has this question. */
+#ifdef _SC_LEVEL2_CACHE_SIZE
+enum { CORE_CACHE = _SC_LEVEL2_CACHE_SIZE };
+#else
+enum { CORE_CACHE = -1 };
+#endif
+
 /* -- who shares memory ------------------------------------------------------------------------ */
 
 /*
@@ -118,6 +125,18 @@ int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
         return -EACCES;
     }
     return fd;
+}
+
+size_t mdapl_shm_os_inring_max(void)
+{
+    return 4 << 20;
+}
+
+size_t mdapl_shm_os_core_cache(void)
+{
+    long bytes = sysconf(CORE_CACHE);
+
+    return bytes > 0 ? (size_t)bytes : 0;
 }
 
 int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes)

@@ -71,6 +71,16 @@ int mdapl_shm_os_segment_open(const char *ref, size_t bytes)
     return fd;
 }
 
+size_t mdapl_shm_os_inring_max(void)
+{
+    return 256 << 10;            /* all of it is allocated before its first use */
+}
+
+size_t mdapl_shm_os_core_cache(void)
+{
+    return 0;
+}
+
 int mdapl_shm_os_segment_reserve(const char *ref, size_t at, size_t bytes)
 {
     int fd = shm_open(ref, O_RDWR, 0), rc;

@@ -29,14 +29,15 @@ struct mdapl_shm_peer *mdapl_shm_peer_next(struct mdapl_shm_chan *s,
     return next ? mdapl_shm_peer_of(next) : NULL;
 }
 
-/* Data of an inring that its writer uses: less on a node with many ranks, whose rings together
- * would hold a lot of memory. */
-static uint32_t room_of_one(const struct mdapl_shm_chan *s)
+/* Data of an inring of the peer's segment that its writer uses: less on a node with many ranks,
+ * whose rings together would hold a lot of memory. */
+static uint32_t room_of_one(const struct mdapl_shm_peer *peer)
 {
-    uint32_t share = (uint32_t)(MDAPL_SHM_ROOM / s->near.n) & -(uint32_t)MDAPL_LINE_BYTES;
+    uint32_t share = (uint32_t)(MDAPL_SHM_ROOM / peer->s->near.n) & -(uint32_t)MDAPL_LINE_BYTES;
 
-    return share < MDAPL_SHM_ROOM_LEAST ? MDAPL_SHM_ROOM_LEAST
-                                        : (uint32_t)mdapl_min(share, MDAPL_DATA_BYTES_MAX);
+    return share < MDAPL_SHM_ROOM_LEAST
+               ? MDAPL_SHM_ROOM_LEAST
+               : (uint32_t)mdapl_min(share, mdapl_shm_seg_data_bytes(&peer->far));
 }
 
 int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
@@ -65,7 +66,8 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->far = far;
     peer->pid = far.head->pid;
     peer->process = mdapl_shm_os_process_open(peer->pid);
-    peer->tx.room = room_of_one(s);
+    peer->tx.room = room_of_one(peer);
+    peer->tx.spread = &s->spread;
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);

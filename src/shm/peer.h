@@ -42,7 +42,7 @@ struct mdapl_stats;
 enum {
     MDAPL_SHM_EAGER = 65536,     /* bytes of a body in the ring, at most */
     MDAPL_SHM_SHORT = 16384,     /* ... up to which one copy by the kernel is not tried */
-    MDAPL_SHM_ROOM = 8 << 20,    /* bytes of data in all inrings of a process, about */
+    MDAPL_SHM_ROOM = 32 << 20,   /* bytes of data in all inrings of a process, about */
     MDAPL_SHM_ROOM_LEAST = 57344,    /* ... in one of them */
     MDAPL_SHM_POLLED = 16,       /* rings that are polled */
     MDAPL_SHM_INFLIGHT = 16,     /* cells in flight to one peer */
@@ -110,11 +110,12 @@ struct mdapl_shm_chan {
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
     int n_inrings;               /* in use, in this segment and in others' */
+    struct mdapl_shm_spread spread;
     struct mdapl_list work;      /* peers with queued items or a fault to raise */
     struct mdapl_pool items;
     struct mdapl_idmap tx_ids, rx_ids;   /* long bodies */
-    uint8_t free_cell[MDAPL_CELLS];
-    int n_free_cells;
+    uint8_t free_cell[MDAPL_CELLS];    /* in the order in which they are used, from first_cell */
+    unsigned first_cell, n_free_cells;
     struct mdapl_list inflight_peers; /* peers with cells in flight */
     int64_t single_from;         /* the knob SHM_SINGLE_BYTES; -1: the judge decides (way.c) */
     unsigned rounds;
@@ -321,10 +322,10 @@ void mdapl_shm_way_free(struct mdapl_shm_peer *peer);
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once);
 /* A body was copied once, in ns. */
 void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns);
-/* A body of len bytes was requested in cells; len bytes of such bodies have arrived; the body has
+/* A body of len bytes was requested in cells; a piece of such a body has arrived; the body has
  * ended, whole or not. */
 void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len);
-void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, size_t len);
+void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data);
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
 /* The receiver's decision for such bodies, for the FIN. */
 enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);

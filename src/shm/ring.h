@@ -15,6 +15,13 @@
  * line of the slot is adjacent, and many processors fetch it too. A header or body that does not
  * fit lies in data, at an offset that the slot names.
  *
+ * Where long bodies lie decides how fast they are copied. A line that the writer stored, or the
+ * reader loaded, a moment ago is in that core's own cache, and each copy has to take it from there:
+ * that costs two to four times as much as a line that has gone to the shared cache meanwhile. So
+ * long bodies walk on through data, and begin at its first byte again only when the writing process
+ * has stored more than its own cache holds, to this reader or to others (struct mdapl_shm_spread).
+ * Short ones begin there whenever none is in flight: they touch little memory.
+ *
  * Memory orders: the word is stored last (release) and carries the message's number, so a reader
  * that loads the expected number (acquire) sees the message. The place of a word holds words only,
  * so an old word differs from a new one and the reader need not write into a slot. The reader
@@ -41,9 +48,7 @@ enum {
     MDAPL_SLOTS = 64,
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
-    MDAPL_SHM_INRING_BYTES = 262144,
-    MDAPL_DATA_BYTES_MAX = MDAPL_SHM_INRING_BYTES - 4 * MDAPL_LINE_BYTES
-                         - MDAPL_SLOTS * MDAPL_SLOT_BYTES,
+    MDAPL_SPREAD_LONG = 4096,    /* bytes of a body in data that is long */
     MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
 };
 
@@ -67,12 +72,17 @@ struct mdapl_shm_inring {
     _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
     _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS];
-    uint8_t data[MDAPL_DATA_BYTES_MAX];
+    uint8_t data[];              /* as many bytes as the segment has for it (seg.h) */
 };
 
 _Static_assert(sizeof(struct mdapl_shm_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
-_Static_assert(sizeof(struct mdapl_shm_inring) == MDAPL_SHM_INRING_BYTES,
-               "inrings lie side by side");
+_Static_assert(sizeof(struct mdapl_shm_inring) % MDAPL_SLOT_BYTES == 0, "data begins a line");
+
+/* The long bodies of a process, in all rings that it writes. */
+struct mdapl_shm_spread {
+    uint64_t stored;             /* bytes, in total */
+    uint64_t bytes;              /* ... after which a line has left the caches of single cores */
+};
 
 /* A message in its place. */
 struct mdapl_shm_spsc_msg {
@@ -88,7 +98,10 @@ struct mdapl_shm_spsc_msg {
 
 struct mdapl_shm_spsc_tx {
     struct mdapl_shm_inring *inring;
-    uint32_t room;           /* bytes of data that may be used, at most MDAPL_DATA_BYTES_MAX */
+    uint32_t room;           /* bytes of data that may be used */
+    bool spread_out;         /* long bodies were stored since put was at the first byte */
+    uint64_t begun;          /* spread->stored, when the first of them was */
+    struct mdapl_shm_spread *spread;
     uint32_t next;           /* messages written */
     uint32_t acked;          /* messages that the reader has taken, as last known */
     uint64_t put, freed;     /* bytes of data reserved, and freed, in total; both with padding */
@@ -110,6 +123,12 @@ static inline size_t mdapl_shm_spsc_outside(size_t hdr_len, size_t len)
     return hdr_len > MDAPL_SLOT_ROOM ? hdr + len : len;
 }
 
+/* May the next message begin at the first byte of data again? */
+static inline bool mdapl_shm_spsc_may_restart(const struct mdapl_shm_spsc_tx *tx)
+{
+    return !tx->spread_out || tx->spread->stored - tx->begun >= tx->spread->bytes;
+}
+
 /* Takes a number of messages that the reader has taken. An old or impossible one is ignored. */
 static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t taken)
 {
@@ -117,8 +136,7 @@ static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t 
         return;
     tx->acked = taken;
     tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
-    /* Nothing is in flight: restarts at the first lines, which are in both caches. */
-    if (taken == tx->next)
+    if (taken == tx->next && mdapl_shm_spsc_may_restart(tx))
         tx->put = tx->freed = 0;
 }
 
@@ -127,19 +145,34 @@ static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t 
 static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, size_t bytes,
                                            uint32_t *off_p)
 {
-    uint64_t at = tx->put, off;
+    uint64_t at = tx->put, off, rest;
 
     if (tx->next - tx->acked >= MDAPL_SLOTS)
         return UINT64_MAX;
     if (bytes == 0)
         return at;
     off = at % tx->room;
-    if (off + bytes > tx->room) {
-        at += tx->room - off;
+    rest = tx->room - off;
+    if (rest < bytes || (mdapl_shm_spsc_may_restart(tx)
+                         && at + rest + bytes - tx->freed <= tx->room)) {
+        at += rest;
         off = 0;
     }
     *off_p = (uint32_t)off;
     return at + bytes - tx->freed <= tx->room ? at : UINT64_MAX;
+}
+
+/* A body of so many bytes is stored at this offset. */
+static inline void mdapl_shm_spsc_spread(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t bytes)
+{
+    if (off == 0)
+        tx->spread_out = false;
+    if (bytes < MDAPL_SPREAD_LONG)
+        return;
+    if (!tx->spread_out)
+        tx->begun = tx->spread->stored;
+    tx->spread_out = true;
+    tx->spread->stored += bytes;
 }
 
 /*
@@ -165,6 +198,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     m->hdr_len = (uint8_t)hdr_len;
     m->len = (uint32_t)len;
     if (outside > 0) {
+        mdapl_shm_spsc_spread(tx, off, outside);
         slot->at = off;
         m->body = tx->inring->data + off;
         if (hdr_len > MDAPL_SLOT_ROOM) {
@@ -196,6 +230,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
 
 struct mdapl_shm_spsc_rx {
     struct mdapl_shm_inring *inring;
+    uint32_t data_bytes;     /* of data in it */
     uint32_t taken;          /* messages taken */
     uint32_t acked;          /* of them, how many have been published to the writer */
     uint32_t bytes;          /* of data, in messages taken since then */
@@ -225,8 +260,7 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     if (outside == 0)
         return MDAPL_SPSC_MSG;
     at = slot->at;           /* once: the writer may change it */
-    if (m->hdr_len > MDAPL_HDR_MAX || at > MDAPL_DATA_BYTES_MAX - outside
-        || outside > MDAPL_DATA_BYTES_MAX)
+    if (m->hdr_len > MDAPL_HDR_MAX || outside > rx->data_bytes || at > rx->data_bytes - outside)
         return MDAPL_SPSC_BAD;
     m->body = rx->inring->data + at;
     if (m->hdr_len > MDAPL_SLOT_ROOM) {

@@ -383,7 +383,7 @@ bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_
         || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got)
         return false;
     mdapl_shm_rx_op_put(&r->read, bytes, data->len);
-    mdapl_shm_way_arrived(peer, data->len);
+    mdapl_shm_way_arrived(peer, data);
     if (r->read.got == r->read.want)
         read_over(&r->read, 0);
     return true;

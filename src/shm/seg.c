@@ -13,45 +13,54 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 5,
+    LAYOUT = 6,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
+    INRING_MIN = 262144,
+    ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
 };
 
 _Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
                "the head has its place");
 
-static size_t inring_at(uint32_t index)
+/* Of each inring, data included, on a node with so many ranks. */
+static size_t inring_bytes_for(int n_ranks)
 {
-    return INRINGS_AT + (size_t)index * MDAPL_SHM_INRING_BYTES;
+    size_t bytes = mdapl_shm_os_inring_max();
+
+    while (bytes > INRING_MIN && bytes * (size_t)n_ranks > ALL_INRINGS)
+        bytes /= 2;
+    return bytes;
 }
 
-/* Without the inrings of guests; the same in all ranks of a node. */
-static size_t seg_bytes(int n_ranks)
+uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg)
 {
-    return inring_at((uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS));
+    return (uint32_t)(seg->inring_bytes - sizeof(struct mdapl_shm_inring));
 }
 
-static size_t file_bytes(int n_ranks)
+static size_t inring_at(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return seg_bytes(n_ranks) + (size_t)MDAPL_SHM_GUESTS * MDAPL_SHM_INRING_BYTES;
+    return INRINGS_AT + (size_t)index * seg->inring_bytes;
 }
 
-/* The index of the first inring of guests in a segment of so many bytes. 0: it has none. */
-static uint32_t first_guest(size_t bytes)
+/* Where everything is in the segment of a rank whose node has n_ranks. Returns the bytes of its
+ * file. Those without the inrings of guests are what its job maps. */
+static size_t lay_out(struct mdapl_shm_seg *seg, int n_ranks)
 {
-    return bytes > file_bytes(0) ? (uint32_t)((bytes - file_bytes(0)) / MDAPL_SHM_INRING_BYTES)
-                                 : 0;
+    seg->inring_bytes = inring_bytes_for(n_ranks);
+    seg->first_guest = (uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS);
+    return inring_at(seg, seg->first_guest + MDAPL_SHM_GUESTS);
 }
 
-static int map(struct mdapl_shm_seg *seg, int fd)
+static int map(struct mdapl_shm_seg *seg, int fd, size_t bytes)
 {
-    void *p = mmap(NULL, seg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (p == MAP_FAILED)
         return -ENOMEM;
-    mdapl_shm_os_small_pages(p, seg->bytes);
+    mdapl_shm_os_small_pages(p, bytes);
     seg->head = p;
+    seg->bytes = bytes;
     return 0;
 }
 
@@ -65,8 +74,8 @@ bool mdapl_shm_seg_size_allowed(size_t bytes)
            || limit.rlim_cur >= bytes;
 }
 
-static void fill_head(struct mdapl_shm_seg_head *head, int rank, const uint64_t *word,
-                      bool barrier)
+static void fill_head(struct mdapl_shm_seg_head *head, int rank, int n_ranks,
+                      const uint64_t *word, bool barrier)
 {
     if (getrandom(&head->token, sizeof(head->token), 0) != sizeof(head->token))
         head->token = (uint64_t)(uintptr_t)head ^ (uint64_t)getpid() << 32;
@@ -74,6 +83,7 @@ static void fill_head(struct mdapl_shm_seg_head *head, int rank, const uint64_t 
     head->version = LAYOUT;
     head->rank = rank;
     head->pid = (int32_t)getpid();
+    head->n_ranks = n_ranks;
     head->barrier = barrier;
     head->word_at = (uint64_t)(uintptr_t)word;
     head->word = *word;
@@ -82,18 +92,18 @@ static void fill_head(struct mdapl_shm_seg_head *head, int rank, const uint64_t 
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
                        bool barrier)
 {
+    size_t bytes;
     int rc;
 
-    *seg = (struct mdapl_shm_seg){ .bytes = file_bytes(n_ranks) };
-    seg->first_guest = first_guest(seg->bytes);
-    seg->fd = mdapl_shm_seg_size_allowed(seg->bytes)
-                ? mdapl_shm_os_segment_make(seg->bytes, seg->ref)
-                : -EFBIG;
+    *seg = (struct mdapl_shm_seg){ .fd = -1 };
+    bytes = lay_out(seg, n_ranks);
+    seg->fd = mdapl_shm_seg_size_allowed(bytes) ? mdapl_shm_os_segment_make(bytes, seg->ref)
+                                                : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
     rc = mdapl_shm_os_segment_reserve(seg->ref, 0, INRINGS_AT);
     if (!rc)
-        rc = map(seg, seg->fd);
+        rc = map(seg, seg->fd, bytes);
     if (rc) {
         mdapl_shm_seg_close(seg);
         return rc;
@@ -101,7 +111,7 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
     /* On the NUMA node of the reader, because the reader polls. The policy belongs to the mapping,
      * so it holds whichever process touches a page first. */
     mdapl_shm_os_near(seg->head, seg->bytes);
-    fill_head(seg->head, rank, word, barrier);
+    fill_head(seg->head, rank, n_ranks, word, barrier);
     return 0;
 }
 
@@ -118,25 +128,33 @@ void mdapl_shm_seg_close(struct mdapl_shm_seg *seg)
 
 /* -- another process's segment ----------------------------------------------------------------- */
 
+/* Is it the segment of that rank? Of one of another group only the size is known before; the number
+ * of ranks on its node, which decides it, is in the head. */
+static bool is_that_of(struct mdapl_shm_seg *seg, uint64_t token, int rank, int n_ranks)
+{
+    int there = seg->head->n_ranks;    /* once: its owner may change it */
+
+    return seg->head->magic == MAGIC && seg->head->version == LAYOUT && seg->head->token == token
+           && seg->head->rank == rank
+           && (n_ranks > 0 ? there == n_ranks : there > 0 && lay_out(seg, there) == seg->bytes);
+}
+
 int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
                        int n_ranks)
 {
-    size_t bytes = n_ranks > 0 ? file_bytes(n_ranks) : mdapl_shm_os_segment_size(ref);
-    int fd = mdapl_shm_os_segment_open(ref, bytes), rc;
+    size_t bytes;
+    int fd, rc;
 
-    *seg = (struct mdapl_shm_seg){ .bytes = n_ranks > 0 ? seg_bytes(n_ranks) : bytes,
-                                   .first_guest = first_guest(bytes), .fd = -1 };
+    *seg = (struct mdapl_shm_seg){ .fd = -1 };
+    bytes = n_ranks > 0 ? lay_out(seg, n_ranks) : mdapl_shm_os_segment_size(ref);
+    fd = mdapl_shm_os_segment_open(ref, bytes);
     if (fd < 0)
         return fd;
-    if (seg->first_guest == 0 || bytes > file_bytes(MDAPL_SHM_INRINGS)) {
-        close(fd);
-        return -EHOSTUNREACH;
-    }
     memcpy(seg->ref, ref, strlen(ref));
-    rc = map(seg, fd);
+    rc = bytes < INRINGS_AT ? -EHOSTUNREACH
+                            : map(seg, fd, n_ranks > 0 ? inring_at(seg, seg->first_guest) : bytes);
     close(fd);
-    if (rc || (seg->head->magic == MAGIC && seg->head->version == LAYOUT
-               && seg->head->token == token && seg->head->rank == rank))
+    if (rc || is_that_of(seg, token, rank, n_ranks))
         return rc;
     mdapl_shm_seg_close(seg);
     return -EHOSTUNREACH;
@@ -146,15 +164,14 @@ int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t toke
 
 static struct mdapl_shm_inring *inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + inring_at(index));
+    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + inring_at(seg, index));
 }
 
 struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p)
 {
     uint32_t index = atomic_fetch_add(&seg->head->n_inrings, 1);
 
-    if (index >= MDAPL_SHM_INRINGS || inring_at(index) >= seg->bytes
-        || mdapl_shm_os_segment_reserve(seg->ref, inring_at(index), MDAPL_SHM_INRING_BYTES))
+    if (index >= seg->first_guest || mdapl_shm_seg_reserve_inring(seg, index))
         return NULL;
     *index_p = index;
     return inring(seg, index);
@@ -162,7 +179,7 @@ struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, u
 
 int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return mdapl_shm_os_segment_reserve(seg->ref, inring_at(index), MDAPL_SHM_INRING_BYTES);
+    return mdapl_shm_os_segment_reserve(seg->ref, inring_at(seg, index), seg->inring_bytes);
 }
 
 static bool is_claimed(const struct mdapl_shm_seg *seg, uint32_t index)

@@ -11,7 +11,8 @@
  *
  * The segment has room for an inring of every rank of the node, and of GUESTS processes of other
  * jobs. Pages are allocated as they are written, so the memory used grows with the number of peers
- * that send. Ranks of the job map it without the inrings of guests.
+ * that send. Ranks of the job map it without the inrings of guests. The more ranks a node has, the
+ * less data each inring has.
  *
  * Proof. A business card has a reference to the segment and the random token in its head. A process
  * that opens the reference and reads the token there shares memory with the card's owner. A process
@@ -22,8 +23,6 @@
 
 #include <stdint.h>
 #include <sys/types.h>
-
-struct mdapl_err;
 
 /* How a long body is copied, and the classes of lengths for which that is decided (judge.h). */
 enum mdapl_shm_way {
@@ -43,7 +42,7 @@ enum {
     MDAPL_SHM_INRINGS = /* of the job, at most; there is one for each rank of the node */
         64 * MDAPL_SHM_DOORBELL_WORDS - MDAPL_SHM_GUESTS,
     MDAPL_MAPPED = 1,
-    MDAPL_CELLS = 32,
+    MDAPL_CELLS = 64,
     MDAPL_CELL_BYTES = 32768,
     MDAPL_SEG_HEAD_BYTES = 65536, /* of the file: whole pages everywhere */
 };
@@ -60,6 +59,7 @@ struct mdapl_shm_seg_head {
     uint32_t magic, version;
     uint64_t token;
     int32_t rank, pid;
+    int32_t n_ranks;         /* of its node: that decides where everything is */
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_inrings;  /* claimed */
@@ -79,7 +79,8 @@ struct mdapl_shm_seg_head {
 struct mdapl_shm_seg {
     struct mdapl_shm_seg_head *head; /* NULL: it is not mapped */
     size_t bytes;            /* that are mapped */
-    uint32_t first_guest;    /* index of the first inring for guests, if these are mapped */
+    size_t inring_bytes;     /* of each inring */
+    uint32_t first_guest;    /* index of the first inring for guests */
     int fd;                  /* own segment: the descriptor that others open; else -1 */
     char ref[MDAPL_SHM_REF_MAX];
 };
@@ -98,6 +99,8 @@ void mdapl_shm_seg_close(struct mdapl_shm_seg *seg);
  * that exceeds it gets a signal. */
 bool mdapl_shm_seg_size_allowed(size_t bytes);
 
+/* Bytes of data in an inring of this segment. */
+uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg);
 /* Claims the next free inring of another process's segment. NULL: none is free, or no memory. */
 struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p);
 /* Allocates the memory of an inring for a guest. 0 or -errno. */

@@ -18,6 +18,7 @@ enum {
     CHECK_MS = 100,              /* between two checks that the peers' processes run */
     WORK_US = 50,                /* longest sleep while a queue waits for room in a ring, or this
                                   * rank for readers: a message that is taken rings no doorbell */
+    CORE_CACHE = 1 << 20,        /* bytes, where the system does not say */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -50,6 +51,14 @@ static int make_segment(struct mdapl_shm_chan *s)
     return unusable(s->ctx, "a segment of its own cannot be opened again");
 }
 
+/* A line has left a core's cache after twice as many bytes as that holds. */
+static uint64_t spread_bytes(void)
+{
+    size_t cache = mdapl_shm_os_core_cache();
+
+    return 2 * (uint64_t)(cache ? cache : CORE_CACHE);
+}
+
 static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
 {
     struct mdapl_shm_chan *s = calloc(1, sizeof(*s));
@@ -58,6 +67,7 @@ static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
         return NULL;
     s->ctx = ctx;
     s->stats = mdapl_ctx_stats(ctx);
+    s->spread.bytes = spread_bytes();
     s->owner = calloc(MDAPL_SHM_INRINGS + MDAPL_SHM_GUESTS, sizeof(*s->owner));
     mdapl_shm_cma_init(s);
     mdapl_list_init(&s->work);

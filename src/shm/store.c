@@ -15,9 +15,13 @@ enum {
     SAMPLES = 6,                 /* of a trial, of both ways in turn */
 };
 
-/* The decision of a trial, in percent of what cached copies cost: streaming begins below the first
- * and ends above the second. */
-enum { BEGIN = 50, END = 67 };
+/* The decision of a trial, in percent of what cached copies cost: streaming, with what its reader
+ * loses, begins below the first and ends above the second. */
+enum {
+    BEGIN = 80,
+    END = 100,
+    READER = 100000,             /* ns for 1 MiB from memory, more than from a shared cache */
+};
 
 /* -- trials ----------------------------------------------------------------------------------- */
 
@@ -50,7 +54,7 @@ static enum mdapl_shm_store_by decide(const struct mdapl_shm_stored *k)
 {
     uint64_t bound = k->by == MDAPL_SHM_STORE_STREAM ? END : BEGIN;
 
-    return (uint64_t)k->cost[MDAPL_SHM_STORE_STREAM] * 100
+    return ((uint64_t)k->cost[MDAPL_SHM_STORE_STREAM] + READER) * 100
            < k->cost[MDAPL_SHM_STORE_CACHED] * bound
                ? MDAPL_SHM_STORE_STREAM : MDAPL_SHM_STORE_CACHED;
 }

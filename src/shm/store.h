@@ -10,7 +10,7 @@
  * Which one is right depends on where the two processes run, and a scheduler may move them. The
  * writer finds out by the time of its own copies, now and then: where the lines are far away,
  * ordinary stores take several times as long, and where they are near about as long. What the
- * reader gains or loses is not measured; it is less than that.
+ * reader loses is not measured: it is taken to be the time of reading from memory.
  *
  * The caller gives the times, so a test has virtual ones.
  */

@@ -37,6 +37,8 @@ struct pace {
     size_t bytes;                /* arrived since then */
     unsigned n, others;          /* bodies in flight; of them, not of this class */
     unsigned c;
+    uint32_t cells;              /* of the peer's cells, those from here on were never used */
+    bool fresh;                  /* one of these was: that costs page faults, once */
 };
 
 /* What the sender of bodies of middle length, of one class, knows of the receiver's decision. */
@@ -180,6 +182,7 @@ static void measure_from_now(struct mdapl_shm_peer *peer)
 
     p->since = mdapl_ctx_now(peer->s->ctx);
     p->bytes = 0;
+    p->fresh = false;
 }
 
 void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len)
@@ -194,9 +197,15 @@ void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len)
     }
 }
 
-void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, size_t len)
+void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data)
 {
-    peer->copying->pace.bytes += len;
+    struct pace *p = &peer->copying->pace;
+
+    p->bytes += data->len;
+    if (data->cell < MDAPL_CELLS && data->cell >= p->cells) {
+        p->cells = data->cell + 1;
+        p->fresh = true;
+    }
 }
 
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
@@ -213,7 +222,8 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
     if (!whole || p->bytes == 0
         || (p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << p->c))
         return;
-    sample(peer, p->c, MDAPL_SHM_TWICE, p->bytes, mdapl_ctx_now(peer->s->ctx) - p->since);
+    if (!p->fresh)
+        sample(peer, p->c, MDAPL_SHM_TWICE, p->bytes, mdapl_ctx_now(peer->s->ctx) - p->since);
     measure_from_now(peer);
 }
 

@@ -76,7 +76,7 @@ static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const str
     (void)owner;
     memcpy(&seen[0], m->hdr, sizeof(seen[0]));
     memset(inring->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
-    memset(inring->data, 0xbb, sizeof(inring->data));
+    memset(inring->data, 0xbb, mdapl_shm_peer_of(peer)->rx.data_bytes);
     memcpy(&seen[1], m->hdr, sizeof(seen[1]));
     if (m->rx)
         mdapl_rx_drop(m->rx);

@@ -207,7 +207,7 @@ static bool in_ring(struct mdapl_peer *peer, const void *p)
 {
     uintptr_t at = (uintptr_t)p, inring = (uintptr_t)mdapl_shm_peer_of(peer)->rx.inring;
 
-    return at >= inring && at < inring + MDAPL_SHM_INRING_BYTES;
+    return at >= inring && at < inring + mdapl_shm_peer_of(peer)->s->seg.inring_bytes;
 }
 
 static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
@@ -303,7 +303,7 @@ static void by_cells(void **state)
     assert_true(s.done == 1 && s.status == 0 && r.done == 1 && r.status == 0);
     assert_memory_equal(source, sink, LONG);
     assert_int_equal(stats(b)->shm_copies, 1);
-    assert_int_equal(a->s->n_free_cells + (int)mdapl_shm_peer_of(a->other)->inflight_n,
+    assert_int_equal(a->s->n_free_cells + mdapl_shm_peer_of(a->other)->inflight_n,
                      MDAPL_CELLS);
     mdapl_drain(a->ctx);
     mdapl_drain(b->ctx);

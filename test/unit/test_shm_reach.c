@@ -141,7 +141,7 @@ static void room_for_the_node(void **state)
     ranks_introduce(&p);
     probe_all(&p, -1, 0);
     assert_true(p.rank[0].s->seg.bytes
-                <= INRINGS_AT + (RANKS + MDAPL_SHM_GUESTS) * MDAPL_SHM_INRING_BYTES);
+                <= INRINGS_AT + (RANKS + MDAPL_SHM_GUESTS) * p.rank[0].s->seg.inring_bytes);
     for (int i = 1; i < RANKS; i++)
         assert_true(reached(&p, 0, i) && reached(&p, i, 0));
     assert_int_equal(mdapl_wire(p.rank[0].ctx), -EHOSTUNREACH);

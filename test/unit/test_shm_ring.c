@@ -7,22 +7,31 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { MANY = 60000, SOME_BYTES = 8192 };
+enum {
+    MANY = 60000,
+    SOME_BYTES = 8192,
+    DATA_BYTES = 262144,
+    SPREAD = 20 * SOME_BYTES,    /* bytes that leave the caches */
+};
 
 struct pair {
     struct mdapl_shm_inring *inring;
     struct mdapl_shm_spsc_tx tx;
     struct mdapl_shm_spsc_rx rx;
+    struct mdapl_shm_spread spread;
 };
 
 static int make(void **state)
 {
     struct pair *p = calloc(1, sizeof(*p));
 
-    p->inring = aligned_alloc(4096, sizeof(*p->inring));
-    memset(p->inring, 0, sizeof(*p->inring));
+    p->inring = aligned_alloc(4096, sizeof(*p->inring) + DATA_BYTES);
+    memset(p->inring, 0, sizeof(*p->inring) + DATA_BYTES);
     p->tx.inring = p->rx.inring = p->inring;
+    p->rx.data_bytes = DATA_BYTES;
     p->tx.room = 7 * SOME_BYTES;
+    p->tx.spread = &p->spread;
+    p->spread.bytes = SPREAD;
     *state = p;
     return 0;
 }
@@ -128,7 +137,7 @@ static void the_longest(void **state)
 {
     struct pair *p = *state;
 
-    p->tx.room = MDAPL_DATA_BYTES_MAX;
+    p->tx.room = DATA_BYTES;
     for (uint32_t n = 0; n < 3; n++)
         assert_true(put(&p->tx, n, MDAPL_HDR_MAX, 65536));
     assert_false(put(&p->tx, 3, MDAPL_HDR_MAX, 65536));
@@ -154,6 +163,81 @@ static void full(void **state)
         assert_true(get(&p->rx, out, 120, SOME_BYTES));
     assert_true(get(&p->rx, out++, 8, 8));
     assert_true(get(&p->rx, out++, 120, SOME_BYTES));
+}
+
+/* Where the next message of this size lies, which is sent and taken. */
+static uint32_t place_of_next(struct pair *p, uint32_t *n, size_t len)
+{
+    uint32_t at;
+
+    assert_true(put(&p->tx, *n, 24, len));
+    at = p->inring->slot[(p->tx.next - 1) % MDAPL_SLOTS].at;
+    assert_true(get(&p->rx, *n, 24, len));
+    mdapl_shm_spsc_ack_flush(&p->rx);
+    mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
+    ++*n;
+    return at;
+}
+
+/* Short bodies lie in the first bytes; long ones walk on until so many bytes have been stored that
+ * the first ones have left the caches, short ones behind them too. */
+static void long_ones_are_spread(void **state)
+{
+    struct pair *p = *state;
+    uint32_t n = 0, last = 0, at;
+
+    p->tx.room = DATA_BYTES;
+    for (int lap = 0; lap < 3; lap++) {
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(place_of_next(p, &n, 1000), 0);
+        for (int i = 0; i < SPREAD / SOME_BYTES; i++, last = at) {
+            at = place_of_next(p, &n, SOME_BYTES);
+            assert_true(i == 0 ? at == 0 : at == last + SOME_BYTES);
+        }
+    }
+    assert_int_equal(place_of_next(p, &n, SOME_BYTES), 0);
+    assert_int_equal(place_of_next(p, &n, 1000), SOME_BYTES);
+    assert_int_equal(place_of_next(p, &n, SOME_BYTES), SOME_BYTES + 1024);
+}
+
+/* What the process stores into its other rings counts: of two rings each has half as far to go. */
+static void rings_are_spread_together(void **state)
+{
+    struct pair *p = *state, *q;
+    uint32_t n = 0, m = 0;
+
+    assert_int_equal(make((void **)&q), 0);
+    p->tx.room = q->tx.room = DATA_BYTES;
+    q->tx.spread = &p->spread;
+    for (int i = 0; i < SPREAD / SOME_BYTES / 2; i++) {
+        assert_int_equal(place_of_next(p, &n, SOME_BYTES), i * SOME_BYTES);
+        assert_int_equal(place_of_next(q, &m, SOME_BYTES), i * SOME_BYTES);
+    }
+    assert_int_equal(place_of_next(p, &n, SOME_BYTES), 0);
+    assert_int_equal(place_of_next(q, &m, SOME_BYTES), 0);
+    unmake((void **)&q);
+}
+
+/* The same with messages in flight: back to the first bytes before the end of data, but never onto
+ * what has not been taken. */
+static void spread_in_flight(void **state)
+{
+    struct pair *p = *state;
+    uint32_t in = 0, out = 0, most = 0;
+
+    p->tx.room = DATA_BYTES;
+    p->spread.bytes = 8 * SOME_BYTES;
+    for (; out < 1000; out++) {
+        while (in - out < 4 && put(&p->tx, in, 24, SOME_BYTES)) {
+            most = p->inring->slot[in % MDAPL_SLOTS].at > most
+                       ? p->inring->slot[in % MDAPL_SLOTS].at : most;
+            in++;
+        }
+        assert_true(get(&p->rx, out, 24, SOME_BYTES));
+        mdapl_shm_spsc_ack_flush(&p->rx);
+        mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
+    }
+    assert_int_equal(most, 7 * SOME_BYTES);
 }
 
 /* Round and round with every mixture of lengths; numbers that wrap are like others. */
@@ -204,7 +288,7 @@ static void impossible_slots(void **state)
     struct mdapl_shm_spsc_msg m;
 
     assert_true(put(&p->tx, 0, 24, 1000));
-    p->inring->slot[0].at = MDAPL_DATA_BYTES_MAX - 999;
+    p->inring->slot[0].at = DATA_BYTES - 999;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
     p->inring->slot[0].at = UINT32_MAX;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
@@ -355,7 +439,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data),
-        TEST(the_longest), TEST(full),
+        TEST(the_longest), TEST(full), TEST(long_ones_are_spread),
+        TEST(rings_are_spread_together), TEST(spread_in_flight),
         TEST(round_and_round), TEST(impossible_acks), TEST(impossible_slots), TEST(two_threads),
         TEST(both_ways),
     };
