@@ -16,6 +16,10 @@ AM_CPPFLAGS += -I$(mdapl_ch3_dir)/src -I$(mdapl_ch3_dir)/util
 
 noinst_HEADERS += $(mdapl_headers)
 
+## src/mpid/colls.c
+external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
+    -Wl,--wrap=MPIDI_CH3U_Clean_recvq
+
 noinst_LTLIBRARIES += \
     src/mpid/ch3/channels/dapl/libmdapl_util.la \
     src/mpid/ch3/channels/dapl/libmdapl_dapl.la \

@@ -11,7 +11,8 @@
  * returns: it has no timeout, and Hydra answers nobody. So a thread calls it. The calling thread
  * waits, and gives the barrier up when the launcher reports that a rank has ended (lost.c). A peer
  * that is lost for another reason may still be on its way to MPI_Finalize: it has
- * MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS, then the job ends.
+ * MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS, then the job ends. With MPIR_CVAR_ENABLE_FT nobody waits for
+ * it: it may be a rank that has left the barrier out because it knew of a death before this one.
  *
  * After the wiring, and in MPI_Finalize, the calling thread makes progress meanwhile: it needs no
  * other rank any more, but a connection may break whose other end still needs it, and then this
@@ -61,13 +62,13 @@ static bool is_complete(sem_t *complete, int wait_ms)
 static bool wait_for_all(struct mdapl_ch3_glue *g, bool serve, sem_t *complete)
 {
     uint64_t limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(g->cfg.connect_timeout_ms);
-    int wait_ms = 0;
+    int wait_ms = 0, lost_before = g->n_lost_ranks;
 
     while (!is_complete(complete, wait_ms)) {
         bool moved = serve && mdapl_progress(g->ctx) > 0;
 
         wait_ms = moved ? 0 : wait_ms < LOOK_MS / 2 ? 2 * wait_ms + 1 : LOOK_MS;
-        if (g->signalled)
+        if (g->signalled || (MPIR_CVAR_ENABLE_FT && g->n_lost_ranks > lost_before))
             return false;
         if (g->n_lost_ranks > 0 && mdapl_ctx_now(g->ctx) > limit)
             mdapl_ch3_end_job(
@@ -84,7 +85,7 @@ int mdapl_ch3_barrier(struct mdapl_ch3_glue *g, bool serve)
     bool complete = true;
     pthread_t thread;
 
-    if ((g->n_lost_ranks > 0 || g->signalled) && mdapl_ch3_lost_any_dead(g))
+    if ((g->n_lost_ranks > 0 || g->n_dead > 0 || g->signalled) && mdapl_ch3_lost_any_dead(g))
         return -ECONNRESET;
     sem_init(&b.complete, 0, 0);
     if (start(&thread, &b) == 0) {

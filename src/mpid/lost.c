@@ -14,8 +14,8 @@
  *  - MPIR_CVAR_ENABLE_FT is set, or a communicator that the peer is a member of has an error
  *    handler that returns to the program, and
  *  - no window of MPI RMA has the peer as a member, and
- *  - no collective operation fails, now or later: some algorithms of this MPICH return MPI_SUCCESS
- *    after errors of the messages that they are made of.
+ *  - no collective operation fails, now or later, that does not report it: some algorithms of this
+ *    MPICH return MPI_SUCCESS after errors of the messages that they are made of (colls.c).
  *
  * CH3's own state of a lost VC is MORIBUND. In that state CH3 completes operations by itself,
  * without a call of the channel, and the third rule could not be kept. So the VC keeps its state
@@ -23,7 +23,10 @@
  * completed by mdapl_ch3_lost_poll().
  */
 
-enum { EXIT_LOST = 1 };
+enum {
+    EXIT_LOST = 1,
+    REPORT_MS = 2000,            /* in which the launcher reports the end of a process */
+};
 
 static const char no_collective[] =
     "a collective operation needs it, and this MPICH does not report every error of a collective "
@@ -146,16 +149,63 @@ static const char *reason_to_end(const MPIDI_VC_t *vc)
            "program";
 }
 
+/* -- what the launcher reports ----------------------------------------------------------------- */
+
+void mdapl_ch3_lost_report(MPIDI_VC_t *vc)
+{
+    mdapl_ch3_glue.n_dead += !vc->ch.reported;
+    mdapl_ch3_glue.n_reported++;
+    vc->ch.reported = true;
+}
+
+/* Reads from the launcher which ranks have died: ranks and ranges, separated by commas. CH3's call
+ * for this needs MPI_COMM_WORLD, which does not exist any more in MPI_Finalize. */
+static void read_dead_ranks(struct mdapl_ch3_glue *g)
+{
+    char list[1024] = "", *save = NULL;
+    int first, last;
+
+    if (MPIR_pmi_kvs_get(-1, "PMI_dead_processes", list, sizeof(list)) != MPI_SUCCESS)
+        return;
+    for (char *part = strtok_r(list, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
+        int n = sscanf(part, "%d-%d", &first, &last);
+
+        for (int i = first; n > 0 && i >= 0 && i < g->pg->size && i <= (n == 2 ? last : first); i++)
+            mdapl_ch3_lost_report(&g->pg->vct[i]);
+    }
+}
+
+/*
+ * MPIX_Comm_shrink and _agree take the set of failed processes from the launcher. A connection may
+ * report the end of a process before that does, and each attempt of theirs without that process in
+ * the set fails.
+ */
+static void await_report(struct mdapl_ch3_glue *g, const MPIDI_VC_t *vc)
+{
+    const struct timespec while_ = { 0, 1000000 };
+
+    for (int ms = 0; !vc->ch.reported && ms < REPORT_MS; ms++) {
+        read_dead_ranks(g);
+        if (!vc->ch.reported)
+            nanosleep(&while_, NULL);
+    }
+}
+
 /* The suffix of a context id marks the messages of collective operations. */
 static bool is_collective(int context_id)
 {
     return (context_id & MPIR_CONTEXT_SUFFIX_MASK) == MPIR_CONTEXT_INTRA_COLL;
 }
 
-void mdapl_ch3_lost_op(const MPIDI_VC_t *vc, int context_id)
+void mdapl_ch3_lost_op(MPIDI_VC_t *vc, const MPIDI_Message_match *match)
 {
-    if (!is_collective(context_id))
+    if (!is_collective(match->parts.context_id))
         return;
+    if (mdapl_ch3_colls_report()) {
+        if (mdapl_ch3_colls_is_census(match->parts.tag) && vc->pg == mdapl_ch3_glue.pg)
+            await_report(&mdapl_ch3_glue, vc);
+        return;
+    }
     /* The channel fails the operations first, and reports the lost peer and the cause after
      * that. */
     if (mdapl_ch3_is_lost(vc))
@@ -207,7 +257,7 @@ static void fail_waiting(MPIR_Request *req, const void *vc)
 /* -- receives that are posted ------------------------------------------------------------------ */
 
 /* The lost VC that this posted receive waits for, or NULL. */
-static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
+static MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
 {
     MPIDI_VC_t *vc = NULL;
     int rank = rreq->dev.match.parts.rank;
@@ -231,7 +281,7 @@ static const MPIDI_VC_t *lost_source(const MPIR_Request *rreq)
 /* Completes a posted receive that waits for a lost peer. */
 static void fail_posted(MPIR_Request *rreq, const void *arg)
 {
-    const MPIDI_VC_t *vc;
+    MPIDI_VC_t *vc;
 
     (void)arg;
     if (MPIR_Object_get_ref(rreq) <= 0 || rreq->kind != MPIR_REQUEST_KIND__RECV || !rreq->comm
@@ -240,7 +290,7 @@ static void fail_posted(MPIR_Request *rreq, const void *arg)
     vc = lost_source(rreq);
     if (!vc || !MPIDI_CH3U_Recvq_DP(rreq))
         return;
-    mdapl_ch3_lost_op(vc, rreq->dev.match.parts.context_id);
+    mdapl_ch3_lost_op(vc, &rreq->dev.match);
     rreq->status.MPI_ERROR = mdapl_ch3_vc_error(vc);
     MPID_Request_complete(rreq);
 }
@@ -252,6 +302,11 @@ static void terminate(MPIDI_VC_t *vc)
 {
     if (vc->state != MPIDI_VC_STATE_MORIBUND && vc->state != MPIDI_VC_STATE_INACTIVE_CLOSED)
         MPIDI_CH3U_Handle_connection(vc, MPIDI_VC_EVENT_TERMINATED);
+}
+
+int mdapl_ch3_lost_level(void)
+{
+    return MPIR_CVAR_ENABLE_FT ? MDAPL_INFO : MDAPL_WARN;
 }
 
 void mdapl_ch3_lost(MPIDI_VC_t *vc)
@@ -319,35 +374,11 @@ static void catch_signal(void)
         sigaction(SIGUSR1, &mine, NULL);
 }
 
-void mdapl_ch3_lost_report(MPIDI_VC_t *vc)
-{
-    vc->ch.reported = true;
-    mdapl_ch3_glue.n_reported++;
-}
-
-/* Reads from the launcher which ranks have died: ranks and ranges, separated by commas. CH3's call
- * for this needs MPI_COMM_WORLD, which does not exist any more in MPI_Finalize. */
-static void read_dead_ranks(struct mdapl_ch3_glue *g)
-{
-    char list[1024] = "", *save = NULL;
-    int first, last;
-
-    if (MPIR_pmi_kvs_get(-1, "PMI_dead_processes", list, sizeof(list)) != MPI_SUCCESS)
-        return;
-    for (char *part = strtok_r(list, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
-        int n = sscanf(part, "%d-%d", &first, &last);
-
-        for (int i = first; n > 0 && i >= 0 && i < g->pg->size && i <= (n == 2 ? last : first); i++)
-            mdapl_ch3_lost_report(&g->pg->vct[i]);
-    }
-}
-
 bool mdapl_ch3_lost_any_dead(struct mdapl_ch3_glue *g)
 {
     g->signalled = 0;
-    g->n_reported = 0;
     read_dead_ranks(g);
-    return g->n_reported > 0;
+    return g->n_dead > 0;
 }
 
 /* Fails the peers that the launcher reported. The channel detects most of them itself, and knows
@@ -358,7 +389,7 @@ static void lose_reported(struct mdapl_ch3_glue *g)
     for (int i = 0; i < g->pg->size; i++) {
         if (!g->pg->vct[i].ch.reported || g->pg->vct[i].ch.lost)
             continue;
-        mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_WARN,
+        mdapl_log(mdapl_ctx_log(g->ctx), mdapl_ch3_lost_level(),
                   "lost rank %d: the launcher reports that its process has ended", i);
         mdapl_ch3_lost(&g->pg->vct[i]);
     }
@@ -383,6 +414,7 @@ int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g)
 {
     int mpi_errno = MPIDI_CH3U_Comm_register_create_hook(comm_created, g);
 
+    mdapl_ch3_colls_init();
     if (mpi_errno == MPI_SUCCESS)
         mpi_errno = MPIDI_CH3U_Comm_register_destroy_hook(comm_destroyed, g);
     MPIR_Add_finalize(begin_finalize, g, MPIR_FINALIZE_CALLBACK_PRIO + 1);

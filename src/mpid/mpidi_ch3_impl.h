@@ -11,6 +11,7 @@
  *      group.c      the process groups of other jobs, and their keys
  *      port.c       MPI ports: how two jobs meet
  *      lost.c       a lost peer: which operations fail, whether the job ends
+ *      colls.c      ... which collective operations report it
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       received messages: CH3's packet handlers
@@ -81,13 +82,16 @@ struct mdapl_ch3_glue {
     struct mdapl_ch3_comm *comms;        /* all communicators (lost.c) */
     bool oversubscribed;                        /* ranks share my cores */
     int n_lost;                          /* peers that are lost */
-    int n_lost_ranks, n_reported;        /* ranks of the job that are, or are said to be */
+    int n_lost_ranks;                    /* ranks of the job that are */
+    int n_dead, n_reported;              /* ... that the launcher reports; reports not looked at */
     bool collective_failed;              /* a message of a collective operation, by a lost peer */
     bool world_returns;                  /* MPI_COMM_WORLD's error handler, at its end, returns */
     bool finalizing;                     /* MPI_Finalize has begun */
     volatile sig_atomic_t signalled;     /* the launcher has signalled the end of a process */
     struct mdapl_stats counters;         /* as they were at the end of ctx */
     MPIDI_CH3_PktHandler_Fcn *handler[MPIDI_CH3_PKT_END_ALL];
+    MPIDI_CH3_PktHandler_Fcn *eager[2];  /* CH3's own of eager messages, once those of revoked
+                                          * communicators need others (colls.c) */
     uint8_t secret[MDAPL_X25519_BYTES];  /* the job's, for keys with other groups */
     int new_groups;                      /* process groups that may have to be added */
     int meetings;                        /* calls of MPI_Comm_accept and _connect in progress */
@@ -212,8 +216,12 @@ static inline bool mdapl_ch3_is_lost(const MPIDI_VC_t *vc)
 /* The peer of vc is lost; the line with the cause has been printed. All operations with it fail
  * from now on, or the job ends. */
 void mdapl_ch3_lost(MPIDI_VC_t *vc);
-/* An operation with the lost peer of vc fails. Ends the job if MPI could not report the error. */
-void mdapl_ch3_lost_op(const MPIDI_VC_t *vc, int context_id);
+/* An operation with this envelope, with the lost peer of vc, fails. Ends the job if MPI could not
+ * report the error. */
+void mdapl_ch3_lost_op(MPIDI_VC_t *vc, const MPIDI_Message_match *match);
+/* The level of a line about a lost peer: a program that asked for fault tolerance learns of it by
+ * errors, and goes on. */
+int mdapl_ch3_lost_level(void);
 /* Completes a send to a lost peer with an error, in any state of the send. */
 void mdapl_ch3_lost_fail_send(MPIR_Request *sreq, const MPIDI_VC_t *vc);
 /* The launcher reports that the process of vc has ended. */
@@ -224,6 +232,24 @@ bool mdapl_ch3_lost_any_dead(struct mdapl_ch3_glue *g);
 void mdapl_ch3_lost_poll(bool moved);
 /* Prints the line and ends the job; the exit status is not 0. */
 void mdapl_ch3_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* colls.c */
+/* With MPIR_CVAR_ENABLE_FT, in MPI_Init: MPICH chooses the algorithms, and takes such as report
+ * errors. */
+void mdapl_ch3_colls_init(void);
+/* Do collective operations report the errors of their messages? */
+bool mdapl_ch3_colls_report(void);
+/* Has it the tag of a message of MPIX_Comm_shrink or _agree, which find out who has failed? */
+bool mdapl_ch3_colls_is_census(int tag);
+/* A message with this envelope is to be matched, or queued as unexpected: has CH3 not drop it
+ * because its communicator is revoked. Returns that communicator, or NULL. */
+MPIR_Comm *mdapl_ch3_colls_admit(const MPIDI_Message_match *match);
+/* The message has been matched or queued. comm: as returned before it, or NULL. */
+static inline void mdapl_ch3_colls_admitted(MPIR_Comm *comm)
+{
+    if (comm)
+        comm->revoked = 1;
+}
 
 /* barrier.c */
 /* Returns when all ranks have entered the launcher's barrier. 0; -ECONNRESET: a rank has ended, so
@@ -237,6 +263,8 @@ static inline size_t mdapl_ch3_packet_len(const MPIDI_CH3_Pkt_t *pkt)
 {
     return mdapl_ch3_short_packet[pkt->type] ? mdapl_ch3_short_packet[pkt->type] : sizeof(*pkt);
 }
+/* The envelope of a packet that begins an MPI message; NULL: it is another packet. */
+const MPIDI_Message_match *mdapl_ch3_match_of(const MPIDI_CH3_Pkt_t *pkt);
 /* Sends a packet without a body, and without a look at what it is. */
 void mdapl_ch3_send_packet(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt);
 int mdapl_ch3_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr,

@@ -30,7 +30,7 @@ static void fail_read(MPIR_Request *rreq, int status)
     if (status == -ENOMEM) {
         MPIR_ERR_SET(rreq->status.MPI_ERROR, MPI_ERR_NO_MEM, "**nomem");
     } else {
-        mdapl_ch3_lost_op(rreq->ch.vc, rreq->dev.match.parts.context_id);
+        mdapl_ch3_lost_op(rreq->ch.vc, &rreq->dev.match);
         rreq->status.MPI_ERROR = mdapl_ch3_vc_error(rreq->ch.vc);
     }
     MPID_Request_complete(rreq);

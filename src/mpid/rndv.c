@@ -118,10 +118,12 @@ int mdapl_ch3_rndv_match(MPIDI_VC_t *vc, MPIR_Request *rreq)
 int mdapl_ch3_rndv_announced(MPIDI_VC_t *vc, MPIDI_CH3_Pkt_t *upkt, struct mdapl_rx *rx)
 {
     MPIDI_CH3_Pkt_rndv_req_to_send_t *pkt = &upkt->rndv_req_to_send;
+    MPIR_Comm *revoked = mdapl_ch3_colls_admit(&pkt->match);
     MPIR_Request *rreq;
     int found;
 
     rreq = MPIDI_CH3U_Recvq_FDP_or_AEU(&pkt->match, &found);
+    mdapl_ch3_colls_admitted(revoked);
     if (!rreq)
         return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_FATAL, __func__, __LINE__, MPI_ERR_OTHER,
                                     "**nomemreq", "**nomemuereq %d",

@@ -32,7 +32,7 @@ static void fail(MPIR_Request *sreq)
 {
     if (MPIR_Request_is_complete(sreq))
         return;
-    mdapl_ch3_lost_op(sreq->ch.vc, sreq->dev.match.parts.context_id);
+    mdapl_ch3_lost_op(sreq->ch.vc, &sreq->dev.match);
     mdapl_ch3_lost_fail_send(sreq, sreq->ch.vc);
 }
 
@@ -91,19 +91,18 @@ int mdapl_ch3_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr,
     return MPI_SUCCESS;
 }
 
-/* The context id of a packet that begins an MPI message; of other packets, a point-to-point one. */
-static int context_of(const MPIDI_CH3_Pkt_t *pkt)
+const MPIDI_Message_match *mdapl_ch3_match_of(const MPIDI_CH3_Pkt_t *pkt)
 {
     switch (pkt->type) {
     case MPIDI_CH3_PKT_EAGER_SEND:
     case MPIDI_CH3_PKT_EAGER_SYNC_SEND:
     case MPIDI_CH3_PKT_READY_SEND:
     case MPIDI_CH3I_PKT_DAPL_RNDV:
-        return pkt->eager_send.match.parts.context_id;
+        return &pkt->eager_send.match;
     case MPIDI_CH3_PKT_EAGERSHORT_SEND:
-        return pkt->eagershort_send.match.parts.context_id;
+        return &pkt->eagershort_send.match;
     default:
-        return MPIR_CONTEXT_INTRA_PT2PT;
+        return NULL;
     }
 }
 
@@ -111,6 +110,7 @@ static int context_of(const MPIDI_CH3_Pkt_t *pkt)
  * MPI_Cancel does not. */
 __attribute__((noinline)) static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_t *pkt)
 {
+    const MPIDI_Message_match *match = mdapl_ch3_match_of(pkt);
     MPIR_Request *sreq;
 
     /* What closes the VC has an answer nonetheless: that the other end has closed it, too. */
@@ -125,7 +125,8 @@ __attribute__((noinline)) static int refuse(MPIDI_VC_t *vc, const MPIDI_CH3_Pkt_
         mdapl_ch3_lost_fail_send(sreq, vc);
         return MPI_SUCCESS;
     }
-    mdapl_ch3_lost_op(vc, context_of(pkt));
+    if (match)
+        mdapl_ch3_lost_op(vc, match);
     return mdapl_ch3_vc_error(vc);
 }
 
@@ -135,12 +136,14 @@ __attribute__((noinline)) static int start_later(MPIDI_VC_t *vc, const struct md
                                                  MPIR_Request **sreq_p)
 {
     MPIR_Request *sreq = MPIR_Request_create(MPIR_REQUEST_KIND__SEND);
+    const MPIDI_Message_match *match = mdapl_ch3_match_of(msg->hdr);
 
     if (!sreq)
         return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
                                     MPI_ERR_OTHER, "**nomem", 0);
     MPIR_Object_set_ref(sreq, 2);
-    sreq->dev.match.parts.context_id = context_of(msg->hdr);
+    sreq->dev.match.parts.context_id = match ? match->parts.context_id : MPIR_CONTEXT_INTRA_PT2PT;
+    sreq->dev.match.parts.tag = match ? match->parts.tag : 0;
     sreq->dev.OnDataAvail = NULL;
     sreq->ch.pack = NULL;
     *sreq_p = sreq;

@@ -250,8 +250,8 @@ void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const 
     MPIDI_VC_t *vc = peer->owner ? peer->owner : vc_at(peer);
 
     (void)owner, (void)status;
-    if (ends_in_order(vc, peer))
+    if (ends_in_order(vc, peer) || mdapl_ch3_is_lost(vc))
         return;
-    mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), MDAPL_WARN, "%s", why);
+    mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), mdapl_ch3_lost_level(), "%s", why);
     mdapl_ch3_lost(vc);
 }
