@@ -194,7 +194,7 @@ static void await_report(struct mdapl_ch3_glue *g, const MPIDI_VC_t *vc)
 /* The suffix of a context id marks the messages of collective operations. */
 static bool is_collective(int context_id)
 {
-    return (context_id & MPIR_CONTEXT_SUFFIX_MASK) == MPIR_CONTEXT_INTRA_COLL;
+    return (context_id & MPIR_CONTEXT_SUFFIX_MASK) == MDAPL_CONTEXT_COLL;
 }
 
 void mdapl_ch3_lost_op(MPIDI_VC_t *vc, const MPIDI_Message_match *match)

@@ -26,8 +26,9 @@
  *      rma_pool.c   CH3's pools of RMA operations, from the first window on
  *      request_pool.c  MPICH's pool of requests, with a small first block
  *      split.c      communicators of ranks that share memory
+ *      mpich.h      what differs between the releases of MPICH
  */
-#include "mpidimpl.h"
+#include "mpich.h"
 #include "cfg.h"
 #include "err.h"
 #include "stats.h"
@@ -339,8 +340,7 @@ void mdapl_ch3_win_lock(MPIR_Win *win);
 void mdapl_ch3_win_unlock(MPIR_Win *win);
 
 /* win_share.c */
-/* The result of sharing: the first error and the rank of MPI_COMM_WORLD that had it. An
- * MPI_2INT. */
+/* The result of sharing: the first error and the rank of MPI_COMM_WORLD that had it. */
 struct mdapl_ch3_outcome {
     int rc, rank;
 };

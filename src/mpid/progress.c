@@ -17,7 +17,7 @@ static bool poll_channels(void)
  * peers. */
 static int poll_rest(bool *moved_p)
 {
-    int by_hooks = 0, mpi_errno = MPIR_Progress_hook_exec_all(&by_hooks);
+    int by_hooks = 0, mpi_errno = mdapl_mpich_run_hooks(&by_hooks);
 
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;

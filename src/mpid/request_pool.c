@@ -22,7 +22,7 @@ void mdapl_ch3_request_pool_make(void)
 
     /* A block is made when the free list is empty, so everything in it is taken for a moment. */
     while (pool->indirect_size == 0
-           && (req = MPIR_Handle_obj_alloc_unsafe(pool, REQUEST_NUM_BLOCKS, FIRST))) {
+           && (req = MPIR_Handle_obj_alloc_unsafe(pool, MDAPL_REQUEST_BLOCKS, FIRST))) {
         req->next = taken;
         taken = req;
     }

@@ -268,7 +268,7 @@ static int put(struct rma_op *o, struct mdapl_peer *peer, const struct mdapl_ch3
     if (!o->req)
         return -ENOMEM;
     MPIR_Object_set_ref(o->req, 2);
-    o->req->dev.match.parts.context_id = MPIR_CONTEXT_INTRA_PT2PT;
+    o->req->dev.match.parts.context_id = MDAPL_CONTEXT_PT2PT;
     o->req->dev.OnDataAvail = NULL;
     o->req->ch.pack = NULL;
     return mdapl_put(peer, &t->place.where, off, o->body.iov_base, len, &o->op);

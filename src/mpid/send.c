@@ -142,7 +142,7 @@ __attribute__((noinline)) static int start_later(MPIDI_VC_t *vc, const struct md
         return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
                                     MPI_ERR_OTHER, "**nomem", 0);
     MPIR_Object_set_ref(sreq, 2);
-    sreq->dev.match.parts.context_id = match ? match->parts.context_id : MPIR_CONTEXT_INTRA_PT2PT;
+    sreq->dev.match.parts.context_id = match ? match->parts.context_id : MDAPL_CONTEXT_PT2PT;
     sreq->dev.match.parts.tag = match ? match->parts.tag : 0;
     sreq->dev.OnDataAvail = NULL;
     sreq->ch.pack = NULL;
@@ -240,8 +240,8 @@ static int pack_body(MPIR_Request *sreq, MPI_Aint len, struct iovec *iov)
     if (!sreq->ch.pack)
         return MPIR_Err_create_code(MPI_SUCCESS, MPIR_ERR_RECOVERABLE, __func__, __LINE__,
                                     MPI_ERR_OTHER, "**nomem", 0);
-    MPIR_Typerep_pack(sreq->dev.user_buf, sreq->dev.user_count, sreq->dev.datatype,
-                      sreq->dev.msg_offset, sreq->ch.pack, len, &packed);
+    mdapl_mpich_pack(sreq->dev.user_buf, sreq->dev.user_count, sreq->dev.datatype,
+                     sreq->dev.msg_offset, sreq->ch.pack, len, &packed);
     iov[0] = (struct iovec){ sreq->ch.pack, (size_t)len };
     if (packed == len)
         return MPI_SUCCESS;

@@ -67,8 +67,8 @@ static bool unpack(MPIR_Request *rreq)
     struct mdapl_ch3_staging *s = rreq->ch.pack;
     MPI_Aint here = (MPI_Aint)(s->kept + s->asked), taken = 0;
 
-    MPIR_Typerep_unpack(s->bytes, here, rreq->dev.user_buf, rreq->dev.user_count,
-                        rreq->dev.datatype, rreq->dev.msg_offset, &taken);
+    mdapl_mpich_unpack(s->bytes, here, rreq->dev.user_buf, rreq->dev.user_count,
+                       rreq->dev.datatype, rreq->dev.msg_offset, &taken);
     rreq->dev.msg_offset += taken;
     s->fits -= s->asked;
     s->kept = (size_t)(here - taken);

@@ -117,15 +117,15 @@ bool mdapl_ch3_shm_is_chosen(void)
     return !*channels || strstr(channels, "shm");
 }
 
-/* MPI_Win_allocate. Each rank's part begins on a page of its own, aligned as allocated memory
- * is. */
+/* MPI_Win_allocate; without shared memory where info alloc_shm forbids it. Each rank's part begins
+ * on a page of its own, aligned as allocated memory is. */
 static int allocate(MPI_Aint size, int disp_unit, MPIR_Info *info, MPIR_Comm *comm, void *base_ptr,
                     MPIR_Win **win_p)
 {
     MPIR_Win *win = *win_p;
     struct mdapl_ch3_outcome outcome;
 
-    if (win->comm_ptr->node_comm && mdapl_ch3_shm_is_chosen()) {
+    if (win->info_args.alloc_shm == TRUE && win->comm_ptr->node_comm && mdapl_ch3_shm_is_chosen()) {
         int mpi_errno = mdapl_ch3_win_share(win, true, &outcome);
 
         if (mpi_errno != MPI_SUCCESS)
@@ -145,14 +145,19 @@ static int first_with_memory(const MPIR_Win *win)
     return MPI_PROC_NULL;
 }
 
-/* MPI_Win_shared_query. With MPI_PROC_NULL the result is of the first rank that has memory. */
+/* MPI_Win_shared_query. With MPI_PROC_NULL the result is of the first rank that has memory; a rank
+ * of another node, of which windows by MPI_Win_allocate may have some, shares none. */
 static int shared_query(MPIR_Win *win, int rank, MPI_Aint *size, int *disp_unit, void *base_ptr)
 {
+    int here = -1;
+
     if (!win->ch.share)
         return MPIDI_CH3U_Win_shared_query(win, rank, size, disp_unit, base_ptr);
     if (rank == MPI_PROC_NULL)
         rank = first_with_memory(win);
-    if (rank == MPI_PROC_NULL) {
+    if (rank != MPI_PROC_NULL)
+        here = MPIR_Get_intranode_rank(win->comm_ptr, rank);
+    if (here < 0) {
         *size = 0;
         *disp_unit = 0;
         *(void **)base_ptr = NULL;
@@ -160,14 +165,14 @@ static int shared_query(MPIR_Win *win, int rank, MPI_Aint *size, int *disp_unit,
     }
     *size = win->basic_info_table[rank].size;
     *disp_unit = win->basic_info_table[rank].disp_unit;
-    *(void **)base_ptr = win->shm_base_addrs[win->comm_ptr->intranode_table[rank]];
+    *(void **)base_ptr = win->shm_base_addrs[here];
     return MPI_SUCCESS;
 }
 
 int MPIDI_CH3_Win_fns_init(MPIDI_CH3U_Win_fns_t *fns)
 {
     fns->allocate_shared = allocate_shared;
-    fns->allocate_shm = allocate;
+    fns->allocate = allocate;
     fns->detect_shm = mdapl_ch3_win_detect;
     fns->shared_query = shared_query;
     fns->gather_info = mdapl_ch3_rma_gather_info;

@@ -83,7 +83,6 @@ static int share_places(MPIR_Win *win, void *base, MPI_Aint size)
     MPIR_Comm *comm = win->comm_ptr;
     struct mdapl_ch3_place *all = MPL_calloc((size_t)comm->local_size, sizeof(*all), MPL_MEM_RMA);
     struct mdapl_ch3_rma *rma = all ? make(comm) : NULL;
-    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
     int mpi_errno = MPI_SUCCESS;
 
     if (!rma) {
@@ -94,10 +93,7 @@ static int share_places(MPIR_Win *win, void *base, MPI_Aint size)
     win->ch.rma = rma;
     map_ranks(rma, comm);
     expose(rma, base, size, &all[comm->rank]);
-    mpi_errno = MPIR_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, sizeof(*all), MPI_BYTE,
-                               comm, &errflag);
-    if (mpi_errno == MPI_SUCCESS && errflag != MPIR_ERR_NONE)
-        MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**coll_fail");
+    mpi_errno = mdapl_mpich_allgather(all, sizeof(*all), comm);
     for (int i = 0; mpi_errno == MPI_SUCCESS && i < comm->local_size; i++)
         rma->target[i].place = all[i];
     MPL_free(all);

@@ -10,27 +10,18 @@
  * CH3 a shared window is shm_allocated, with shm_base_addrs by rank in node_comm.
  */
 
-/* The part of one rank of the node; MPI_Aints, so that it can be gathered as such. */
+/* The part of one rank of the node. */
 struct part {
     MPI_Aint size;
     MPI_Aint at;                 /* where it begins in the share */
     MPI_Aint apart;              /* on pages of its own; the first rank's counts */
     MPI_Aint token;              /* MPI_Win_create: of which share; 0: none */
 };
-enum { PART_AINTS = sizeof(struct part) / sizeof(MPI_Aint) };
-
-static int coll_result(int mpi_errno, MPIR_Errflag_t errflag)
-{
-    if (mpi_errno == MPI_SUCCESS && errflag != MPIR_ERR_NONE)
-        MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**coll_fail");
-    return mpi_errno;
-}
 
 /* The parts of all ranks of the node; the caller frees them. */
 static int gather_parts(MPIR_Comm *node, struct part mine, struct part **part_p)
 {
     struct part *part = MPL_calloc((size_t)node->local_size, sizeof(*part), MPL_MEM_RMA);
-    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
     int mpi_errno = MPI_SUCCESS;
 
     *part_p = part;
@@ -39,9 +30,7 @@ static int gather_parts(MPIR_Comm *node, struct part mine, struct part **part_p)
         return mpi_errno;
     }
     part[node->rank] = mine;
-    mpi_errno = MPIR_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, part, PART_AINTS, MPI_AINT, node,
-                               &errflag);
-    return coll_result(mpi_errno, errflag);
+    return mdapl_mpich_allgather(part, sizeof(*part), node);
 }
 
 /* -- sharing ---------------------------------------------------------------------------------- */
@@ -68,28 +57,26 @@ static int make_or_open(MPIR_Comm *node, size_t bytes, const struct part *mine,
                         struct mdapl_shm_winseg **share_p, int *rc_p)
 {
     struct mdapl_shm_winseg_offer offer;
-    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
     int rc = 0, mpi_errno;
 
     if (node->rank == 0)
         rc = mdapl_shm_winseg_make(bytes, &offer, share_p);
-    mpi_errno = MPIR_Bcast(&offer, sizeof(offer), MPI_BYTE, 0, node, &errflag);
+    mpi_errno = mdapl_mpich_bcast(&offer, sizeof(offer), node);
     if (mpi_errno == MPI_SUCCESS && node->rank != 0 && offer.rc == 0)
         rc = mdapl_shm_winseg_open(&offer, share_p);
     if (mpi_errno == MPI_SUCCESS && *share_p)
         rc = mdapl_shm_winseg_alloc(*share_p, (size_t)mine->at, (size_t)mine->size);
     *rc_p = rc;
-    return coll_result(mpi_errno, errflag);
+    return mpi_errno;
 }
 
 static int agree(MPIR_Comm *node, int rc, struct mdapl_ch3_outcome *outcome)
 {
-    MPIR_Errflag_t errflag = MPIR_ERR_NONE;
-    int mpi_errno;
+    int first[2] = { rc, MPIR_Process.rank };
+    int mpi_errno = mdapl_mpich_lowest(first, node);
 
-    *outcome = (struct mdapl_ch3_outcome){ rc, MPIR_Process.rank };
-    mpi_errno = MPIR_Allreduce(MPI_IN_PLACE, outcome, 1, MPI_2INT, MPI_MINLOC, node, &errflag);
-    return coll_result(mpi_errno, errflag);
+    *outcome = (struct mdapl_ch3_outcome){ first[0], first[1] };
+    return mpi_errno;
 }
 
 /* All ranks of the node, or none: *share_p stays NULL and outcome says why. */

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MDAPL_MPICH_H
+#define MDAPL_MPICH_H
+/*
+ * What is called differently in the releases of MPICH that the channel is built in, 4.0 to 5.0, and
+ * the only place that looks at the release. docs/versions.md lists what else has changed and makes
+ * no difference to the sources.
+ */
+#include "mpidimpl.h"
+
+#define MDAPL_MPICH(major, minor) (MPICH_NUMVERSION >= (major) * 10000000 + (minor) * 100000)
+
+/* -- datatypes -------------------------------------------------------------------------------- */
+
+/* From 5.0 on MPICH's own calls take types of fixed sizes in place of MPI's predefined ones. */
+#if MDAPL_MPICH(5, 0)
+#define MDAPL_BYTE MPIR_BYTE_INTERNAL
+#define MDAPL_2INT MPIR_2INT32
+#else
+#define MDAPL_BYTE MPI_BYTE
+#define MDAPL_2INT MPI_2INT
+#endif
+
+#if MDAPL_MPICH(4, 1)
+#define MDAPL_TYPEREP_FLAGS , MPIR_TYPEREP_FLAG_NONE
+#else
+#define MDAPL_TYPEREP_FLAGS
+#endif
+
+static inline int mdapl_mpich_pack(const void *buf, MPI_Aint count, MPI_Datatype type, MPI_Aint at,
+                                   void *to, MPI_Aint most, MPI_Aint *packed_p)
+{
+    return MPIR_Typerep_pack(buf, count, type, at, to, most, packed_p MDAPL_TYPEREP_FLAGS);
+}
+
+static inline int mdapl_mpich_unpack(const void *from, MPI_Aint len, void *buf, MPI_Aint count,
+                                     MPI_Datatype type, MPI_Aint at, MPI_Aint *unpacked_p)
+{
+    return MPIR_Typerep_unpack(from, len, buf, count, type, at, unpacked_p MDAPL_TYPEREP_FLAGS);
+}
+
+/* -- collective operations -------------------------------------------------------------------- */
+
+/* Their last argument: until 4.1 what says afterwards whether a message of theirs has failed, in
+ * 4.2 and 4.3 whether something had failed before, later a set of attributes. */
+#if MDAPL_MPICH(5, 0)
+typedef int mdapl_mpich_coll;
+#define MDAPL_COLL_START 0
+#define MDAPL_COLL_LAST(coll) (coll)
+#else
+typedef MPIR_Errflag_t mdapl_mpich_coll;
+#define MDAPL_COLL_START MPIR_ERR_NONE
+#if MDAPL_MPICH(4, 2)
+#define MDAPL_COLL_LAST(coll) (coll)
+#else
+#define MDAPL_COLL_LAST(coll) &(coll)
+#endif
+#endif
+
+static inline int mdapl_mpich_coll_end(int mpi_errno, mdapl_mpich_coll coll)
+{
+    if (mpi_errno == MPI_SUCCESS && coll != MDAPL_COLL_START)
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**coll_fail");
+    return mpi_errno;
+}
+
+/* Each rank has its `each` bytes of all[] in place, and gets those of the others. */
+static inline int mdapl_mpich_allgather(void *all, size_t each, MPIR_Comm *comm)
+{
+    mdapl_mpich_coll coll = MDAPL_COLL_START;
+    int mpi_errno = MPIR_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (MPI_Aint)each,
+                                   MDAPL_BYTE, comm, MDAPL_COLL_LAST(coll));
+
+    return mdapl_mpich_coll_end(mpi_errno, coll);
+}
+
+/* From rank 0. */
+static inline int mdapl_mpich_bcast(void *buf, size_t len, MPIR_Comm *comm)
+{
+    mdapl_mpich_coll coll = MDAPL_COLL_START;
+    int mpi_errno = MPIR_Bcast(buf, (MPI_Aint)len, MDAPL_BYTE, 0, comm, MDAPL_COLL_LAST(coll));
+
+    return mdapl_mpich_coll_end(mpi_errno, coll);
+}
+
+/* The pair with the lowest first int; of several, the one with the lowest second. */
+static inline int mdapl_mpich_lowest(int pair[2], MPIR_Comm *comm)
+{
+    mdapl_mpich_coll coll = MDAPL_COLL_START;
+    int mpi_errno = MPIR_Allreduce(MPI_IN_PLACE, pair, 1, MDAPL_2INT, MPI_MINLOC, comm,
+                                   MDAPL_COLL_LAST(coll));
+
+    return mdapl_mpich_coll_end(mpi_errno, coll);
+}
+
+/* -- context ids ------------------------------------------------------------------------------ */
+
+/* What the id of a message has in MPIR_CONTEXT_SUFFIX_MASK. */
+#if MDAPL_MPICH(5, 0)
+enum { MDAPL_CONTEXT_PT2PT = MPIR_CONTEXT_PT2PT_OFFSET,
+       MDAPL_CONTEXT_COLL = MPIR_CONTEXT_COLL_OFFSET };
+#else
+enum { MDAPL_CONTEXT_PT2PT = MPIR_CONTEXT_INTRA_PT2PT,
+       MDAPL_CONTEXT_COLL = MPIR_CONTEXT_INTRA_COLL };
+#endif
+
+/* -- progress and requests -------------------------------------------------------------------- */
+
+/* MPICH's progress hooks, from 4.3 on those of one of its interfaces or, by -1, of all. */
+static inline int mdapl_mpich_run_hooks(int *moved_p)
+{
+#if MDAPL_MPICH(4, 3)
+    return MPIR_Progress_hook_exec_all(-1, moved_p);
+#else
+    return MPIR_Progress_hook_exec_all(moved_p);
+#endif
+}
+
+/* Blocks of MPICH's first pool of requests, at most: the array of blocks is made for so many. */
+#if MDAPL_MPICH(4, 3)
+enum { MDAPL_REQUEST_BLOCKS = REQUEST_NUM_BLOCKS0 };
+#else
+enum { MDAPL_REQUEST_BLOCKS = REQUEST_NUM_BLOCKS };
+#endif
+
+#endif
