@@ -148,6 +148,17 @@ build_device() {
     build_mpich mpich ch3:dapl "$1" "${more[@]}"
 }
 
+# same_mpich: autogen.sh once more, for the tree of MPICH that it had at last.
+same_mpich() {
+    local tree=
+    if [ -f "$top/build/mpich.dir" ]; then tree=$(cat "$top/build/mpich.dir"); fi
+    if [ "${tree:-$top/build/mpich}" = "$top/build/mpich" ]; then
+        ./autogen.sh
+    else
+        ./autogen.sh --mpich="$tree"
+    fi
+}
+
 # headers NAME...: those that the compiler finds.
 headers() {
     local h
