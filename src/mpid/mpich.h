@@ -95,8 +95,8 @@ static inline int mdapl_mpich_lowest(int pair[2], MPIR_Comm *comm)
 
 /* -- context ids ------------------------------------------------------------------------------ */
 
-/* What the id of a message has in MPIR_CONTEXT_SUFFIX_MASK. */
-#if MDAPL_MPICH(5, 0)
+/* What the id of a message has in MPIR_CONTEXT_SUFFIX_MASK; 4.2 has renamed it. */
+#if MDAPL_MPICH(4, 2)
 enum { MDAPL_CONTEXT_PT2PT = MPIR_CONTEXT_PT2PT_OFFSET,
        MDAPL_CONTEXT_COLL = MPIR_CONTEXT_COLL_OFFSET };
 #else
