@@ -11,6 +11,7 @@ enum {
     MANY = 60000,
     SOME_BYTES = 8192,
     DATA_BYTES = 262144,
+    INRING_BYTES = sizeof(struct mdapl_shm_inring) / 4096 * 4096 + 4096 + DATA_BYTES,
     SPREAD = 20 * SOME_BYTES,    /* bytes that leave the caches */
 };
 
@@ -25,8 +26,8 @@ static int make(void **state)
 {
     struct pair *p = calloc(1, sizeof(*p));
 
-    p->inring = aligned_alloc(4096, sizeof(*p->inring) + DATA_BYTES);
-    memset(p->inring, 0, sizeof(*p->inring) + DATA_BYTES);
+    p->inring = aligned_alloc(4096, INRING_BYTES);
+    memset(p->inring, 0, INRING_BYTES);
     p->tx.inring = p->rx.inring = p->inring;
     p->rx.data_bytes = DATA_BYTES;
     p->tx.room = 7 * SOME_BYTES;
