@@ -2,11 +2,11 @@
 #include "mpidi_ch3_impl.h"
 
 /*
- * Which collective operations report the errors of their messages. MPICH 4.0 makes collective
- * operations of messages: when one of these fails, an algorithm records that in an error flag, goes
- * on, so that no other rank waits for it, and returns an error at its end. All do so but
+ * Which collective operations report the errors of their messages. MPICH makes these operations of
+ * messages: when one fails, an algorithm records that, goes on, so that no other rank waits for it,
+ * and returns an error at its end. All do so but
  *
- *  - those of MPI_Allreduce, which return what their last step returned;
+ *  - until 4.1 those of MPI_Allreduce, which return what their last step returned;
  *  - those of blocking operations that are made of a nonblocking one: the result of waiting for it
  *    is not its status. Operations on neighbours are so, and others if the user chooses "nb";
  *  - those of nonblocking operations with names "tsp_", which MPICH does not use by itself.
@@ -20,31 +20,32 @@
  */
 
 int __real_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
-                          MPI_Op op, MPIR_Comm *comm, MPIR_Errflag_t *errflag)
+                          MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last)
     __attribute__((weak));
 int __wrap_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
-                          MPI_Op op, MPIR_Comm *comm, MPIR_Errflag_t *errflag);
-int __real_MPIC_Wait(MPIR_Request *req, MPIR_Errflag_t *errflag) __attribute__((weak));
-int __wrap_MPIC_Wait(MPIR_Request *req, MPIR_Errflag_t *errflag);
+                          MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last);
+int __real_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST) __attribute__((weak));
+int __wrap_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST);
 int __real_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm) __attribute__((weak));
 int __wrap_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm);
 
 /* -- operations that would not report -------------------------------------------------------- */
 
 int __wrap_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
-                          MPI_Op op, MPIR_Comm *comm, MPIR_Errflag_t *errflag)
+                          MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last)
 {
-    MPIR_Errflag_t before = *errflag;
-    int mpi_errno = __real_MPIR_Allreduce(sendbuf, recvbuf, count, datatype, op, comm, errflag);
+    int before = mdapl_mpich_flagged(last);
+    int mpi_errno = __real_MPIR_Allreduce(sendbuf, recvbuf, count, datatype, op, comm, last);
+    int class = mdapl_mpich_flagged(last);
 
-    if (mpi_errno == MPI_SUCCESS && before == MPIR_ERR_NONE && *errflag != MPIR_ERR_NONE)
-        MPIR_ERR_SET(mpi_errno, *errflag, "**coll_fail");
+    if (mpi_errno == MPI_SUCCESS && before == MPI_SUCCESS && class != MPI_SUCCESS)
+        MPIR_ERR_SET(mpi_errno, class, "**coll_fail");
     return mpi_errno;
 }
 
-int __wrap_MPIC_Wait(MPIR_Request *req, MPIR_Errflag_t *errflag)
+int __wrap_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST)
 {
-    int mpi_errno = __real_MPIC_Wait(req, errflag);
+    int mpi_errno = __real_MPIC_Wait(req MDAPL_WAIT_PASS);
 
     return mpi_errno == MPI_SUCCESS && req->kind == MPIR_REQUEST_KIND__COLL
                ? req->status.MPI_ERROR : mpi_errno;
@@ -54,11 +55,9 @@ int __wrap_MPIC_Wait(MPIR_Request *req, MPIR_Errflag_t *errflag)
  * different, so it must not see what is compared. */
 static bool is_wrapped(void)
 {
-    int (*volatile allreduce)(const void *, void *, MPI_Aint, MPI_Datatype, MPI_Op, MPIR_Comm *,
-                              MPIR_Errflag_t *) = MPIR_Allreduce;
-    int (*volatile wait)(MPIR_Request *, MPIR_Errflag_t *) = MPIC_Wait;
+    int (*volatile wait)(MPIR_Request *MDAPL_WAIT_LAST) = MPIC_Wait;
 
-    return allreduce == __wrap_MPIR_Allreduce && wait == __wrap_MPIC_Wait;
+    return wait == __wrap_MPIC_Wait;
 }
 
 /* -- algorithms ------------------------------------------------------------------------------- */
@@ -85,7 +84,7 @@ void mdapl_ch3_colls_init(void)
 
 bool mdapl_ch3_colls_report(void)
 {
-    return MPIR_CVAR_ENABLE_FT && is_wrapped();
+    return MDAPL_COLLS_REPORT && MPIR_CVAR_ENABLE_FT && is_wrapped();
 }
 
 bool mdapl_ch3_colls_is_census(int tag)
@@ -107,7 +106,7 @@ enum { ASIDE = 0xffff };
 
 static int of_collectives(const MPIR_Comm *comm)
 {
-    return comm->recvcontext_id + MPIR_CONTEXT_INTRA_COLL;
+    return comm->recvcontext_id + MDAPL_CONTEXT_COLL;
 }
 
 static void set_aside(MPIR_Request *req, const void *comm)
@@ -122,7 +121,7 @@ static void put_back(MPIR_Request *req, const void *comm)
 {
     if (MPIR_Object_get_ref(req) > 0 && req->kind == MPIR_REQUEST_KIND__RECV
         && req->dev.match.parts.context_id == ASIDE)
-        req->dev.match.parts.context_id = (MPIR_Context_id_t)of_collectives(comm);
+        req->dev.match.parts.context_id = of_collectives(comm);
 }
 
 MPIR_Comm *mdapl_ch3_colls_admit(const MPIDI_Message_match *match)

@@ -93,6 +93,31 @@ static inline int mdapl_mpich_lowest(int pair[2], MPIR_Comm *comm)
     return mdapl_mpich_coll_end(mpi_errno, coll);
 }
 
+/* Until 4.1 their error flag goes by reference, and what they return may leave it out (colls.c): an
+ * error class, or 0. Later they return it. */
+#if MDAPL_MPICH(4, 2)
+typedef mdapl_mpich_coll mdapl_mpich_last;
+#define MDAPL_WAIT_LAST
+#define MDAPL_WAIT_PASS
+static inline int mdapl_mpich_flagged(mdapl_mpich_last last)
+{
+    (void)last;
+    return MPI_SUCCESS;
+}
+#else
+typedef MPIR_Errflag_t *mdapl_mpich_last;
+#define MDAPL_WAIT_LAST , MPIR_Errflag_t *errflag
+#define MDAPL_WAIT_PASS , errflag
+static inline int mdapl_mpich_flagged(mdapl_mpich_last last)
+{
+    return *last == MPIR_ERR_NONE ? MPI_SUCCESS : (int)*last;
+}
+#endif
+
+/* Do programs go on after failed collective operations? Not with the later releases that have
+ * been tried: their launcher ends a job whose process dies, and some errors have no class. */
+enum { MDAPL_COLLS_REPORT = !MDAPL_MPICH(4, 1) };
+
 /* -- context ids ------------------------------------------------------------------------------ */
 
 /* What the id of a message has in MPIR_CONTEXT_SUFFIX_MASK; 4.2 has renamed it. */
