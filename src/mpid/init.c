@@ -231,14 +231,15 @@ static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
     return n;
 }
 
-/* How long a waiting rank polls. Where ranks share cores it sleeps at once, because the rank that
- * it waits for may need the same core. It does not yield before: the scheduler may return from a
- * yield without having run the rank that was woken last. user: the knobs as the user set them. */
+/* How long a waiting rank polls. Where ranks share cores it does not spin, because the rank that it
+ * waits for may need the same core: it yields as often as that pays (yields.h), then sleeps. user:
+ * the knobs as the user set them. */
 static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, bool oversubscribed)
 {
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
-    g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls : oversubscribed ? 0 : 200;
+    g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls : oversubscribed ? -1 : 200;
+    mdapl_yields_init(&g->yields);
 }
 
 /* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound
@@ -291,7 +292,7 @@ static void log_start(struct mdapl_ch3_glue *g, int rank)
     }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
     mdapl_log(mdapl_ctx_log(g->ctx), MDAPL_INFO, "%d ranks, %s%s", g->pg->size, line,
-              g->oversubscribed ? "; ranks share cores: one that waits sleeps at once" : "");
+              g->oversubscribed ? "; ranks share cores: one that waits yields or sleeps" : "");
 }
 
 static int init_handlers(struct mdapl_ch3_glue *g)

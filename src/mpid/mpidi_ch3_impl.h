@@ -34,6 +34,7 @@
 #include "stats.h"
 #include "transport.h"
 #include "x25519.h"
+#include "yields.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -82,6 +83,7 @@ struct mdapl_ch3_glue {
     unsigned rounds;                     /* of waiting; the rarer work is done every few */
     struct mdapl_ch3_comm *comms;        /* all communicators (lost.c) */
     bool oversubscribed;                        /* ranks share my cores */
+    struct mdapl_yields yields;          /* unless the knob YIELD_POLLS says how many */
     int n_lost;                          /* peers that are lost */
     int n_lost_ranks;                    /* ranks of the job that are */
     int n_dead, n_reported;              /* ... that the launcher reports; reports not looked at */

@@ -30,17 +30,44 @@ static int poll_rest(bool *moved_p)
     return mdapl_ch3_vc_terminate_idle();
 }
 
-/* After `polls` empty rounds: spin, then yield the core, then sleep. */
-static void idle(int64_t polls)
+/* How often a wait yields before it sleeps: as the knob says, or as yields have paid. */
+static int64_t yields_allowed(const struct mdapl_ch3_glue *g)
 {
-    const struct mdapl_cfg *cfg = &mdapl_ch3_glue.cfg;
+    return g->cfg.yield_polls >= 0 ? g->cfg.yield_polls : g->yields.allowed;
+}
 
-    if (polls < cfg->spin_polls)
+static void yield_core(struct mdapl_ch3_glue *g)
+{
+    uint64_t begin = g->ctx ? mdapl_ctx_now(g->ctx) : 0;
+
+    sched_yield();
+    if (g->ctx)
+        mdapl_yields_took(&g->yields, mdapl_ctx_now(g->ctx) - begin);
+}
+
+/* After `polls` empty rounds in a row, and one more: spin, then yield the core, then sleep. */
+static void idle(struct mdapl_ch3_glue *g, int64_t polls)
+{
+    int64_t yields = polls - g->cfg.spin_polls;
+
+    if (yields < 0)
         return;
-    if (polls < cfg->spin_polls + cfg->yield_polls)
-        sched_yield();
-    else
-        mdapl_ch3_sleep(&mdapl_ch3_glue);
+    if (yields < yields_allowed(g)) {
+        yield_core(g);
+        return;
+    }
+    if (yields == yields_allowed(g))
+        mdapl_yields_spent(&g->yields);
+    mdapl_ch3_sleep(g);
+}
+
+/* A round moved something after so many empty ones. */
+static void found(struct mdapl_ch3_glue *g, int64_t polls)
+{
+    int64_t yields = polls - g->cfg.spin_polls;
+
+    if (yields > 0 && yields <= yields_allowed(g))
+        mdapl_yields_paid(&g->yields);
 }
 
 static bool completed(const MPID_Progress_state *state)
@@ -74,12 +101,16 @@ __attribute__((noinline)) static int wait_longer(const MPID_Progress_state *stat
             return mpi_errno;
         /* Other threads may run here, and complete what this one waits for. */
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
-        polls = moved ? 0 : polls + 1;
-        idle(polls);
+        if (!moved)
+            idle(&mdapl_ch3_glue, polls++);
         if (completed(state))
             return mpi_errno;
         moved = poll_channels();
         due = rest_is_due(state, polls, moved);
+        if (moved) {
+            found(&mdapl_ch3_glue, polls);
+            polls = 0;
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 #include "window.h"
 #include "timer.h"
 #include "tree.h"
+#include "yields.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -475,9 +476,50 @@ static void long_bytes(void **state)
             }
 }
 
+static void yields_follow_what_they_bring(void **state)
+{
+    struct mdapl_yields y;
+
+    (void)state;
+    mdapl_yields_init(&y);
+    for (int i = 0; i < 100; i++)
+        mdapl_yields_paid(&y);
+    assert_int_equal(y.allowed, MDAPL_YIELDS_MOST);
+    mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_LONG_US) - 1);
+    assert_int_equal(y.allowed, MDAPL_YIELDS_MOST);
+    for (int n = MDAPL_YIELDS_MOST / 2; n > 0; n /= 2) {
+        mdapl_yields_spent(&y);
+        assert_int_equal(y.allowed, n);
+    }
+    mdapl_yields_spent(&y);
+    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++) {
+        assert_int_equal(y.allowed, 0);
+        mdapl_yields_spent(&y);
+    }
+    assert_int_equal(y.allowed, 1);
+    mdapl_yields_paid(&y);
+    assert_int_equal(y.allowed, 2);
+}
+
+static void yields_end_beside_a_program_that_computes(void **state)
+{
+    struct mdapl_yields y;
+
+    (void)state;
+    mdapl_yields_init(&y);
+    mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_LONG_US));
+    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++) {
+        assert_int_equal(y.allowed, 0);
+        mdapl_yields_spent(&y);
+    }
+    assert_int_equal(y.allowed, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(yields_follow_what_they_bring),
+        cmocka_unit_test(yields_end_beside_a_program_that_computes),
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_survives_removal_in_loop),
         cmocka_unit_test(seq_widens_to_nearest),
