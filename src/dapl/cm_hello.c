@@ -63,7 +63,8 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_cm_hello_visitor(struct mdapl_dapl_chan
     const struct mdapl_port *port = NULL;
 
     while (verdict != MDAPL_HELLO_OK && (port = mdapl_port_next(d->ctx, port))) {
-        *visitor = mdapl_port_visitor(port, mdapl_dapl_hello_group(priv, len));
+        *visitor = mdapl_port_visitor(port, mdapl_dapl_hello_group(priv, len),
+                                      &mdapl_dapl_channel);
         verdict = mdapl_dapl_hello_get(h, priv, len, visitor, visitor->self);
     }
     return verdict;

@@ -216,6 +216,11 @@ static int card(void *state, char *buf, size_t len)
     return mdapl_dapl_card_put(state, buf, len);
 }
 
+static int port_card(void *state, char *buf, size_t len)
+{
+    return mdapl_dapl_port_card_put(state, buf, len);
+}
+
 static int reach(void *state, struct mdapl_group *group, int rank, const char *text,
                  struct mdapl_peer **peer_p)
 {
@@ -538,6 +543,7 @@ const struct mdapl_channel mdapl_dapl_channel = {
     .name = "dapl",
     .open = open_channel,        /* ia.c: the adapter and its objects */
     .card = card,                /* peer.c */
+    .port_card = port_card,      /* peer.c */
     .reach = reach,              /* peer.c */
     .locate = mdapl_dapl_peer_locate, /* peer.c */
     .leave = leave,              /* cm.c, peer.c */

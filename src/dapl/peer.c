@@ -24,6 +24,8 @@
  * "/" and the qualifier (PROTOCOL, section 6). */
 static const char card_tag[] = "dapl:";
 
+enum { PORT_HOST = 24 };         /* characters of the host name in the name of a port */
+
 /* What a card says. */
 struct card {
     int streams, n_rails;
@@ -48,17 +50,29 @@ static int put_rail(const struct mdapl_dapl_ia *ia, char *buf, size_t len)
                     (unsigned long long)ia->qual);
 }
 
-int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len)
+/* With the first rails and this many characters of the host name at most, which is for user lines
+ * only. */
+static int put_card(const struct mdapl_dapl_chan *d, int streams, int rails, int host, char *buf,
+                    size_t len)
 {
-    size_t n = (size_t)snprintf(buf, len, "%s%d:", card_tag, d->streams_per_rail);
+    size_t n = (size_t)snprintf(buf, len, "%s%d:", card_tag, streams);
 
-    for (int i = 0; i < d->rails.n && n < len; i++)
+    for (int i = 0; i < rails && n < len; i++)
         n += (size_t)put_rail(d->rails.ia[i], buf + n, len - n);
     if (n + 1 >= len)
         return -ENOSPC;
-    /* The host name is for user lines only, so a long one is cut. */
-    n += (size_t)snprintf(buf + n, len - n, ":%s", mdapl_ctx_host(d->ctx));
+    n += (size_t)snprintf(buf + n, len - n, ":%.*s", host, mdapl_ctx_host(d->ctx));
     return (int)mdapl_min(n, len - 1);
+}
+
+int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len)
+{
+    return put_card(d, d->streams_per_rail, d->rails.n, MDAPL_CARD_MAX, buf, len);
+}
+
+int mdapl_dapl_port_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len)
+{
+    return put_card(d, 1, 1, PORT_HOST, buf, len);
 }
 
 static int hex_digit(char c)

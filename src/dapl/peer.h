@@ -304,5 +304,7 @@ void mdapl_dapl_events_look(struct mdapl_dapl_chan *d);
 /* Writes this channel's part of the business card, at most len bytes with the 0 at its end. Returns
  * its length, or -ENOSPC. */
 int mdapl_dapl_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len);
+/* The same for the name of a port, as short as possible: one stream, on the first rail. */
+int mdapl_dapl_port_card_put(const struct mdapl_dapl_chan *d, char *buf, size_t len);
 
 #endif

@@ -15,8 +15,8 @@
  * Ports: how two jobs meet. CH3 does the MPI side (ch3u_port.c): the process that connects and the
  * one that accepts exchange packets over a temporary VC, which has no process group, then the
  * descriptions of both sides' process groups, and close it. The channel's side is the port's name,
- * which has the id and a random key of the port and the business card of its process, and the
- * temporary VC. A process that does not know the key is refused (mdapl_port_open() in transport.h).
+ * which has the id and a random key of the port and what its process's business card has for
+ * visitors, and the temporary VC. A process that does not know the key is refused (mdapl_port_open() in transport.h).
  *
  * CH3 expects that the process at the other end of a temporary VC lives until the VC has been
  * closed. If it does not, the channel answers in its place, as if it had withdrawn or closed it:
@@ -24,7 +24,6 @@
  */
 enum {
     NAME_MAX_BYTES = 2 * (4 + MDAPL_KEY_BYTES) + MDAPL_CARD_MAX,
-    FIELD_ROOM = 16              /* of MPI_MAX_PORT_NAME, around the channel's part */
 };
 
 static const char field[] = "dapl"; /* the channel's part of a port's name */
@@ -59,33 +58,11 @@ static bool random_id(uint32_t *id)
 
 /* -- cards ------------------------------------------------------------------------------------- */
 
-/* Writes the part of this process's card that a visitor needs, one stream on the first rail:
- * "dapl:1:RAIL:HOST". False: the channel dapl is not open. */
-static bool put_card(struct mdapl_ch3_glue *g, char *buf, size_t len)
-{
-    char card[MDAPL_CARD_MAX];
-    const char *at, *rail, *host;
-
-    if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0 || !(at = strstr(card, "dapl:"))
-        || !(rail = strchr(at + strlen("dapl:"), ':')) || !(host = strchr(rail + 1, ':')))
-        return false;
-    snprintf(buf, len, "dapl:1:%.*s:%.*s", (int)strcspn(rail + 1, ",:"), rail + 1,
-             (int)strcspn(host + 1, "!:"), host + 1);
-    return true;
-}
-
 /* group->card of visitors, until they have sent theirs, and of the process that this one visits. */
 static int get_card(void *owner, int rank, char *buf, size_t len)
 {
     (void)rank;
     return (size_t)snprintf(buf, len, "%s", (const char *)owner) < len ? 0 : -ENOSPC;
-}
-
-/* group->near: temporary VCs do not use shared memory. */
-static bool nowhere_near(void *owner, int rank)
-{
-    (void)owner, (void)rank;
-    return false;
 }
 
 /* -- opening and closing ----------------------------------------------------------------------- */
@@ -131,8 +108,7 @@ static struct mdapl_ch3_port *make_port(struct mdapl_ch3_glue *g, struct mdapl_g
 int MPIDI_CH3_Get_business_card(int rank, char *value, int len)
 {
     struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
-    struct mdapl_group visitors = { .size = 1, .card = get_card, .near = nowhere_near,
-                                    .owner = g->visitor_card };
+    struct mdapl_group visitors = { .size = 1, .card = get_card, .owner = g->visitor_card };
     char text[NAME_MAX_BYTES];
     size_t n;
 
@@ -143,8 +119,6 @@ int MPIDI_CH3_Get_business_card(int rank, char *value, int len)
     for (int i = 0; i < MDAPL_KEY_BYTES; i++)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%02x", visitors.key[i]);
     snprintf(text + n, sizeof(text) - n, ".%s", g->visitor_card);
-    /* The host name at the end is for user lines only, so a long one is cut. */
-    text[len > FIELD_ROOM ? len - FIELD_ROOM : 0] = '\0';
     if (MPL_str_add_string_arg(&value, &len, field, text) == MPL_SUCCESS)
         return MPI_SUCCESS;
     forget_port(g, visitors.self.group);
@@ -172,9 +146,9 @@ static int need_ctx(struct mdapl_ch3_glue *g)
 {
     int mpi_errno = mdapl_ch3_open_alone(g);
 
-    if (mpi_errno == MPI_SUCCESS && !put_card(g, g->visitor_card, sizeof(g->visitor_card)))
-        mpi_errno = port_error("jobs meet through the channel dapl: add it to "
-                               "MPIR_CVAR_DAPL_CHANNELS, and name an adapter that opens");
+    if (mpi_errno == MPI_SUCCESS
+        && mdapl_port_card(g->ctx, g->visitor_card, sizeof(g->visitor_card)) < 0)
+        mpi_errno = port_error("its name does not fit");
     return mpi_errno;
 }
 
@@ -346,7 +320,7 @@ int MPIDI_CH3_Connect_to_root(const char *name, MPIDI_VC_t **vc_p)
 {
     struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
     char card[NAME_MAX_BYTES];
-    struct mdapl_group args = { .size = 1, .card = get_card, .near = nowhere_near, .owner = card };
+    struct mdapl_group args = { .size = 1, .card = get_card, .owner = card };
     struct mdapl_peer *peer;
     int mpi_errno;
 
@@ -357,8 +331,9 @@ int MPIDI_CH3_Connect_to_root(const char *name, MPIDI_VC_t **vc_p)
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
     if (make_peer(g, &args, &peer))
-        return port_error("its process cannot be reached: its name has no adapter that ours "
-                          "reaches");
+        return port_error("no channel reaches its process: shared memory reaches those of this node "
+                          "and of the same namespaces, the channel dapl those with an adapter as "
+                          "ours");
     *vc_p = make_vc(peer, false);
     if (!*vc_p)
         return port_error("memory is out");

@@ -27,22 +27,20 @@
 #include "stats.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* -- the writer: a ring in another's segment --------------------------------------------------- */
 
-static struct mdapl_shm_id id_of(const struct mdapl_group *group, int rank)
-{
-    return (struct mdapl_shm_id){ group->id, (uint32_t)rank };
-}
-
 struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer)
 {
-    const struct mdapl_group *job = mdapl_ctx_job(peer->s->ctx);
     const struct mdapl_group *group = mdapl_peer_group(&peer->base);
-    struct mdapl_shm_hello h = { .group = job->id, .rank = (uint32_t)job->rank };
+    struct mdapl_name self = mdapl_group_self(group);
+    struct mdapl_shm_id to = { group->id, (uint32_t)peer->base.rank };
+    struct mdapl_shm_hello h = { .group = self.group, .rank = (uint32_t)self.rank };
 
-    mdapl_shm_seg_mac(group->key, id_of(job, job->rank), id_of(group, peer->base.rank),
-                      peer->token, h.mac);
+    if (mdapl_group_is_port(group))
+        memcpy(h.card, peer->s->card, sizeof(h.card));
+    mdapl_shm_seg_mac(group->key, &h, to, peer->token, h.mac);
     return h;
 }
 
@@ -85,19 +83,25 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
 
 /* -- the reader: a first message --------------------------------------------------------------- */
 
+bool mdapl_shm_hello_is_right(const struct mdapl_shm_chan *s, const struct mdapl_group *group,
+                              const struct mdapl_shm_hello *h)
+{
+    struct mdapl_name self = mdapl_group_self(group);
+    struct mdapl_shm_id to = { self.group, (uint32_t)self.rank };
+    uint8_t mac[16];
+
+    if (h->rank >= (uint32_t)group->size || (h->group == self.group && (int)h->rank == self.rank))
+        return false;
+    mdapl_shm_seg_mac(group->key, h, to, s->seg.head->token, mac);
+    return mdapl_mac_equal(mac, h->mac);
+}
+
 struct mdapl_group *mdapl_shm_hello_group(struct mdapl_shm_chan *s,
                                           const struct mdapl_shm_hello *h)
 {
-    const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
     struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
-    uint8_t mac[16];
 
-    if (!group || h->rank >= (uint32_t)group->size
-        || (group == job && (int)h->rank == job->rank))
-        return NULL;
-    mdapl_shm_seg_mac(group->key, id_of(group, (int)h->rank), id_of(job, job->rank),
-                      s->seg.head->token, mac);
-    return mdapl_mac_equal(mac, h->mac) ? group : NULL;
+    return group && mdapl_shm_hello_is_right(s, group, h) ? group : NULL;
 }
 
 /* The peer that wrote this hello; NULL: the hello is wrong, the peer has an inring already or is
@@ -107,6 +111,8 @@ static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdap
     struct mdapl_group *group = mdapl_shm_hello_group(s, h);
     struct mdapl_peer *base;
 
+    if (!group && !mdapl_group_find(s->ctx, h->group))
+        group = mdapl_shm_guest_admit(s, h);
     if (!group || mdapl_group_peer(group, (int)h->rank, &base)
         || base->channel != &mdapl_shm_channel || mdapl_shm_peer_of(base)->rx.inring
         || mdapl_shm_peer_of(base)->dead)
@@ -120,7 +126,7 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
     struct mdapl_shm_hello hello;
     struct mdapl_shm_peer *peer;
 
-    if (!inring)
+    if (!inring || mdapl_shm_guest_has_left(s, index))
         return NULL;
     hello = inring->hello;       /* once: the peer may change it; the doorbell has published it */
     peer = opener(s, &hello);

@@ -9,31 +9,58 @@
  *      FREE -> CLAIMED -> THERE    the guest: its hello stands in the entry
  *      THERE -> GONE               the guest: it writes no more
  *      GONE -> FREE                the owner, when it reads the inring no more
+ *
+ * An entry that is not free has the pid of its guest beside the state: if that process has ended,
+ * wherever it was, the owner frees the entry too. An end that leaves refuses the other end's inring
+ * in its own segment, which the other one notices as it notices the refusal of a hello.
+ *
+ * A visitor of a port is a guest that the owner does not know before: its hello, whose MAC is made
+ * with the port's key, has the card of its segment. The owner admits it at its first message: it
+ * adds the visitor's group, maps the segment, and becomes a guest there.
  */
 #include "peer.h"
 
 #include "channel.h"
 #include "log.h"
+#include "shm.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { FREE, CLAIMED, THERE, GONE };
+enum { FREE, CLAIMED, THERE, GONE, STATES };
+
+/* What an entry holds: the state, and the process that has claimed it. */
+static uint32_t entry_word(uint32_t state, pid_t pid)
+{
+    return (uint32_t)pid * STATES + state;
+}
 
 static bool is_guest(const struct mdapl_shm_peer *peer)
 {
     return peer->base.group > 0;
 }
 
-/* Frees the entries of guests that have left. */
-static void sweep(struct mdapl_shm_chan *s)
+static bool has_left(uint32_t word)
+{
+    return word % STATES == GONE
+           || (word != FREE && mdapl_shm_os_process_ended(-1, (pid_t)(word / STATES)));
+}
+
+bool mdapl_shm_guest_has_left(const struct mdapl_shm_chan *s, uint32_t index)
+{
+    return index >= s->seg.first_guest
+           && atomic_load(&s->seg.head->guest[index - s->seg.first_guest].state) % STATES != THERE;
+}
+
+void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s)
 {
     for (uint32_t i = 0; i < MDAPL_SHM_GUESTS; i++) {
         struct mdapl_shm_guest *guest = &s->seg.head->guest[i];
         uint32_t index = s->seg.first_guest + i;
 
-        if (atomic_load(&guest->state) != GONE || s->owner[index])
+        if (s->owner[index] || !has_left(atomic_load(&guest->state)))
             continue;
         memset(mdapl_shm_seg_inring(&s->seg, index), 0, sizeof(struct mdapl_shm_inring));
         atomic_store(&guest->state, FREE);
@@ -48,7 +75,7 @@ static struct mdapl_shm_guest *entry_of(struct mdapl_shm_chan *s, const struct m
         struct mdapl_shm_guest *guest = &s->seg.head->guest[i];
         struct mdapl_shm_hello hello;
 
-        if (atomic_load(&guest->state) != THERE)
+        if (atomic_load(&guest->state) % STATES != THERE)
             continue;
         hello = guest->hello;    /* once: the guest may change it */
         if ((int)hello.rank == rank && mdapl_shm_hello_group(s, &hello) == group)
@@ -61,12 +88,13 @@ static struct mdapl_shm_guest *entry_of(struct mdapl_shm_chan *s, const struct m
 static int claim(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_seg *far = &peer->far;
+    pid_t pid = getpid();
 
     for (uint32_t i = 0; i < MDAPL_SHM_GUESTS; i++) {
         struct mdapl_shm_guest *guest = &far->head->guest[i];
         uint32_t is = FREE;
 
-        if (!atomic_compare_exchange_strong(&guest->state, &is, CLAIMED))
+        if (!atomic_compare_exchange_strong(&guest->state, &is, entry_word(CLAIMED, pid)))
             continue;
         peer->far_inring = far->first_guest + i;
         if (mdapl_shm_seg_reserve_inring(far, peer->far_inring)) {
@@ -74,20 +102,19 @@ static int claim(struct mdapl_shm_peer *peer)
             return -ENOMEM;
         }
         guest->hello = mdapl_shm_hello_for(peer);
-        atomic_store(&guest->state, THERE);
+        atomic_store(&guest->state, entry_word(THERE, pid));
         return 0;
     }
     return -ENOMEM;
 }
 
-static int join_one(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank)
+/* Maps the segment of the process with this card and becomes a guest there. */
+static int enter(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
+                 const char *card)
 {
     struct mdapl_shm_peer **joined, *peer;
-    char card[MDAPL_CARD_MAX];
-    int rc = mdapl_group_card(group, rank, card, sizeof(card));
+    int rc;
 
-    if (rc)
-        return rc;
     joined = realloc(s->joined, ((size_t)s->n_joined + 1) * sizeof(struct mdapl_shm_peer *));
     if (!joined)
         return -ENOMEM;
@@ -105,9 +132,17 @@ static int join_one(struct mdapl_shm_chan *s, const struct mdapl_group *group, i
     return 0;
 }
 
+static int join_one(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank)
+{
+    char card[MDAPL_CARD_MAX];
+    int rc = mdapl_group_card(group, rank, card, sizeof(card));
+
+    return rc ? rc : enter(s, group, rank, card);
+}
+
 void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *group)
 {
-    sweep(s);
+    mdapl_shm_guest_sweep(s);
     for (int rank = 0; rank < group->size; rank++)
         if (mdapl_group_near(group, rank)) {
             int rc = join_one(s, group, rank);
@@ -119,22 +154,68 @@ void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *gr
 }
 
 int mdapl_shm_guest_reach(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
-                          struct mdapl_shm_peer **peer_p)
+                          const char *card, struct mdapl_shm_peer **peer_p)
 {
+    bool visits = mdapl_group_is_port(group);
     int i = 0;
 
+    if (visits && enter(s, group, rank, card))
+        return -EHOSTUNREACH;
     while (i < s->n_joined && (s->joined[i]->base.group != group->index
                                || s->joined[i]->base.rank != rank))
         i++;
-    if (i == s->n_joined || !entry_of(s, group, rank))
+    if (i == s->n_joined || (!visits && !entry_of(s, group, rank)))
         return -EHOSTUNREACH;
     *peer_p = s->joined[i];
     s->joined[i] = s->joined[--s->n_joined];
     return 0;
 }
 
+/* Has the process with this hello come to an open port? *visitor is its group then. */
+static bool is_visit(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h,
+                     struct mdapl_group *visitor)
+{
+    const struct mdapl_port *port = NULL;
+
+    while (*h->card && (port = mdapl_port_next(s->ctx, port))) {
+        *visitor = mdapl_port_visitor(port, h->group, &mdapl_shm_channel);
+        if (mdapl_shm_hello_is_right(s, visitor, h))
+            return true;
+    }
+    return false;
+}
+
+struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
+                                          const struct mdapl_shm_hello *h)
+{
+    char card[MDAPL_SHM_CARD_BYTES + 1] = "";
+    struct mdapl_group visitor, *group;
+    struct mdapl_peer *peer;
+
+    memcpy(card, h->card, sizeof(h->card));
+    if (!is_visit(s, h, &visitor) || mdapl_group_add(s->ctx, &visitor, &group))
+        return NULL;
+    if (enter(s, group, 0, card) == 0 && mdapl_group_peer(group, 0, &peer) == 0)
+        return group;
+    mdapl_group_remove(group);
+    return NULL;
+}
+
+/* Guests that are not reached notice it, as this process may go on without its segment. */
+static void refuse_all(struct mdapl_shm_chan *s)
+{
+    for (uint32_t i = 0; i < MDAPL_SHM_GUESTS; i++) {
+        struct mdapl_shm_inring *inring = mdapl_shm_seg_inring(&s->seg, s->seg.first_guest + i);
+
+        if (inring)
+            atomic_store(&inring->refused, 1);
+    }
+}
+
 void mdapl_shm_guest_part(struct mdapl_shm_chan *s, int group)
 {
+    if (group < 0)
+        refuse_all(s);
     for (int i = s->n_joined; i-- > 0;)
         if (group < 0 || s->joined[i]->base.group == group) {
             mdapl_shm_peer_free(s->joined[i]);
@@ -153,8 +234,10 @@ void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer)
     /* What it has not taken of our cells it does not read any more. */
     peer->tx.acked = peer->tx.next;
     mdapl_shm_cells_reclaim(peer);
-    if (peer->rx.inring)
+    if (peer->rx.inring) {
+        atomic_store(&peer->rx.inring->refused, 1);
         s->owner[peer->inring] = NULL;
+    }
     if (peer->far_inring)
         atomic_store(&peer->far.head->guest[peer->far_inring - peer->far.first_guest].state, GONE);
     entry = mdapl_shm_os_process_ended(peer->process, peer->pid)
@@ -162,5 +245,5 @@ void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer)
                 : NULL;
     if (entry)
         atomic_store(&entry->state, GONE);
-    sweep(s);
+    mdapl_shm_guest_sweep(s);
 }

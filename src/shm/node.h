@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { MDAPL_SHM_CARD_BYTES = 40 + MDAPL_SHM_REF_MAX };  /* with its terminating zero */
+
 struct mdapl_shm_card {
     uint64_t node, token;
     char ref[MDAPL_SHM_REF_MAX];

@@ -51,7 +51,8 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     if (!mdapl_shm_card_read(&card, text) || card.node != s->node)
         return -EHOSTUNREACH;
     /* The proof that memory is shared: the segment has the token of the card. */
-    rc = mdapl_shm_seg_open(&far, card.ref, card.token, rank, group->index > 0 ? 0 : s->near.n);
+    rc = mdapl_shm_seg_open(&far, card.ref, card.token, group->self.group ? -1 : rank,
+                            group->index > 0 ? 0 : s->near.n);
     if (rc)
         return rc;
     peer = calloc(1, sizeof(*peer));
@@ -181,6 +182,17 @@ bool mdapl_shm_peer_no_memory(struct mdapl_shm_peer *peer)
     return false;
 }
 
+/* What it means that the peer takes no message of ours. */
+static const char *refusal(const struct mdapl_group *group)
+{
+    if (mdapl_group_is_port(group))
+        return "it refused us: the port is closed, or has another key";
+    if (group->index > 0)
+        return "it has disconnected, or has another key";
+    return "it refused us: it has another key or another connection of this rank. Use "
+           "MPIR_CVAR_DAPL_CHANNELS=dapl";
+}
+
 void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
 {
     if (peer->dead || peer->broken)
@@ -189,10 +201,10 @@ void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
         mdapl_shm_peer_broken(peer, -ECONNRESET,
                               "the process is gone. Look for what ended it: a "
                               "signal, the memory limit");
+    else if (peer->rx.inring && mdapl_shm_guest_has_left(peer->s, peer->inring))
+        mdapl_shm_peer_broken(peer, -ECONNRESET, "it has disconnected");
     else if (peer->tx.inring && atomic_load(&peer->tx.inring->refused))
-        mdapl_shm_peer_broken(peer, -ECONNREFUSED,
-                              "it refused us: it has another key or another "
-                              "connection of this rank. Use MPIR_CVAR_DAPL_CHANNELS=dapl");
+        mdapl_shm_peer_broken(peer, -ECONNREFUSED, refusal(mdapl_peer_group(&peer->base)));
 }
 
 bool mdapl_shm_peer_idle(struct mdapl_shm_peer *peer)

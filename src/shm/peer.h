@@ -100,6 +100,7 @@ struct mdapl_shm_chan {
     struct mdapl_ctx *ctx;
     struct mdapl_stats *stats;   /* the context's */
     uint64_t node;               /* node.h */
+    char card[MDAPL_SHM_CARD_BYTES];
     uint64_t word;               /* others read it to test cross-memory attach (cma.c) */
     struct mdapl_shm_seg seg;
     bool barrier;                /* os.h */
@@ -218,11 +219,20 @@ void mdapl_shm_near_cause(const struct mdapl_shm_chan *s, int rank, char *buf, s
 void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *group);
 /* The peer of a rank of another group, when both jobs have joined. 0 or -EHOSTUNREACH. */
 int mdapl_shm_guest_reach(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
+                          const char *card,
                           struct mdapl_shm_peer **peer_p);
 /* Frees the joined peers of this group that have not been reached; -1: of all groups. */
 void mdapl_shm_guest_part(struct mdapl_shm_chan *s, int group);
 /* A peer is about to be freed: if it is of another group, both ends can use its inrings again. */
 void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer);
+/* Frees the entries of guests that have left or whose processes have ended. */
+void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s);
+/* Is it the inring of a guest that has left? */
+bool mdapl_shm_guest_has_left(const struct mdapl_shm_chan *s, uint32_t index);
+/* Adds the group of a process that has written this hello, which names no group of the context, as
+ * a visitor of an open port. NULL: it is none, its segment cannot be mapped, or memory is out. */
+struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
+                                          const struct mdapl_shm_hello *hello);
 
 /* -- tx.c ------------------------------------------------------------------------------------- */
 
@@ -251,6 +261,9 @@ struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer);
  * or has no such rank, or the MAC is wrong. */
 struct mdapl_group *mdapl_shm_hello_group(struct mdapl_shm_chan *s,
                                           const struct mdapl_shm_hello *h);
+/* Has the hello the right MAC for a process of this group? */
+bool mdapl_shm_hello_is_right(const struct mdapl_shm_chan *s, const struct mdapl_group *group,
+                              const struct mdapl_shm_hello *h);
 
 /* Claims an inring in the peer's segment and writes the hello, for the first message. 0 or -ENOMEM.
  * */

@@ -35,6 +35,7 @@
  * word has the number above 20 bits for the body's length, 8 for the header's and 4 for the type.
  */
 #include "contract.h"
+#include "node.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -57,6 +58,7 @@ struct mdapl_shm_hello {
     uint32_t group;
     uint32_t rank;           /* in that group */
     uint8_t mac[16];         /* mdapl_shm_seg_mac() */
+    char card[MDAPL_SHM_CARD_BYTES]; /* node.h, of one that visits a port; else zeros */
 };
 
 struct mdapl_shm_slot {

@@ -13,7 +13,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 6,
+    LAYOUT = 7,
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
     INRING_MIN = 262144,
@@ -135,7 +135,7 @@ static bool is_that_of(struct mdapl_shm_seg *seg, uint64_t token, int rank, int 
     int there = seg->head->n_ranks;    /* once: its owner may change it */
 
     return seg->head->magic == MAGIC && seg->head->version == LAYOUT && seg->head->token == token
-           && seg->head->rank == rank
+           && (rank < 0 || seg->head->rank == rank)
            && (n_ranks > 0 ? there == n_ranks : there > 0 && lay_out(seg, there) == seg->bytes);
 }
 
@@ -203,14 +203,16 @@ uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
 
 /* -- proof ------------------------------------------------------------------------------------ */
 
-void mdapl_shm_seg_mac(const uint8_t key[16], struct mdapl_shm_id from, struct mdapl_shm_id to,
-                       uint64_t token, uint8_t mac[16])
+void mdapl_shm_seg_mac(const uint8_t key[16], const struct mdapl_shm_hello *hello,
+                       struct mdapl_shm_id to, uint64_t token, uint8_t mac[16])
 {
     struct {
         char what[8];
         struct mdapl_shm_id from, to;
         uint64_t token;
-    } said = { "shmdoor", from, to, token };
+        char card[MDAPL_SHM_CARD_BYTES];
+    } said = { "shmdoor", { hello->group, hello->rank }, to, token, "" };
 
+    memcpy(said.card, hello->card, sizeof(said.card));
     mdapl_siphash(key, &said, sizeof(said), mac);
 }

@@ -49,7 +49,7 @@ enum {
 
 /* The entry of a process of another job. */
 struct mdapl_shm_guest {
-    _Atomic uint32_t state;  /* guest.c */
+    _Atomic uint32_t state;  /* guest.c; 0: it is free */
     struct mdapl_shm_hello hello;
 };
 
@@ -89,8 +89,8 @@ struct mdapl_shm_seg {
  * change, which others read to test cross-memory attach. 0, or -errno. */
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
                        bool barrier);
-/* Maps the segment of a rank and compares its token. n_ranks: as that of the own segment for a rank
- * of the job, 0 for one of another group. 0, or -EHOSTUNREACH (the segment there is another one),
+/* Maps the segment of a rank and compares its token. rank: in its job; -1: not known. n_ranks: as
+ * that of the own segment for a rank of the job, 0 for one of another group. 0, or -EHOSTUNREACH (the segment there is another one),
  * -ENOMEM, or the -errno of the system call. */
 int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
                        int n_ranks);
@@ -115,9 +115,9 @@ struct mdapl_shm_id {
     uint32_t group, rank;
 };
 
-/* The MAC, under the key of their groups, with which the process `from` claims an inring in the
+/* The MAC of a hello, under the key of their groups, with which its process claims an inring in the
  * segment of the process `to`, which has this token. */
-void mdapl_shm_seg_mac(const uint8_t key[16], struct mdapl_shm_id from, struct mdapl_shm_id to,
-                       uint64_t token, uint8_t mac[16]);
+void mdapl_shm_seg_mac(const uint8_t key[16], const struct mdapl_shm_hello *hello,
+                       struct mdapl_shm_id to, uint64_t token, uint8_t mac[16]);
 
 #endif

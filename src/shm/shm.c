@@ -89,6 +89,14 @@ static void free_state(struct mdapl_shm_chan *s)
     free(s);
 }
 
+static void write_card(struct mdapl_shm_chan *s)
+{
+    struct mdapl_shm_card card = { .node = s->node, .token = s->seg.head->token };
+
+    memcpy(card.ref, s->seg.ref, sizeof(card.ref));
+    mdapl_shm_card_write(&card, s->card, sizeof(s->card));
+}
+
 static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 {
     struct mdapl_shm_chan *s = make_state(ctx);
@@ -100,6 +108,7 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
             free_state(s);
         return rc;
     }
+    write_card(s);
     *state_p = s;
     return 0;
 }
@@ -107,10 +116,12 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
 static int card(void *state, char *buf, size_t len)
 {
     const struct mdapl_shm_chan *s = state;
-    struct mdapl_shm_card c = { .node = s->node, .token = s->seg.head->token };
+    size_t n = strlen(s->card);
 
-    memcpy(c.ref, s->seg.ref, sizeof(c.ref));
-    return mdapl_shm_card_write(&c, buf, len);
+    if (n >= len)
+        return -ENOSPC;
+    memcpy(buf, s->card, n + 1);
+    return (int)n;
 }
 
 static void probe(void *state)
@@ -122,10 +133,9 @@ static int reach(void *state, struct mdapl_group *group, int rank, const char *t
                  struct mdapl_peer **peer_p)
 {
     struct mdapl_shm_peer *peer;
-    int rc = group->index > 0 ? mdapl_shm_guest_reach(state, group, rank, &peer)
+    int rc = group->index > 0 ? mdapl_shm_guest_reach(state, group, rank, text, &peer)
                               : mdapl_shm_near_reach(state, rank, &peer);
 
-    (void)text;                  /* probe() or join() has read it */
     if (!rc)
         *peer_p = &peer->base;
     return rc;
@@ -214,6 +224,7 @@ static void check(struct mdapl_shm_chan *s)
     if (now - s->checked < MDAPL_MS(CHECK_MS))
         return;
     s->checked = now;
+    mdapl_shm_guest_sweep(s);
     for (struct mdapl_shm_peer *p = NULL; (p = mdapl_shm_peer_next(s, p));)
         mdapl_shm_peer_check(p);
 }

@@ -32,16 +32,18 @@ struct mdapl_channel {
     /* Writes this channel's part of the business card, at most len bytes with the zero. Returns its
      * length without the zero, or -errno. */
     int (*card)(void *state, char *buf, size_t len);
+    /* As mdapl_port_card(); NULL: as card(). */
+    int (*port_card)(void *state, char *buf, size_t len);
     /* As mdapl_probe(); NULL: the two ends of a pair always agree. */
     void (*probe)(void *state);
     /* Makes the peer of a rank with this business card, without traffic. 0, or -errno:
      * -EHOSTUNREACH if this channel does not reach it. */
     int (*reach)(void *state, struct mdapl_group *group, int rank, const char *card,
                  struct mdapl_peer **peer_p);
-    /* As mdapl_peer_locate(); NULL: no peer of the channel is a visitor. */
+    /* As mdapl_peer_locate(); NULL: the channel knows where its visitors are. */
     int (*locate)(struct mdapl_peer *peer, const char *card);
-    /* A group has been added; the peers of its ranks may be made when all processes of both jobs
-     * have returned from this. NULL: nothing to do. */
+    /* A group has been added, other than that of a visit; the peers of its ranks may be made when
+     * all processes of both jobs have returned from this. NULL: nothing to do. */
     void (*join)(void *state, struct mdapl_group *group);
     /* Ends what the owner has unfinished with this peer, with -ECANCELED, and disconnects it.
      * MDAPL_DONE: the peer has been freed; 0: not yet, to be called again. */
@@ -93,12 +95,14 @@ struct mdapl_group *mdapl_group_find(struct mdapl_ctx *ctx, uint32_t id);
 /* The open port that follows prev (NULL: the first). NULL: there is none. */
 const struct mdapl_port *mdapl_port_next(const struct mdapl_ctx *ctx,
                                          const struct mdapl_port *prev);
-/* The group that a process is added as which no group has, whose request names the group `id`, and
- * which knows the key of the port. */
-struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id);
+/* The group that a process is added as which no group has, whose request through this channel names
+ * the group `id`, and which knows the key of the port. */
+struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id,
+                                      const struct mdapl_channel *channel);
 /* As in transport.h. */
 int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
                     struct mdapl_group **group_p);
+int mdapl_group_remove(struct mdapl_group *group);
 /* As group->card and group->near. */
 int mdapl_group_card(const struct mdapl_group *group, int rank, char *buf, size_t len);
 bool mdapl_group_near(const struct mdapl_group *group, int rank);

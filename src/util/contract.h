@@ -118,9 +118,10 @@ struct mdapl_group {
     /* This process, as the processes of the group know it. All zero: by its job and its rank
      * there. */
     struct mdapl_name self;
-    /* Its one process has come to a port: `card` has the rails that it uses, but not where it
-     * listens, until mdapl_peer_locate(). */
-    bool visitor;
+    /* The channel through which its one process has come to a port; NULL: it has not. No other
+     * channel reaches it. In the channel dapl, `card` then has the rails that it uses, but not where
+     * it listens, until mdapl_peer_locate(). */
+    const struct mdapl_channel *visitor;
     /* Of the context: */
     struct mdapl_ctx *ctx;
     int index;               /* among the context's groups; the job's is 0 */
@@ -142,6 +143,11 @@ struct mdapl_peer {
 struct mdapl_group *mdapl_ctx_job(struct mdapl_ctx *ctx);
 /* This process, as the processes of the group know it. */
 struct mdapl_name mdapl_group_self(const struct mdapl_group *group);
+/* Is the group's one process that of a port, which this process visits? */
+static inline bool mdapl_group_is_port(const struct mdapl_group *group)
+{
+    return group->self.group != 0 && !group->visitor;
+}
 /* The group of a peer. */
 struct mdapl_group *mdapl_peer_group(const struct mdapl_peer *peer);
 /* The peer of a rank of a group, made at the first call. 0, or -errno: -EHOSTUNREACH (no channel

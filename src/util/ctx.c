@@ -22,7 +22,7 @@ int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
     (*group_p)->ctx = ctx;
     if (!(*group_p)->owner)
         (*group_p)->owner = ctx->owner;
-    for (int i = 0; i < ctx->n_channels; i++)
+    for (int i = 0; i < ctx->n_channels && !args->self.group; i++)
         if (ctx->channel[i].table->join)
             ctx->channel[i].table->join(ctx->channel[i].state, *group_p);
     return 0;
@@ -148,13 +148,16 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx)
     free(ctx);
 }
 
-int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len)
+static int write_card(struct mdapl_ctx *ctx, bool port, char *buf, size_t len)
 {
     size_t at = 0;
 
     for (int i = 0; i < ctx->n_channels; i++) {
-        int n = at + 1 < len ? ctx->channel[i].table->card(ctx->channel[i].state, buf + at + !!i,
-                                                           len - at - !!i) : -ENOSPC;
+        const struct mdapl_channel *table = ctx->channel[i].table;
+        int (*card)(void *, char *, size_t) = port && table->port_card ? table->port_card
+                                                                       : table->card;
+        int n = at + 1 < len ? card(ctx->channel[i].state, buf + at + !!i, len - at - !!i)
+                             : -ENOSPC;
 
         if (n < 0)
             return n;
@@ -163,6 +166,16 @@ int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len)
         at += (size_t)n;
     }
     return (int)at;
+}
+
+int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len)
+{
+    return write_card(ctx, false, buf, len);
+}
+
+int mdapl_port_card(struct mdapl_ctx *ctx, char *buf, size_t len)
+{
+    return write_card(ctx, true, buf, len);
 }
 
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES])
@@ -265,6 +278,21 @@ int mdapl_peer_remove(struct mdapl_peer *peer)
     return peer->channel->leave(peer);
 }
 
+/* The first channel that reaches the rank makes its peer; sure: of those whose ends always agree. */
+static int reach(struct mdapl_group *group, int rank, const char *card, bool sure)
+{
+    const struct mdapl_ctx *ctx = group->ctx;
+    int rc = -EHOSTUNREACH;
+
+    for (int i = 0; rc && i < ctx->n_channels; i++) {
+        const struct mdapl_channel *table = ctx->channel[i].table;
+
+        if ((!sure || !table->probe) && (!group->visitor || group->visitor == table))
+            rc = table->reach(ctx->channel[i].state, group, rank, card, &group->peers[rank]);
+    }
+    return rc;
+}
+
 int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **peer_p)
 {
     struct mdapl_ctx *ctx = group->ctx;
@@ -279,10 +307,10 @@ int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **pe
         rc = mdapl_group_card(group, rank, card, sizeof(card));
         if (rc)
             return rc;
-        rc = -EHOSTUNREACH;
-        for (int i = 0; rc && i < ctx->n_channels; i++)
-            rc = ctx->channel[i].table->reach(ctx->channel[i].state, group, rank, card,
-                                              &group->peers[rank]);
+        /* The ends of a visit cannot agree on a channel before it. */
+        rc = mdapl_group_is_port(group) ? reach(group, rank, card, true) : -EHOSTUNREACH;
+        if (rc)
+            rc = reach(group, rank, card, false);
         if (rc)
             return rc;
     }
@@ -376,13 +404,14 @@ const struct mdapl_port *mdapl_port_next(const struct mdapl_ctx *ctx,
     return prev ? prev->next : ctx->groups.ports;
 }
 
-struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id)
+struct mdapl_group mdapl_port_visitor(const struct mdapl_port *port, uint32_t id,
+                                      const struct mdapl_channel *channel)
 {
     struct mdapl_group visitor = port->visitors;
 
     visitor.id = id;
     visitor.self.group ^= id;
-    visitor.visitor = true;
+    visitor.visitor = channel;
     return visitor;
 }
 

@@ -69,6 +69,8 @@ int mdapl_ctx_tune(struct mdapl_ctx *ctx, const char *knob, const char *value,
 /* Writes this rank's business card: printable, without ';' '#' ' ' '$', which launchers use, zero
  * terminated. Returns its length in bytes, or -errno (-ENOSPC: it is longer than len). */
 int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
+/* The same, but only what a process needs that visits a port of this process (mdapl_port_open()). */
+int mdapl_port_card(struct mdapl_ctx *ctx, char *buf, size_t len);
 /* Sets id and key of the job, where the launcher distributes them after the business cards have
  * been published; before mdapl_wire(). Both are copied. */
 void mdapl_ctx_set_job(struct mdapl_ctx *ctx, uint32_t id, const uint8_t key[MDAPL_KEY_BYTES]);
@@ -125,9 +127,10 @@ void mdapl_group_close(struct mdapl_group *group);
  * rank 0; size is 1. A visitor chooses a random id V, and adds a group of one rank with the id
  * (port's id) xor V, the port's key, and { V, 0 } in `self`. On this side it then is the one rank
  * of a copy of *visitors with the id V, whose self.group is (port's id) xor V. Its messages are
- * announced; the owner removes the group. visitors->card has rails as this process's own, since
- * the visitor's card is not known: it is the visitor that connects, and that replaces a connection
- * that breaks, until mdapl_peer_locate(). 0, -EEXIST or -ENOMEM.
+ * announced; the owner removes the group. visitors->card is mdapl_port_card() of this process, for
+ * its rails, since the visitor's card is not known: it is the visitor that connects, and that
+ * replaces a connection that breaks, until mdapl_peer_locate(). A visit takes a channel whose ends
+ * always agree, if one reaches; else the first that does. 0, -EEXIST or -ENOMEM.
  */
 int mdapl_port_open(struct mdapl_ctx *ctx, const struct mdapl_group *visitors);
 /* Closes the port with this id, if there is one; groups of processes that have connected stay. */
