@@ -114,6 +114,19 @@ def dapl(env=None):
     return mpich("dapl", prefix(), env)
 
 
+def across(mpi, agent, interface, hosts):
+    """How the command of a job begins that has one rank on each of these hosts, on which the program `agent` runs
+    commands; MPIs reach each other by this interface."""
+    places = ",".join(f"{host}:1" for host in hosts)
+    if mpi.word.startswith("openmpi"):
+        # by its name: called with a path it sends commands that only a shell takes
+        return [pathlib.Path(mpi.mpiexec).name, "--mca", "plm_rsh_agent", agent, "--mca", "btl_tcp_if_include",
+                interface, "--mca", "oob_tcp_if_include", interface, *mpi.options, "--host", places, "-n", len(hosts),
+                "--bind-to", "none"]
+    return [mpi.mpiexec, "-launcher", "ssh", "-launcher-exec", agent, "-iface", interface, "-hosts", places, "-n",
+            len(hosts)]
+
+
 ARCH = sysconfig.get_config_var("MULTIARCH")
 PEERS = BUILD.parent / "peers"
 DEBIAN = {                               # title: suffix of its commands, their package; its library and headers

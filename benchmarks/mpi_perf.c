@@ -8,8 +8,10 @@
  *   bw     one way, WINDOW (16) messages under way all the time (MB/s, 10^6)
  *   bibw   both ways at the same time (MB/s, both together)
  *   rate   as bw, in messages per second (millions)
+ *   reduce MPI_Allreduce of doubles (us)
  *
- * COUNT counts round trips, or windows of messages.
+ * COUNT counts round trips, windows of messages, or calls of MPI_Allreduce. What is timed lies
+ * between MPI_Pcontrol(1) and MPI_Pcontrol(0).
  *
  * With SLICES the ranks are on one host, which may move them between near cores and far ones while
  * it is measured: so many times COUNT, each on a line of its own, with the times (us) that a cache
@@ -85,19 +87,29 @@ static void both_ways(void)
     exchange(1, 1);
 }
 
-/* All that was begun is done, and both know it. */
+static void reduce(void)
+{
+    MPI_Allreduce(message(0), message(1), bytes / (int)sizeof(double), MPI_DOUBLE, MPI_SUM,
+                  MPI_COMM_WORLD);
+}
+
+/* All that was begun is done. */
 static void finish(void)
 {
     for (int i = 0; i < window; i++) {
         MPI_Wait(&incoming[i], MPI_STATUS_IGNORE);
         MPI_Wait(&outgoing[i], MPI_STATUS_IGNORE);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static double lat(double s)
 {
     return s / (double)count / 2 * 1e6;
+}
+
+static double each(double s)
+{
+    return s / (double)count * 1e6;
 }
 
 static double bw(double s)
@@ -121,7 +133,7 @@ static const struct {
     double (*figure)(double seconds);
 } tests[] = {
     { "lat", round_trip, lat }, { "bw", one_way, bw }, { "bibw", both_ways, bibw },
-    { "rate", one_way, rate },
+    { "rate", one_way, rate },        { "reduce", reduce, each },
 };
 
 /* False, on both: the ranks do not share memory. */
@@ -172,11 +184,15 @@ static double timed(void (*step)(void), long from)
     for (long k = from; k < count; k++) {
         if (k == 0) {
             finish();
+            MPI_Barrier(MPI_COMM_WORLD);
+            MPI_Pcontrol(1);
             start = MPI_Wtime();
         }
         step();
     }
     finish();
+    MPI_Pcontrol(0);
+    MPI_Barrier(MPI_COMM_WORLD);
     return MPI_Wtime() - start;
 }
 
@@ -227,7 +243,7 @@ int main(int argc, char **argv)
         }
     }
     if (wrong && rank == 0)
-        fprintf(stderr, "mpi_perf: two ranks, lat|bw|bibw|rate BYTES COUNT [WINDOW up to %d "
+        fprintf(stderr, "mpi_perf: two ranks, lat|bw|bibw|rate|reduce BYTES COUNT [WINDOW up to %d "
                         "[SLICES]]\n",
                 MAX_WINDOW);
     MPI_Finalize();

@@ -6,7 +6,7 @@ import shlex
 import tempfile
 
 from hosts import Hosts
-from measure import TOP, cell, dapl, debian, keep, middle, plot, printed, ratio, save, say, size_name, table
+from measure import TOP, across, cell, dapl, debian, keep, middle, plot, printed, ratio, save, say, size_name, table
 from shm import OURS, nemesis, on_ucx
 
 ENTER = TOP / "test/hosts/enter"
@@ -33,18 +33,8 @@ def count(test, size):
     return max(10, min(2000, (64 << 20) // each))
 
 
-def across(mpi, hosts):
-    """How the command of a job of two ranks begins, one on each host."""
-    pair = f"{hosts.a}:1,{hosts.b}:1"
-    if mpi.word == "openmpi-ucx":
-        # by its name: called with a path it sends commands that only a shell takes
-        return [pathlib.Path(mpi.mpiexec).name, "--mca", "plm_rsh_agent", ENTER, "--mca", "btl_tcp_if_include", WIRE,
-                "--mca", "oob_tcp_if_include", WIRE, *mpi.options, "--host", pair, "-n", 2, "--bind-to", "none"]
-    return [mpi.mpiexec, "-launcher", "ssh", "-launcher-exec", ENTER, "-iface", WIRE, "-hosts", pair, "-n", 2]
-
-
 def figure(mpi, program, hosts, test, size):
-    words = [*across(mpi, hosts), program, test, size, count(test, size)]
+    words = [*across(mpi, ENTER, WIRE, (hosts.a, hosts.b)), program, test, size, count(test, size)]
     return printed([ENTER, hosts.a, " ".join(shlex.quote(str(w)) for w in words)], dict(mpi.env, **OVER_TCP))
 
 
