@@ -2,19 +2,13 @@
 #include "mpidi_ch3_impl.h"
 
 #include "dapl.h"
+#include "launch.h"
 #include "log.h"
 #include "mdapl_knobs.h"
 #include "shm.h"
 #include "stats.h"
-#include "tasks.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
 struct mdapl_ch3_glue mdapl_ch3_glue;
 
@@ -31,108 +25,17 @@ static const struct mdapl_up up_several_threads = {
 };
 
 enum {
-    JOB_BYTES = sizeof(uint32_t) + MDAPL_KEY_BYTES,
     WIRE_YIELDS = 5,             /* before a sleep in wire(), at least */
-    PIPE_READ_MS = 5000,         /* how long a line waits for a launcher that does not read it */
     LOST_DRAIN_MS = 2000         /* how long MPI_Finalize waits for a peer that may be dead */
 };
 
-static const char job_key_name[] = "dapl-job";
-
-/* The variable of the environment for tasks that are meant to be jobs of one rank each. */
-static const char alone_name[] = "MPICH_DAPL_SINGLETON";
-
-/* -- the launcher ----------------------------------------------------------------------------- */
-
-/* Rank 0 generates the job's id and key. Only the launcher distributes them, never arguments or the
- * environment: a process that has the key can connect as a rank. */
-static int make_job(unsigned char raw[JOB_BYTES], struct mdapl_err *err)
-{
-    if (getrandom(raw, JOB_BYTES, 0) != JOB_BYTES)
-        return mdapl_err_set(err, -errno, "the system gives no random numbers for the job's key: "
-                             "getrandom: %s. Allow the system call", strerror(errno));
-    raw[0] |= 1;                 /* an id of 0 is none */
-    return 0;
-}
-
-static int put_job(struct mdapl_err *err)
-{
-    unsigned char raw[JOB_BYTES];
-    char hex[2 * JOB_BYTES + 1];
-
-    if (make_job(raw, err))
-        return -EIO;
-    for (int i = 0; i < JOB_BYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", raw[i]);
-    if (MPIR_pmi_kvs_put(job_key_name, hex) != MPI_SUCCESS)
-        return mdapl_err_set(err, -EIO, "the launcher does not take the job's key; check the "
-                             "launcher");
-    return 0;
-}
-
-static void set_job(struct mdapl_ch3_glue *g, const unsigned char raw[JOB_BYTES])
-{
-    uint32_t id;
-
-    memcpy(&id, raw, sizeof(id));
-    mdapl_ch3_group_set_job(g, id, raw + sizeof(id));
-}
-
-static int get_job(struct mdapl_ch3_glue *g)
-{
-    unsigned char raw[JOB_BYTES];
-    char hex[2 * JOB_BYTES + 1];
-
-    if (MPIR_pmi_kvs_get(0, job_key_name, hex, sizeof(hex)) != MPI_SUCCESS)
-        return -EIO;
-    for (int i = 0; i < JOB_BYTES; i++)
-        if (sscanf(hex + 2 * i, "%2hhx", &raw[i]) != 1)
-            return -EIO;
-    set_job(g, raw);
-    return 0;
-}
-
 /* -- opening ---------------------------------------------------------------------------------- */
-
-/* The dat.conf of this installation, unless the user names one. */
-static void choose_dat_conf(const struct mdapl_cfg *cfg)
-{
-    const char *file = *cfg->dat_conf ? cfg->dat_conf : MDAPL_DAT_CONF;
-
-    if (!getenv("DAT_OVERRIDE") && (*cfg->dat_conf || access(file, R_OK) == 0))
-        setenv("DAT_OVERRIDE", file, 1);
-}
-
-/* Returns when the launcher has read what is in the pipe of stderr, or after PIPE_READ_MS. */
-static void wait_until_read(void)
-{
-    const struct timespec pause = { 0, 1000 * 1000 };
-    int unread = 0;
-
-    for (int ms = 0; ms < PIPE_READ_MS; ms++) {
-        if (ioctl(STDERR_FILENO, FIONREAD, &unread) || unread <= 0)
-            return;
-        nanosleep(&pause, NULL);
-    }
-}
-
-void mdapl_ch3_print(int rank, const char *text)
-{
-    const struct timespec moment = { 0, 100 * 1000 * 1000 };
-    char host[64] = "?";
-
-    gethostname(host, sizeof(host) - 1);
-    fprintf(stderr, "[rank %d %s pid %d] ch3:dapl: %s\n", rank, host, (int)getpid(), text);
-    if (!isatty(STDERR_FILENO))
-        wait_until_read();
-    nanosleep(&moment, NULL);
-}
 
 static int init_error(int rank, const char *text)
 {
     int mpi_errno = MPI_SUCCESS;
 
-    mdapl_ch3_print(rank, text);
+    mdapl_launch_print(rank, text);
     MPIR_ERR_SET(mpi_errno, MPI_ERR_OTHER, "**ch3|dapl|init");
     return mpi_errno;
 }
@@ -155,7 +58,7 @@ static int open_ctx(struct mdapl_ch3_glue *g, int rank)
                  .owner = g->pg },
     };
 
-    choose_dat_conf(&g->cfg);
+    mdapl_launch_dat_conf(&g->cfg);
     if (mdapl_ctx_open(&args, &g->ctx, &err))
         return init_error(rank, err.text);
     g->pg->ch.group = mdapl_ctx_job(g->ctx);
@@ -185,6 +88,7 @@ static int probe(struct mdapl_ch3_glue *g, int rank)
 /* Publishes this rank's card and, on rank 0, the job's key. Returns when every rank has done so. */
 static int publish(struct mdapl_ch3_glue *g, int rank)
 {
+    struct mdapl_launch_job job;
     char card[MDAPL_CARD_MAX];
     struct mdapl_err err;
     int mpi_errno, rc;
@@ -192,12 +96,14 @@ static int publish(struct mdapl_ch3_glue *g, int rank)
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0)
         return init_error(rank, "the business card does not fit; name fewer adapters in "
                                 "MPIR_CVAR_DAPL_IA");
-    if (rank == 0 && put_job(&err))
+    if (rank == 0 && mdapl_launch_put_job(&err))
         return init_error(rank, err.text);
     mpi_errno = mdapl_ch3_cards_put(g, rank, card);
-    if (mpi_errno == MPI_SUCCESS && get_job(g))
+    if (mpi_errno == MPI_SUCCESS && mdapl_launch_get_job(&job))
         mpi_errno = init_error(rank,
                                "the launcher does not give the job's key; check the launcher");
+    if (mpi_errno == MPI_SUCCESS)
+        mdapl_ch3_group_set_job(g, job.id, job.key);
     rc = mpi_errno == MPI_SUCCESS ? mdapl_ch3_cards_share(g, rank) : 0;
     if (rc)
         mpi_errno = init_error(rank, rc == -ECONNRESET ? rank_ended :
@@ -287,7 +193,7 @@ static void log_start(struct mdapl_ch3_glue *g, int rank)
     if (rank != 0 || g->cfg.verbose < MDAPL_INFO)
         return;
     if (!g->ctx) {
-        mdapl_ch3_print(rank, "1 rank: no channel and no adapter is opened");
+        mdapl_launch_print(rank, "1 rank: no channel and no adapter is opened");
         return;
     }
     mdapl_ctx_describe(g->ctx, line, sizeof(line));
@@ -307,22 +213,12 @@ static int init_handlers(struct mdapl_ch3_glue *g)
     return mpi_errno;
 }
 
-/*
- * A job of one rank has no messages to send and needs no adapter. But several tasks that a launcher
- * has started together, without this MPI's PMI, would be as many such jobs, write to the same files
- * and get results of no meaning. Programs that are meant to run so are rarer, and can say it.
- */
 static int start_alone(void)
 {
-    struct mdapl_tasks tasks;
     struct mdapl_err err;
+    int task;
 
-    if (getenv(alone_name) || !mdapl_tasks_several(getenv, &tasks))
-        return MPI_SUCCESS;
-    mdapl_err_set(&err, 0, "%s=%s: %s has started several tasks, but without a PMI that this MPI "
-                  "has, so that each would be a job of one rank. %s; or, where that is meant, set "
-                  "%s=1", tasks.name, tasks.value, tasks.launcher, tasks.remedy, alone_name);
-    return init_error(tasks.rank, err.text);
+    return mdapl_launch_alone(&err, &task) ? init_error(task, err.text) : MPI_SUCCESS;
 }
 
 /* A job of several ranks: opens the channels, exchanges cards, connects. */
@@ -348,7 +244,7 @@ static int start(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ran
 
 int mdapl_ch3_open_alone(struct mdapl_ch3_glue *g)
 {
-    unsigned char raw[JOB_BYTES];
+    struct mdapl_launch_job job;
     char card[MDAPL_CARD_MAX];
     struct mdapl_cfg user;
     struct mdapl_err err;
@@ -356,14 +252,14 @@ int mdapl_ch3_open_alone(struct mdapl_ch3_glue *g)
 
     if (g->ctx)
         return MPI_SUCCESS;
-    if (make_job(raw, &err))
+    if (mdapl_launch_make_job(&job, &err))
         return init_error(0, err.text);
     user = g->cfg;
     estimate_polls(g, &user, 0);
     mpi_errno = open_ctx(g, 0);
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
-    set_job(g, raw);
+    mdapl_ch3_group_set_job(g, job.id, job.key);
     if (mdapl_ctx_card(g->ctx, card, sizeof(card)) < 0 || mdapl_ch3_cards_alone(g, card))
         return init_error(0, "the business card does not fit; name fewer adapters in "
                              "MPIR_CVAR_DAPL_IA");
@@ -427,22 +323,6 @@ void mdapl_ch3_pvar_read(void *counter, void *object, int count, void *buf)
     memcpy(buf, from + at, sizeof(uint64_t));
 }
 
-/* One write for the whole text, so that the ranks' texts do not interleave. */
-static void summarise(struct mdapl_ch3_glue *g, int rank)
-{
-    char text[4096], host[64] = "?";
-    size_t n;
-
-    if (g->cfg.summary == MDAPL_SUMMARY_OFF || (g->cfg.summary == MDAPL_SUMMARY_FIRST && rank != 0))
-        return;
-    gethostname(host, sizeof(host) - 1);
-    n = (size_t)snprintf(text, sizeof(text), "[rank %d %s] ch3:dapl, what was done:\n", rank, host);
-    mdapl_stats_print(&g->counters, text + n, sizeof(text) - n);
-    if (!text[n])
-        snprintf(text + n, sizeof(text) - n, "no message\n");
-    fputs(text, stderr);
-}
-
 /* Waits until all messages are delivered and acknowledged, in both directions. A peer whose end
  * only the launcher reports acknowledges nothing, so after a loss the wait is bounded. */
 static void drain(struct mdapl_ch3_glue *g)
@@ -478,6 +358,6 @@ int MPIDI_CH3_Finalize(void)
 
     if (g->ctx)
         close_ctx(g);
-    summarise(g, MPIR_Process.rank);
+    mdapl_launch_summary(&g->cfg, &g->counters, MPIR_Process.rank);
     return MPI_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "mpidi_ch3_impl.h"
+#include "launch.h"
 
 #include "log.h"
 
@@ -40,7 +41,7 @@ void mdapl_ch3_end_job(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    mdapl_ch3_print(MPIR_Process.rank, line);
+    mdapl_launch_print(MPIR_Process.rank, line);
     MPID_Abort(NULL, MPI_SUCCESS, EXIT_LOST, "ch3:dapl has ended the job");
     abort();
 }

@@ -110,13 +110,6 @@ struct mdapl_ch3_glue {
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
 
 /* init.c */
-/*
- * Prints a line to stderr, preceded by rank, host and process id. For faults that end the job: an
- * error that MPI prints may be lost, because a launcher that ends a job discards the output that it
- * has not read yet. So this function returns when the launcher has read the line (5 s at most) and
- * 0.1 s later, in which other ranks print theirs.
- */
-void mdapl_ch3_print(int rank, const char *text);
 /* Opens the context of a job of one rank, unless it is open. An MPI error code. */
 int mdapl_ch3_open_alone(struct mdapl_ch3_glue *g);
 

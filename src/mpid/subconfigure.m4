@@ -1,9 +1,19 @@
 [#] SPDX-License-Identifier: MIT
-dnl The channel ch3:dapl in MPICH's configure. MPICH finds this file by its name; PREREQ runs
-dnl before the device is configured, BODY in its turn.
+dnl MPICH_SUBCFG_BEFORE=src/mpid/ch4
+dnl The channel ch3:dapl in MPICH's configure, and what the network module ch4:dapl shares with it.
+dnl MPICH finds this file by its name; PREREQ runs before the device is configured, BODY in its turn.
 
 AC_DEFUN([PAC_SUBCFG_PREREQ_]PAC_SUBCFG_AUTO_SUFFIX,[
     AM_CONDITIONAL([BUILD_CH3_DAPL],[test "X$device_name" = "Xch3" && test "X$channel_name" = "Xdapl"])
+    AM_CONDITIONAL([BUILD_DAPL],[test "X$device_name:$channel_name" = "Xch3:dapl" || test "X$device_name:$device_args" = "Xch4:dapl"])
+    dnl Messages between ranks of one node are those of src/shm, whose order is the contract's.
+    AS_IF([test "X$device_name:$device_args" = "Xch4:dapl"],[
+        AS_CASE([${with_ch4_shmmods-none}],
+            [none|no],[with_ch4_shmmods=none],
+            [AC_MSG_ERROR([ch4:dapl has shared memory of its own: leave out --with-ch4-shmmods=$with_ch4_shmmods])])
+        AS_IF([test "X${enable_ch4_netmod_inline-yes}" != Xyes],
+            [AC_MSG_ERROR([ch4:dapl has no table of calls: leave out --disable-ch4-netmod-inline])])
+    ])
     AM_COND_IF([BUILD_CH3_DAPL],[
         AC_MSG_NOTICE([RUNNING PREREQ FOR ch3:dapl])
         MPID_MAX_THREAD_LEVEL=MPI_THREAD_MULTIPLE
@@ -14,15 +24,17 @@ AC_DEFUN([PAC_SUBCFG_PREREQ_]PAC_SUBCFG_AUTO_SUFFIX,[
 ])
 
 AC_DEFUN([PAC_SUBCFG_BODY_]PAC_SUBCFG_AUTO_SUFFIX,[
-AM_COND_IF([BUILD_CH3_DAPL],[
-    AC_MSG_NOTICE([RUNNING CONFIGURE FOR ch3:dapl])
+AM_COND_IF([BUILD_DAPL],[
+    mdapl_device=$device_name:dapl
+    AC_SUBST([mdapl_device])
+    AC_MSG_NOTICE([RUNNING CONFIGURE FOR $mdapl_device])
 
     AC_ARG_WITH([dapl],[AS_HELP_STRING([--with-dapl=DIR],[where uDAPL is installed (same as --with-dat)])],
         [AS_IF([test -z "$with_dat"],[with_dat=$withval])])
     PAC_SET_HEADER_LIB_PATH([dat])
     PAC_CHECK_HEADER_LIB([dat2/udat.h],[dat2],[dat_ia_openv],[pac_have_dat=yes],[pac_have_dat=no])
     AS_IF([test "$pac_have_dat" = no],[
-        AC_MSG_ERROR([ch3:dapl needs uDAPL 2: dat2/udat.h and libdat2 were not found. Install the package libdapl-dev (Debian; dapl-devel elsewhere), or say where it is: --with-dapl=DIR, or --with-dat-include=DIR with --with-dat-lib=DIR])
+        AC_MSG_ERROR([$mdapl_device needs uDAPL 2: dat2/udat.h and libdat2 were not found. Install the package libdapl-dev (Debian; dapl-devel elsewhere), or say where it is: --with-dapl=DIR, or --with-dat-include=DIR with --with-dat-lib=DIR])
     ])
     dnl hints about binding, where MPICH has hwloc of the system's
     mdapl_hwloc_cppflags=

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "mpidi_ch3_impl.h"
+#include "launch.h"
 
 #include "log.h"
 #include "winseg.h"
@@ -64,7 +65,7 @@ static int refuse(MPIR_Win **win_p, const struct mdapl_ch3_outcome *outcome)
     int errclass = why_not(*win_p, outcome, line, sizeof(line)), mpi_errno;
 
     if (outcome->rank == MPIR_Process.rank)
-        mdapl_ch3_print(outcome->rank, line);
+        mdapl_launch_print(outcome->rank, line);
     mpi_errno = MPID_Win_free(win_p);
     MPIR_ERR_SET1(mpi_errno, errclass, "**ch3|dapl|window", "**ch3|dapl|window %s", line);
     return mpi_errno;

@@ -13,6 +13,6 @@ void mdapl_log_write(const struct mdapl_log *log, const char *fmt, ...)
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
     /* One call, so that the lines of many ranks do not mix. */
-    fprintf(log->out ? log->out : stderr, "[rank %d %s pid %d] ch3:dapl: %s\n", log->rank,
+    fprintf(log->out ? log->out : stderr, "[rank %d %s pid %d] " MDAPL_DEVICE ": %s\n", log->rank,
             log->host, (int)getpid(), line);
 }

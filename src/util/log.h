@@ -8,6 +8,11 @@
  */
 #include <stdio.h>
 
+/* The device, as MPICH's configure names it. */
+#ifndef MDAPL_DEVICE
+#define MDAPL_DEVICE "ch3:dapl"
+#endif
+
 enum mdapl_level { MDAPL_WARN = 0, MDAPL_INFO = 1, MDAPL_CONN = 2, MDAPL_FRAME = 3 };
 
 struct mdapl_log {
