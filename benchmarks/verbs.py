@@ -202,10 +202,10 @@ Debian's packages. Everything else is as the MPI has it by default. Every number
 
 Soft-RoCE is software: a doorbell is a system call, which User-Mode Linux makes slow, and the kernels of both ends, the
 Ethernet between them and the ranks share the processors of this machine. So the times say how the MPIs compare here,
-not what an adapter would do; the counts do not depend on it. In a node the program that polls has the only processor, so
-the library that counts gives it away after each round of polls that found nothing (benchmarks/verbs_count.c); it is
-preloaded in all jobs of all MPIs. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS} registers
-memory for each long body; with an adapter registrations are kept, as those of UCX are here.
+not what an adapter would do; the counts do not depend on it. In a node the program that polls has the only processor,
+so the library that counts gives it away after each round of polls that found nothing (benchmarks/verbs_count.c); it
+is preloaded in all jobs of all MPIs. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS}
+registers memory for each long body; with an adapter registrations are kept, as those of UCX are here.
 
 {targets(target_rows(v))}
 {"".join(figure_text(v, titles, test) for test in FIGURES)}## NAS kernel {KERNEL}, class {CLASS}, seconds

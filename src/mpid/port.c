@@ -16,7 +16,8 @@
  * one that accepts exchange packets over a temporary VC, which has no process group, then the
  * descriptions of both sides' process groups, and close it. The channel's side is the port's name,
  * which has the id and a random key of the port and what its process's business card has for
- * visitors, and the temporary VC. A process that does not know the key is refused (mdapl_port_open() in transport.h).
+ * visitors, and the temporary VC. A process that does not know the key is refused
+ * (mdapl_port_open() in transport.h).
  *
  * CH3 expects that the process at the other end of a temporary VC lives until the VC has been
  * closed. If it does not, the channel answers in its place, as if it had withdrawn or closed it:
@@ -331,9 +332,9 @@ int MPIDI_CH3_Connect_to_root(const char *name, MPIDI_VC_t **vc_p)
     if (mpi_errno != MPI_SUCCESS)
         return mpi_errno;
     if (make_peer(g, &args, &peer))
-        return port_error("no channel reaches its process: shared memory reaches those of this node "
-                          "and of the same namespaces, the channel dapl those with an adapter as "
-                          "ours");
+        return port_error("no channel reaches its process: shared memory reaches those of this "
+                          "node and of the same namespaces, the channel dapl those with an "
+                          "adapter as ours");
     *vc_p = make_vc(peer, false);
     if (!*vc_p)
         return port_error("memory is out");

@@ -90,8 +90,8 @@ struct mdapl_shm_seg {
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
                        bool barrier);
 /* Maps the segment of a rank and compares its token. rank: in its job; -1: not known. n_ranks: as
- * that of the own segment for a rank of the job, 0 for one of another group. 0, or -EHOSTUNREACH (the segment there is another one),
- * -ENOMEM, or the -errno of the system call. */
+ * that of the own segment for a rank of the job, 0 for one of another group. 0, or -EHOSTUNREACH
+ * (the segment there is another one), -ENOMEM, or the -errno of the system call. */
 int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t token, int rank,
                        int n_ranks);
 void mdapl_shm_seg_close(struct mdapl_shm_seg *seg);

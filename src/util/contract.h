@@ -119,8 +119,8 @@ struct mdapl_group {
      * there. */
     struct mdapl_name self;
     /* The channel through which its one process has come to a port; NULL: it has not. No other
-     * channel reaches it. In the channel dapl, `card` then has the rails that it uses, but not where
-     * it listens, until mdapl_peer_locate(). */
+     * channel reaches it. In the channel dapl, `card` then has the rails that it uses, but not
+     * where it listens, until mdapl_peer_locate(). */
     const struct mdapl_channel *visitor;
     /* Of the context: */
     struct mdapl_ctx *ctx;

@@ -278,7 +278,8 @@ int mdapl_peer_remove(struct mdapl_peer *peer)
     return peer->channel->leave(peer);
 }
 
-/* The first channel that reaches the rank makes its peer; sure: of those whose ends always agree. */
+/* The first channel that reaches the rank makes its peer; sure: of those whose ends always
+ * agree. */
 static int reach(struct mdapl_group *group, int rank, const char *card, bool sure)
 {
     const struct mdapl_ctx *ctx = group->ctx;

@@ -69,7 +69,7 @@ int mdapl_ctx_tune(struct mdapl_ctx *ctx, const char *knob, const char *value,
 /* Writes this rank's business card: printable, without ';' '#' ' ' '$', which launchers use, zero
  * terminated. Returns its length in bytes, or -errno (-ENOSPC: it is longer than len). */
 int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
-/* The same, but only what a process needs that visits a port of this process (mdapl_port_open()). */
+/* The same, but only what a process needs that visits a port of this one (mdapl_port_open()). */
 int mdapl_port_card(struct mdapl_ctx *ctx, char *buf, size_t len);
 /* Sets id and key of the job, where the launcher distributes them after the business cards have
  * been published; before mdapl_wire(). Both are copied. */

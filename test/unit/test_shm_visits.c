@@ -20,7 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PORT = 0x1234, SECOND = 0x4321, VISIT = 0xabc0, LONG = 200000, ROUNDS = 100000, LIMIT_S = 60 };
+enum { PORT = 0x1234, SECOND = 0x4321, VISIT = 0xabc0 };
+enum { LONG = 200000, ROUNDS = 100000, LIMIT_S = 60 };
 
 static const char port_key[MDAPL_KEY_BYTES] = "key of the port";
 static const char wrong_key[MDAPL_KEY_BYTES] = "another's key..";

@@ -21,8 +21,8 @@
  *  - completions of a QP stay in the CQ when the QP is destroyed or reset, as with Soft-RoCE;
  *  - a shared receive queue keeps its receives when a QP on it ends, which has an event then
  *    (11.6.3.6); the event of its limit arrives once (11.2.3.3).
- *  - with VERBS_MIGRATE=1 a QP has an alternate path (17.2.8): when both sides have rearmed they are
- *    armed, and when a request finds its path cut, or one side asks, both migrate;
+ *  - with VERBS_MIGRATE=1 a QP has an alternate path (17.2.8): when both sides have rearmed they
+ *    are armed, and when a request finds its path cut, or one side asks, both migrate;
  * Not there: UD, memory windows, timers. A request to a QP that has ended fails at the next attempt
  * instead of after the retries.
  */
