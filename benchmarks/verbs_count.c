@@ -2,8 +2,8 @@
 /*
  * Preloaded into an MPI program: counts what its MPI asks of verbs between MPI_Pcontrol(1) and
  * MPI_Pcontrol(0), and writes it, an object of JSON on a line, to the file VERBS_COUNT.RANK;
- * without VERBS_COUNT nowhere. After a round of polls that were all empty it gives the core away, as
- * a program that polls without system calls keeps the only core of a node from the other end.
+ * without VERBS_COUNT nowhere. After a round of polls that were all empty it gives the core away,
+ * as a program that polls without system calls keeps the only core of a node from the other end.
  *
  * Post and poll are functions of a context, which libibverbs' inline functions call: they are
  * replaced in each context that is opened. Needs one kind of device in a process.
