@@ -111,6 +111,20 @@ static bool all_allowed(const struct hv_qp *qp, const struct ibv_sge *sge, int n
     return true;
 }
 
+/* The last word lands last, as with an adapter that places a write in order: MPI with RING=on
+ * relies on that. The stores of one copy by the kernel (rep movs) may become visible in any order,
+ * those of two one after the other. */
+static bool write_in_order(pid_t pid, const struct iovec *local, uint64_t to)
+{
+    size_t bytes = local->iov_len, last = bytes < sizeof(uint64_t) ? bytes : sizeof(uint64_t);
+    struct iovec remote[] = {
+        { (void *)(uintptr_t)to, bytes - last },
+        { (void *)(uintptr_t)(to + bytes - last), last },
+    };
+
+    return process_vm_writev(pid, local, 1, remote, 2, 0) == (ssize_t)bytes;
+}
+
 /* One of the two processes is this one. False: the other one has gone, or has unmapped it. */
 static bool copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from, size_t bytes)
 {
@@ -124,7 +138,7 @@ static bool copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from, size_
     }
     if (to_pid == me)
         return process_vm_readv(from_pid, &local, 1, &remote, 1, 0) == (ssize_t)bytes;
-    return process_vm_writev(to_pid, &local, 1, &remote, 1, 0) == (ssize_t)bytes;
+    return write_in_order(to_pid, &local, to);
 }
 
 struct side {
