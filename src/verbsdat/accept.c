@@ -11,17 +11,31 @@ enum { BACKLOG = 1024 };         /* requests that the thread has not taken */
 
 /* -- service points ---------------------------------------------------------------------------- */
 
+/* An identifier that listens; NULL: errno says why. */
+static struct rdma_cm_id *listen_at(struct verbsdat_ia *ia, const struct sockaddr_in *addr,
+                                    uint16_t port, struct verbsdat_psp *psp)
+{
+    struct rdma_cm_id *id = verbsdat_cm_id(ia, addr, port, psp);
+    int error;
+
+    if (!id || rdma_listen(id, BACKLOG) == 0)
+        return id;
+    error = errno;
+    rdma_destroy_id(id);
+    errno = error;
+    return NULL;
+}
+
+/* At all addresses of the IA. */
 static DAT_RETURN listen_on(struct verbsdat_ia *ia, uint16_t port, struct verbsdat_psp *psp)
 {
-    psp->id = verbsdat_cm_id(ia, port, NULL);
-    if (!psp->id)
-        return errno == EADDRINUSE
-                   ? VERBSDAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE)
-                   : VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-    psp->id->context = psp;
-    if (rdma_listen(psp->id, BACKLOG) == 0)
+    psp->id = listen_at(ia, &ia->cfg.addr, port, psp);
+    if (psp->id && ia->migrates)
+        psp->alternate = listen_at(ia, &ia->cfg.alternate, ntohs(rdma_get_src_port(psp->id)), psp);
+    if (psp->id && (psp->alternate || !ia->migrates))
         return DAT_SUCCESS;
-    rdma_destroy_id(psp->id);
+    if (psp->id)
+        rdma_destroy_id(psp->id);
     return errno == EADDRINUSE ? VERBSDAT_ERROR(DAT_CONN_QUAL_IN_USE, DAT_NO_SUBTYPE)
                                : VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
@@ -103,7 +117,7 @@ DAT_RETURN verbsdat_psp_query(DAT_PSP_HANDLE handle, DAT_PSP_PARAM_MASK mask, DA
 DAT_RETURN verbsdat_psp_free(DAT_PSP_HANDLE handle)
 {
     struct verbsdat_psp *psp = psp_of(handle);
-    struct rdma_cm_id *id;
+    struct rdma_cm_id *id, *alternate;
     struct verbsdat_ia *ia;
 
     if (!psp)
@@ -111,11 +125,16 @@ DAT_RETURN verbsdat_psp_free(DAT_PSP_HANDLE handle)
     ia = psp->h.ia;
     verbsdat_lock(ia);
     id = psp->id;
+    alternate = psp->alternate;
     id->context = NULL;
+    if (alternate)
+        alternate->context = NULL;
     atomic_fetch_sub(&psp->evd->users, 1);
     verbsdat_handle_end(&psp->h);
     verbsdat_unlock(ia);
     rdma_destroy_id(id);
+    if (alternate)
+        rdma_destroy_id(alternate);
     return DAT_SUCCESS;
 }
 

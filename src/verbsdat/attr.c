@@ -3,8 +3,12 @@
 #include "calls.h"
 
 #include <dat2/dat_ib_extensions.h>
+#include <dat_path_extensions.h>
 #include <stdio.h>
 #include <string.h>
+
+#define TEXT(n) TEXT_OF(n)
+#define TEXT_OF(n) #n
 
 enum { DTO_MAX = 1 << 14, READS_MAX = 255 };
 
@@ -31,13 +35,17 @@ void verbsdat_attr_name(struct verbsdat_ia *ia)
     snprintf(ia->port_text, sizeof(ia->port_text), "%u", ia->id->port_num);
     name_one(ia, "DAT_IB_DEVICE_NAME", ibv_get_device_name(ia->verbs->device));
     name_one(ia, "DAT_IB_PORT_NUMBER", ia->port_text);
+    if (ia->migrates) {
+        name_one(ia, DAT_PATH_ATTR, TEXT(DAT_PATH_EXTENSION_VERSION));
+        name_one(ia, DAT_PATH_ATTR_PORTS, "2");
+    }
     name_one(ia, "DAT_VERBSDAT", "TRUE");        /* identifies this provider */
 }
 
-/* A CQ has room for a mark of each EP behind the consumer's events (evd.c). */
+/* A CQ has room for writes of no bytes of each EP behind the consumer's events (evd.c). */
 static DAT_COUNT max_qlen(const struct verbsdat_ia *ia)
 {
-    return at_most((int64_t)ia->device.max_cqe * 8 / 9 - 32, 1 << 22);
+    return at_most((int64_t)ia->device.max_cqe * 4 / 5 - 64, 1 << 22);
 }
 
 static void fill_ia_attr(struct verbsdat_ia *ia, DAT_IA_ATTR *a)
@@ -51,7 +59,7 @@ static void fill_ia_attr(struct verbsdat_ia *ia, DAT_IA_ATTR *a)
     a->hardware_version_major = d->hw_ver;
     a->ia_address_ptr = (DAT_IA_ADDRESS_PTR)&ia->cfg.addr;
     a->max_eps = d->max_qp;
-    a->max_dto_per_ep = at_most((int64_t)d->max_qp_wr - 1, DTO_MAX);
+    a->max_dto_per_ep = at_most((int64_t)d->max_qp_wr - 2, DTO_MAX);
     a->max_rdma_read_per_ep_in = at_most(d->max_qp_rd_atom, READS_MAX);
     a->max_rdma_read_per_ep_out = at_most(d->max_qp_init_rd_atom, READS_MAX);
     a->max_evds = d->max_cq;

@@ -13,9 +13,10 @@ enum {
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
 
-struct rdma_cm_id *verbsdat_cm_id(struct verbsdat_ia *ia, uint16_t port, void *context)
+struct rdma_cm_id *verbsdat_cm_id(struct verbsdat_ia *ia, const struct sockaddr_in *addr,
+                                  uint16_t port, void *context)
 {
-    struct sockaddr_in at = ia->cfg.addr;
+    struct sockaddr_in at = *addr;
     struct rdma_cm_id *id;
     int error;
 
@@ -58,6 +59,10 @@ static void set_state(struct verbsdat_ep *ep, DAT_EP_STATE state)
         ep->h.ia->closing--;
         verbsdat_evd_closing(ep->req_evd, -1);
     }
+    if (state == DAT_EP_STATE_CONNECTED)
+        verbsdat_path_begin(ep);
+    else if (before == DAT_EP_STATE_CONNECTED)
+        verbsdat_path_end(ep);
     if (before == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING && state == DAT_EP_STATE_DISCONNECTED) {
         ep->abandoned = ep->h.ia->abandoned = true;
         verbsdat_thread_wake(ep->h.ia);
@@ -240,6 +245,8 @@ static void adapter_gone(struct verbsdat_ia *ia)
 {
     DAT_EVENT event;
 
+    if (atomic_exchange(&ia->lost, true))
+        return;                  /* the device has reported it */
     memset(&event, 0, sizeof(event));
     event.event_number = DAT_ASYNC_ERROR_IA_CATASTROPHIC;
     event.event_data.asynch_error_event_data.dat_handle = ia;
@@ -253,7 +260,7 @@ static struct rdma_cm_id *handle(struct verbsdat_ia *ia, const struct rdma_cm_ev
     struct verbsdat_handle *h = e->id->context;
 
     if (e->event == RDMA_CM_EVENT_CONNECT_REQUEST)
-        return verbsdat_cr_arrived(ia, e) ? NULL : e->id;
+        return !verbsdat_ask_answer(ia, e) && verbsdat_cr_arrived(ia, e) ? NULL : e->id;
     if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
         if (e->id == ia->id)
             adapter_gone(ia);
@@ -261,6 +268,8 @@ static struct rdma_cm_id *handle(struct verbsdat_ia *ia, const struct rdma_cm_ev
     }
     if (!h)
         return NULL;
+    if (h->type == VERBSDAT_ASK)
+        return verbsdat_ask_event(ia, e);
     if (h->type == DAT_HANDLE_TYPE_CR) {
         verbsdat_cr_withdrawn((struct verbsdat_cr *)h);
         return e->id;
@@ -285,7 +294,7 @@ void verbsdat_cm_event(struct rdma_cm_event *event, struct verbsdat_ia *ia)
 
 /* -- what the adapter's thread looks at -------------------------------------------------------- */
 
-static struct verbsdat_ep *next_ep(struct verbsdat_ia *ia, struct mdapl_list **at)
+struct verbsdat_ep *verbsdat_next_ep(struct verbsdat_ia *ia, struct mdapl_list **at)
 {
     while (*at != &ia->objects) {
         struct verbsdat_handle *h = MDAPL_OF(*at, struct verbsdat_handle, link);
@@ -296,9 +305,6 @@ static struct verbsdat_ep *next_ep(struct verbsdat_ia *ia, struct mdapl_list **a
     }
     return NULL;
 }
-
-#define EACH_EP(ep, ia) \
-    for (struct mdapl_list *at_ = (ia)->objects.next; ((ep) = next_ep((ia), &at_));)
 
 /* Ends the connection if its last request has ended; the CQ is armed for the case that not. */
 static void try_to_close(struct verbsdat_ep *ep)
@@ -317,7 +323,7 @@ void verbsdat_cm_closing(struct verbsdat_ia *ia)
 {
     struct verbsdat_ep *ep;
 
-    EACH_EP(ep, ia)
+    VERBSDAT_EACH_EP(ep, ia)
         if (atomic_load(&ep->state) == DAT_EP_STATE_DISCONNECT_PENDING)
             try_to_close(ep);
 }
@@ -331,25 +337,33 @@ static void time_is_over(struct verbsdat_ep *ep)
         verbsdat_ep_lost(ep);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 void verbsdat_cm_deadlines(struct verbsdat_ia *ia)
 {
     uint64_t now = verbsdat_now();
     struct verbsdat_ep *ep;
 
     ia->next_deadline = UINT64_MAX;
-    EACH_EP(ep, ia) {
+    VERBSDAT_EACH_EP(ep, ia) {
         if (ep->deadline <= now)
             time_is_over(ep);
-        if (ep->deadline < ia->next_deadline)
-            ia->next_deadline = ep->deadline;
+        if (ep->path.due <= now)
+            verbsdat_path_due(ep);
+        ia->next_deadline = least(ia->next_deadline, least(ep->deadline, ep->path.due));
     }
+    if (ia->ask.id)
+        ia->next_deadline = least(ia->next_deadline, ia->ask.deadline);
 }
 
 void verbsdat_cm_faults(struct verbsdat_ia *ia)
 {
     struct verbsdat_ep *ep;
 
-    EACH_EP(ep, ia) {
+    VERBSDAT_EACH_EP(ep, ia) {
         if (!atomic_exchange(&ep->fault, false) || !is_up(ep))
             continue;
         rdma_disconnect(ep->id);
@@ -366,7 +380,7 @@ void verbsdat_cm_abandoned(struct verbsdat_ia *ia)
 
     do {
         over = NULL;
-        EACH_EP(ep, ia) {
+        VERBSDAT_EACH_EP(ep, ia) {
             if (!ep->abandoned)
                 continue;
             ep->abandoned = false;

@@ -35,11 +35,11 @@ static bool address_of(const char *interface, struct sockaddr_in *addr)
     return found;
 }
 
-/* The word without a '=': an IPv4 address or the name of an interface. */
-static int place(const char *name, const char *word, struct verbsdat_config *cfg)
+/* An IPv4 address or the name of an interface. */
+static int place(const char *name, const char *word, struct sockaddr_in *addr)
 {
-    cfg->addr = (struct sockaddr_in){ .sin_family = AF_INET };
-    if (inet_pton(AF_INET, word, &cfg->addr.sin_addr) == 1 || address_of(word, &cfg->addr))
+    *addr = (struct sockaddr_in){ .sin_family = AF_INET };
+    if (inet_pton(AF_INET, word, &addr->sin_addr) == 1 || address_of(word, addr))
         return 0;
     return wrong(name, word, if_nametoindex(word)
                                  ? "this interface has no IPv4 address: ip address add ADDRESS/BITS"
@@ -62,8 +62,11 @@ static int option(const char *name, const char *word, struct verbsdat_config *cf
 {
     static const char *const keys[] = { "retry=", "ack_timeout=", "inline=" };
     static const long max[] = { 7, 31, INLINE_MAX };
+    static const char alternate[] = "alternate=";
     long n = 0;
 
+    if (strncmp(word, alternate, strlen(alternate)) == 0)
+        return place(name, word + strlen(alternate), &cfg->alternate);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         size_t len = strlen(keys[i]);
 
@@ -79,7 +82,8 @@ static int option(const char *name, const char *word, struct verbsdat_config *cf
             cfg->max_inline = (uint32_t)n;
         return 0;
     }
-    return wrong(name, word, "no such parameter; there are retry=, ack_timeout=, inline=");
+    return wrong(name, word, "no such parameter; there are retry=, ack_timeout=, inline=, "
+                             "alternate=");
 }
 
 int verbsdat_config_parse(const char *name, const char *params, struct verbsdat_config *cfg)
@@ -90,7 +94,7 @@ int verbsdat_config_parse(const char *name, const char *params, struct verbsdat_
     *cfg = (struct verbsdat_config){ .retry = RETRY, .max_inline = INLINE };
     snprintf(text, sizeof(text), "%s", params);
     for (word = strtok_r(text, " ,\t", &save); word; word = strtok_r(NULL, " ,\t", &save)) {
-        if (strchr(word, '=') ? option(name, word, cfg) : place(name, word, cfg))
+        if (strchr(word, '=') ? option(name, word, cfg) : place(name, word, &cfg->addr))
             return -1;
         placed = placed || !strchr(word, '=');
     }

@@ -61,7 +61,7 @@ static void fill_extension(DAT_EVENT *event, int ext, const struct ibv_wc *wc)
 static void advance(struct verbsdat_ep *ep, const struct verbsdat_slot *slot)
 {
     struct verbsdat_queue *q = slot->kind == VERBSDAT_RECV ? &ep->recv : &ep->req;
-    uint32_t past = slot->kind == VERBSDAT_MARK ? ep->mark_number : slot->number + 1;
+    uint32_t past = slot->kind == VERBSDAT_MARK ? slot->number : slot->number + 1;
 
     if ((int32_t)(past - atomic_load_explicit(&q->tail, memory_order_relaxed)) > 0)
         atomic_store_explicit(&q->tail, past, memory_order_release);
@@ -118,6 +118,8 @@ bool verbsdat_done(struct verbsdat_evd *evd, const struct ibv_wc *wc, DAT_EVENT 
         report_fault(ep);
     if (reported)
         fill_event(event, evd, ep, slot, wc);
+    if (ep && slot == &ep->announce)
+        atomic_store(&ep->announcing, false);
     /* with this the slot is free, and its EP if it is being freed */
     if (slot->srq)
         verbsdat_srq_give(slot);

@@ -12,7 +12,7 @@ enum {
     DTOS = 128, IOVS = 4, READS = 16,    /* of an EP that is created without attributes */
     DRAIN_US = 50,               /* between two looks at the CQs of an EP that is being freed */
     DRAIN_LOOKS = 100000,        /* an adapter that flushes nothing for 5 s has failed */
-    LOST_MS = 20,                /* what an iWARP adapter has not flushed then has vanished */
+    LOST_MS = 20,                /* what has not been flushed then has vanished */
 };
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
@@ -41,24 +41,43 @@ static bool queue_make(struct verbsdat_queue *q, struct verbsdat_ep *ep, DAT_COU
     return true;
 }
 
-/* The mark is a write of no bytes, which needs no key (IBA 9.7.4.1.3). On a QP in the error state
- * it is flushed, behind all that was posted before. */
-void verbsdat_ep_mark(struct verbsdat_ep *ep)
+/* A write of no bytes, which needs no key (IBA 9.7.4.1.3). On a QP in the error state it is
+ * flushed, behind all that was posted before. */
+static int write_nothing(struct verbsdat_ep *ep, struct verbsdat_slot *slot)
 {
-    struct ibv_send_wr wr = { .wr_id = (uintptr_t)&ep->mark, .opcode = IBV_WR_RDMA_WRITE,
+    struct ibv_send_wr wr = { .wr_id = (uintptr_t)slot, .opcode = IBV_WR_RDMA_WRITE,
                               .send_flags = IBV_SEND_SIGNALED }, *bad;
 
+    slot->number = ep->req.head;
+    return ibv_post_send(ep->qp, &wr, &bad);
+}
+
+void verbsdat_ep_mark(struct verbsdat_ep *ep)
+{
     if (ep->silent_run == 0 || ep->marked)
         return;
     ep->marked = true;
-    ep->mark_number = ep->req.head;
-    ibv_post_send(ep->qp, &wr, &bad);    /* an iWARP QP that has failed may take none */
+    write_nothing(ep, &ep->mark);        /* an iWARP QP that has failed may take none */
+}
+
+void verbsdat_ep_announce(struct verbsdat_ep *ep)
+{
+    pthread_mutex_lock(&ep->lock);
+    if (!ep->over && !atomic_exchange(&ep->announcing, true) && write_nothing(ep, &ep->announce))
+        atomic_store(&ep->announcing, false);
+    pthread_mutex_unlock(&ep->lock);
+}
+
+bool verbsdat_ep_loses(const struct verbsdat_ep *ep)
+{
+    return ep->h.ia->iwarp || atomic_load(&ep->h.ia->lost);
 }
 
 /*
  * An InfiniBand QP in the error state flushes what is posted (IBA 10.3.1.7); Soft-RoCE does it with
  * receives when the state is set the next time. On iWARP only what was posted before is flushed
- * (RDMA Verbs, 6.2.4), while the rest vanishes: its time is limited.
+ * (RDMA Verbs, 6.2.4), while the rest vanishes, and a device that has been removed may flush
+ * nothing: the time is limited.
  */
 void verbsdat_ep_flush(struct verbsdat_ep *ep)
 {
@@ -69,7 +88,7 @@ void verbsdat_ep_flush(struct verbsdat_ep *ep)
     verbsdat_ep_mark(ep);
     pthread_mutex_unlock(&ep->lock);
     ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
-    if (!ep->h.ia->iwarp)
+    if (!verbsdat_ep_loses(ep))
         return;
     ep->deadline = verbsdat_now() + (uint64_t)LOST_MS * 1000000;
     verbsdat_thread_deadline(ep->h.ia, ep->deadline);
@@ -132,7 +151,7 @@ static struct ibv_qp_init_attr qp_attr(const struct verbsdat_ep *ep, uint32_t in
         .recv_cq = ep->recv_evd->cq,
         .srq = ep->srq ? ep->srq->srq : NULL,
         .qp_type = IBV_QPT_RC,
-        .cap = { .max_send_wr = (uint32_t)a->max_request_dtos + 1,      /* and the mark */
+        .cap = { .max_send_wr = (uint32_t)a->max_request_dtos + 2,      /* mark and announce */
                  .max_recv_wr = ep->srq ? 0 : (uint32_t)a->max_recv_dtos,
                  .max_send_sge = ep->max_iov,
                  .max_recv_sge = ep->srq ? 0 : (uint32_t)a->max_recv_iov,
@@ -148,7 +167,7 @@ static int connectable(struct verbsdat_ep *ep)
     struct ibv_qp_init_attr attr;
     int rc;
 
-    ep->id = verbsdat_cm_id(ep->h.ia, 0, ep);
+    ep->id = verbsdat_cm_id(ep->h.ia, &ep->h.ia->cfg.addr, 0, ep);
     if (!ep->id)
         return errno;
     do {
@@ -165,8 +184,9 @@ static int connectable(struct verbsdat_ep *ep)
     ep->max_inline = attr.cap.max_inline_data;
     ep->silent_run = 0;
     ep->marked = ep->over = ep->abandoned = false;
-    ep->deadline = UINT64_MAX;
+    ep->deadline = ep->path.due = UINT64_MAX;
     atomic_store(&ep->fault, false);
+    atomic_store(&ep->announcing, false);
     if (ep->srq)
         verbsdat_by_qp_add(ep);
     return 0;
@@ -193,7 +213,7 @@ static DAT_EP_ATTR default_attr(const struct verbsdat_ia *ia)
 {
     const struct ibv_device_attr *d = &ia->device;
     DAT_COUNT iov = d->max_sge < IOVS ? d->max_sge : IOVS;
-    DAT_COUNT dtos = d->max_qp_wr <= DTOS ? d->max_qp_wr - 1 : DTOS;
+    DAT_COUNT dtos = d->max_qp_wr <= DTOS ? d->max_qp_wr - 2 : DTOS;
 
     return (DAT_EP_ATTR){
         .service_type = DAT_SERVICE_TYPE_RC,
@@ -222,8 +242,8 @@ static bool fits(const struct verbsdat_ia *ia, const DAT_EP_ATTR *a)
     int iov = d->max_sge < VERBSDAT_MAX_IOV ? d->max_sge : VERBSDAT_MAX_IOV;
 
     return a->service_type == DAT_SERVICE_TYPE_RC
-           && within(a->max_recv_dtos, (int64_t)d->max_qp_wr - 1)
-           && within(a->max_request_dtos, (int64_t)d->max_qp_wr - 1)
+           && within(a->max_recv_dtos, (int64_t)d->max_qp_wr - 2)
+           && within(a->max_request_dtos, (int64_t)d->max_qp_wr - 2)
            && within(a->max_recv_iov, iov) && within(a->max_request_iov, iov)
            && within(a->max_rdma_read_iov, iov) && within(a->max_rdma_write_iov, iov)
            && within(a->max_rdma_read_in, d->max_qp_rd_atom)
@@ -257,7 +277,7 @@ static struct verbsdat_ep *ep_make(const struct verbsdat_ia *ia, const DAT_EP_AT
                                           ep->attr.max_rdma_write_iov));
     ep->attr.max_recv_iov = at_least_one(ep->attr.max_recv_iov);
     ep->max_silent = (uint32_t)at_least_one(ep->attr.max_request_dtos / 2);
-    ep->mark = (struct verbsdat_slot){ .ep = ep, .kind = VERBSDAT_MARK };
+    ep->mark = ep->announce = (struct verbsdat_slot){ .ep = ep, .kind = VERBSDAT_MARK };
     pthread_mutex_init(&ep->lock, NULL);
     if (queue_make(&ep->req, ep, ep->attr.max_request_dtos, VERBSDAT_SEND)
         && queue_make(&ep->recv, ep, ep->attr.max_recv_dtos, VERBSDAT_RECV))
@@ -370,6 +390,7 @@ DAT_RETURN verbsdat_ep_free(DAT_EP_HANDLE handle)
     ia = ep->h.ia;
     verbsdat_lock(ia);
     verbsdat_ep_abort(ep);
+    verbsdat_ask_forget(ep);
     verbsdat_unlock(ia);
     drained = drain(ep);
     unconnect(ep);

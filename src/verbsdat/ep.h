@@ -6,10 +6,12 @@
 #include "handle.h"
 #include "ia.h"
 
+#include <dat_path_extensions.h>
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -29,7 +31,7 @@ struct verbsdat_lmr {
 enum verbsdat_kind {
     VERBSDAT_SEND, VERBSDAT_WRITE, VERBSDAT_READ, VERBSDAT_WRITE_IMM, VERBSDAT_FETCH_ADD,
     VERBSDAT_CMP_SWAP, VERBSDAT_RECV,
-    VERBSDAT_MARK,               /* behind the last request of a connection that ends */
+    VERBSDAT_MARK,               /* a write of no bytes: mark and announce of an EP */
 };
 
 /* A posted work request; its address is the wr_id. */
@@ -61,6 +63,22 @@ struct verbsdat_srq {
     atomic_uint users;
 };
 
+/* The paths of a connection (path.c); all with ia->lock. */
+struct verbsdat_path {
+    DAT_PATH_STATE state;
+    bool set;                    /* an alternate: */
+    DAT_PATH wanted;             /* as it was set; */
+    DAT_PATH wanted_by_peer;     /* the peer's, as it has answered, from this side; */
+    DAT_PATH loaded;             /* the QP has it; both 0: it has none */
+    DAT_PATH current;            /* 0: not known */
+    uint32_t n_remote;           /* ports of the peer; 0: not known */
+    struct in_addr remote[VERBSDAT_PORTS];
+    bool asked;                  /* this side has asked it to migrate */
+    uint64_t due;                /* the peer is to be asked, or the QP; ns, UINT64_MAX: neither */
+    unsigned tries;
+    uint32_t n_armed, n_migrated, n_failed;
+};
+
 struct verbsdat_ep {
     struct verbsdat_handle h;
     _Atomic(DAT_EP_STATE) state;     /* written with ia->lock */
@@ -78,11 +96,14 @@ struct verbsdat_ep {
     uint32_t max_silent;         /* of them in a row */
     uint32_t max_inline;
     uint32_t max_iov;            /* segments of a request, of any kind */
-    struct verbsdat_slot mark;
-    uint32_t mark_number;        /* the requests below it have ended when the mark has */
-    bool marked;                 /* the mark has been posted */
+    struct verbsdat_slot mark;   /* behind the last request of a connection that ends; its number
+                                    is the next: those below have ended when the mark has */
+    bool marked;                 /* it has been posted */
+    struct verbsdat_slot announce;       /* the first packet on another path */
+    atomic_bool announcing;
     bool over;                   /* the QP is in the error state, or on its way */
     atomic_bool fault;           /* a completion had an error */
+    struct verbsdat_path path;
     /* connection */
     struct sockaddr_in remote;
     DAT_CONN_QUAL remote_qual;
@@ -98,6 +119,7 @@ struct verbsdat_psp {
     DAT_CONN_QUAL qual;
     struct verbsdat_evd *evd;
     struct rdma_cm_id *id;
+    struct rdma_cm_id *alternate;        /* at the other address of the IA; NULL: it has none */
 };
 
 struct verbsdat_cr {
@@ -114,10 +136,14 @@ struct verbsdat_ep *verbsdat_ep_of(DAT_EP_HANDLE handle);
  * posted, and the QP enters the error state. Again after a DTO was posted to such an EP; with
  * ia->lock. */
 void verbsdat_ep_flush(struct verbsdat_ep *ep);
+/* May the adapter never complete what it should flush? */
+bool verbsdat_ep_loses(const struct verbsdat_ep *ep);
 /* Completes what the adapter has not flushed in time; with ia->lock. */
 void verbsdat_ep_lost(struct verbsdat_ep *ep);
 /* Posts the mark if requests without a completion are the last; with ep->lock. */
 void verbsdat_ep_mark(struct verbsdat_ep *ep);
+/* Transmits a packet, from which the peer's adapter learns which path this side uses. */
+void verbsdat_ep_announce(struct verbsdat_ep *ep);
 /* Have all requests ended, as far as has been polled? */
 static inline bool verbsdat_queue_idle(const struct verbsdat_queue *q)
 {
@@ -141,8 +167,56 @@ void verbsdat_cm_abandoned(struct verbsdat_ia *ia);
 void verbsdat_cm_param(struct verbsdat_ep *ep, const void *priv, DAT_COUNT size);
 /* The TCP port of a qualifier. Larger ones are folded, as other providers do; of 0 it is 0. */
 uint16_t verbsdat_cm_port(DAT_CONN_QUAL qual);
-/* An identifier bound to the adapter's address and this port; NULL: errno says why. */
-struct rdma_cm_id *verbsdat_cm_id(struct verbsdat_ia *ia, uint16_t port, void *context);
+/* An identifier bound to an address of the adapter and this port; NULL: errno says why. */
+struct rdma_cm_id *verbsdat_cm_id(struct verbsdat_ia *ia, const struct sockaddr_in *addr,
+                                  uint16_t port, void *context);
+
+/* An EP after *at, which is of ia->objects; NULL: there is none. */
+struct verbsdat_ep *verbsdat_next_ep(struct verbsdat_ia *ia, struct mdapl_list **at);
+#define VERBSDAT_EACH_EP(ep, ia) \
+    for (struct mdapl_list *at_ = (ia)->objects.next; ((ep) = verbsdat_next_ep((ia), &at_));)
+
+/* alternate.c: what a QP has of paths; with ia->lock */
+/* Loads the path of a resolved identifier as the alternate. False: the adapter has refused it. */
+bool verbsdat_alternate_load(struct verbsdat_ep *ep, const struct rdma_cm_id *id);
+bool verbsdat_alternate_armed(const struct verbsdat_ep *ep);
+bool verbsdat_alternate_migrate(const struct verbsdat_ep *ep);
+/* The number of the peer's QP. */
+uint32_t verbsdat_alternate_peer(const struct verbsdat_ep *ep);
+
+/* path.c; with ia->lock */
+/* The connection has been made, or has ended. */
+void verbsdat_path_begin(struct verbsdat_ep *ep);
+void verbsdat_path_end(struct verbsdat_ep *ep);
+/* The alternate that both sides want. False: they differ, or it is the path in use. */
+bool verbsdat_path_alternate(const struct verbsdat_ep *ep, DAT_PATH *path);
+/* The ports of the peer are known now. */
+void verbsdat_path_ports(struct verbsdat_ep *ep, uint32_t n, const struct in_addr *remote);
+/* The QP has been loaded: it is armed, or will be. */
+void verbsdat_path_loaded(struct verbsdat_ep *ep, DAT_PATH path);
+/* Asks what is due, of the peer or of the QP. */
+void verbsdat_path_due(struct verbsdat_ep *ep);
+/* Later, or after some time, or never again. */
+void verbsdat_path_again(struct verbsdat_ep *ep);
+/* The adapter has reported that the QP has migrated, or cannot. */
+void verbsdat_path_migrated(struct verbsdat_ep *ep);
+void verbsdat_path_failed(struct verbsdat_ep *ep);
+/* A port of the adapter is up, or down. */
+void verbsdat_path_port(struct verbsdat_ia *ia, uint8_t verbs_port, bool up);
+/* An operation of the extension; DAT_NOT_IMPLEMENTED: it is none. Without ia->lock. */
+DAT_RETURN verbsdat_path_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args);
+
+/* ask.c; with ia->lock */
+/* Asks the peer. False: another exchange is under way, or it cannot be asked now. */
+bool verbsdat_ask_peer(struct verbsdat_ep *ep);
+/* An event of the exchange. Returns its identifier if it is over. */
+struct rdma_cm_id *verbsdat_ask_event(struct verbsdat_ia *ia, const struct rdma_cm_event *e);
+/* A request: answers it if it is one of these. */
+bool verbsdat_ask_answer(struct verbsdat_ia *ia, const struct rdma_cm_event *e);
+/* Its time is over: returns the identifier that is to be destroyed, or NULL. */
+struct rdma_cm_id *verbsdat_ask_expired(struct verbsdat_ia *ia);
+/* The EP of the exchange is being freed. */
+void verbsdat_ask_forget(const struct verbsdat_ep *ep);
 
 /* accept.c; with ia->lock. A request at a listening identifier. False: it is refused. */
 bool verbsdat_cr_arrived(struct verbsdat_ia *ia, const struct rdma_cm_event *event);

@@ -13,8 +13,9 @@
 
 enum {
     BATCH = 8,                   /* completions that one call polls */
-    SPARE = 16,                  /* entries of a CQ beyond its EVD's events, for the marks of EPs */
-    SPARE_PART = 8,              /* and one more for so many events */
+    SPARE = 32,                  /* entries of a CQ beyond its EVD's events, for the EPs' writes of
+                                    no bytes */
+    SPARE_PART = 4,              /* and one more for so many events */
     QLEN_MAX = 1 << 22,
 };
 

@@ -21,6 +21,9 @@ struct verbsdat_handle {
 };
 #define VERBSDAT_ALIVE 0x7e4b5da7u
 
+/* The type of what is no object of DAT. */
+#define VERBSDAT_ASK ((DAT_HANDLE_TYPE)0x100)
+
 /* ia.c */
 /* Fills the head of a new object and puts it on ia->objects; with ia->lock. */
 void verbsdat_handle_init(struct verbsdat_handle *h, struct verbsdat_ia *ia, DAT_HANDLE_TYPE type);

@@ -150,6 +150,8 @@ static struct verbsdat_ia *ia_make(const char *name, const struct verbsdat_confi
     mdapl_list_init(&ia->freed);
     pthread_mutex_init(&ia->lock, NULL);
     pthread_mutex_init(&ia->qp_lock, NULL);
+    ia->ask.h = (struct verbsdat_handle){ .provider = provider, .alive = VERBSDAT_ALIVE,
+                                          .type = VERBSDAT_ASK, .ia = ia };
     ia->next_deadline = UINT64_MAX;
     ia->epfd = ia->wake_fd = -1;
     return ia;
@@ -157,6 +159,7 @@ static struct verbsdat_ia *ia_make(const char *name, const struct verbsdat_confi
 
 static void ia_free(struct verbsdat_ia *ia)
 {
+    verbsdat_alternate_close(ia);
     if (ia->id)
         rdma_destroy_id(ia->id);
     if (ia->cm)
@@ -181,7 +184,7 @@ static int open_device(struct verbsdat_ia *ia)
     ia->cm = rdma_create_event_channel();
     if (!ia->cm || nonblocking(ia->cm->fd))
         return errno ? errno : ENODEV;
-    ia->id = verbsdat_cm_id(ia, 0, NULL);
+    ia->id = verbsdat_cm_id(ia, &ia->cfg.addr, 0, NULL);
     if (!ia->id)
         return errno ? errno : ENODEV;
     ia->verbs = ia->id->verbs;
@@ -191,7 +194,6 @@ static int open_device(struct verbsdat_ia *ia)
         || ibv_query_port(ia->verbs, ia->id->port_num, &ia->port))
         return errno ? errno : EIO;
     ia->iwarp = ia->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-    verbsdat_attr_name(ia);
     return 0;
 }
 
@@ -229,6 +231,10 @@ DAT_RETURN verbsdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAN
     error = open_device(ia);
     if (error)
         return refused(ia, "no verbs device of this host has its address", error);
+    error = verbsdat_alternate_open(ia);
+    if (error)
+        return refused(ia, "no other port of its adapter has the address alternate=", error);
+    verbsdat_attr_name(ia);
     ia->async_evd = verbsdat_evd_make(ia, qlen > 8 ? qlen : 8, DAT_EVD_ASYNC_FLAG);
     error = ia->async_evd ? verbsdat_thread_start(ia) : errno;
     if (error)

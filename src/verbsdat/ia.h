@@ -19,14 +19,27 @@ enum {
     VERBSDAT_MAX_IOV = 16,       /* segments of a DTO */
     VERBSDAT_NAMED = 12,
     VERBSDAT_QP_BUCKETS = 256,
+    VERBSDAT_PORTS = 2,          /* addresses of an IA at most: port N of a path is the Nth */
 };
 
 /* The IA parameters of dat.conf (config.c). */
 struct verbsdat_config {
     struct sockaddr_in addr;
+    struct sockaddr_in alternate;        /* sin_family 0: none */
     uint8_t retry;               /* of a transport timeout: 0 to 7 (IBA 9.7.5.1.3) */
     uint8_t ack_timeout;         /* 4.096 us * 2^n; 0: the connection manager's choice */
     uint32_t max_inline;         /* bytes */
+};
+
+/* The exchange of an IA with a peer about the alternate path of a connection (ask.c). */
+struct verbsdat_ask {
+    struct verbsdat_handle h;    /* what its identifier's context is */
+    struct rdma_cm_id *id;       /* NULL: there is none under way */
+    struct ibv_pd *pd;
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;           /* is never used: requests have the number of a QP */
+    struct verbsdat_ep *ep;      /* NULL: it has ended meanwhile */
+    uint64_t deadline;           /* ns */
 };
 
 struct verbsdat_ia {
@@ -40,6 +53,12 @@ struct verbsdat_ia {
     struct ibv_device_attr device;
     struct ibv_port_attr port;
     bool iwarp;
+    atomic_bool lost;            /* the device has failed, or has been removed */
+    /* paths: the adapter migrates, and what its ports are then (alternate.c) */
+    bool migrates, uses_paths;
+    struct sockaddr_in at[VERBSDAT_PORTS];
+    uint8_t verbs_port[VERBSDAT_PORTS];
+    struct verbsdat_ask ask;
     pthread_mutex_t lock;
     struct mdapl_list objects, freed;
     unsigned n_freed;
@@ -63,6 +82,10 @@ struct verbsdat_ia {
 
 /* config.c: 0, or -1 after a line on stderr that names the IA and the parameter. */
 int verbsdat_config_parse(const char *name, const char *params, struct verbsdat_config *cfg);
+/* alternate.c: finds out which ports the IA has and whether the adapter migrates connections. 0, or
+ * an errno value: the alternate address is of no port of the adapter. */
+int verbsdat_alternate_open(struct verbsdat_ia *ia);
+void verbsdat_alternate_close(struct verbsdat_ia *ia);
 /* attr.c: fills the named attributes. */
 void verbsdat_attr_name(struct verbsdat_ia *ia);
 

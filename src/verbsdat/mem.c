@@ -60,7 +60,7 @@ DAT_RETURN verbsdat_pz_free(DAT_PZ_HANDLE handle)
 
     if (!pz)
         return bad_pz;
-    if (atomic_load(&pz->users) > 0 || ibv_dealloc_pd(pz->pd))
+    if (atomic_load(&pz->users) > 0 || (ibv_dealloc_pd(pz->pd) && !atomic_load(&pz->h.ia->lost)))
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
     ia = pz->h.ia;
     verbsdat_lock(ia);
@@ -172,7 +172,7 @@ DAT_RETURN verbsdat_lmr_free(DAT_LMR_HANDLE handle)
 
     if (!lmr)
         return bad_lmr;
-    if (ibv_dereg_mr(lmr->mr))
+    if (ibv_dereg_mr(lmr->mr) && !atomic_load(&lmr->h.ia->lost))
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
     atomic_fetch_sub(&lmr->pz->users, 1);
     ia = lmr->h.ia;

@@ -94,7 +94,7 @@ static bool make_room(struct verbsdat_queue *q, struct verbsdat_evd *evd)
 /* With ep->lock: is what is posted now nothing to the adapter? It completes as lost then. */
 static bool vanishes(const struct verbsdat_ep *ep)
 {
-    return ep->over && ep->h.ia->iwarp;
+    return ep->over && verbsdat_ep_loses(ep);
 }
 
 /* Releases ep->lock. A DTO that was posted to a connection that has ended is flushed. */
@@ -267,8 +267,11 @@ DAT_RETURN verbsdat_extended_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list a
     struct verbsdat_ep *ep = verbsdat_ep_of(handle);
     struct request r = { .n = 1 };
     va_list copy;
+    DAT_RETURN ret = verbsdat_path_op(handle, op, args);
     bool known;
 
+    if (ret != VERBSDAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE))
+        return ret;
     va_copy(copy, args);         /* a parameter's address may be that of a pointer */
     known = read_args(&r, op, &copy);
     va_end(copy);

@@ -124,7 +124,8 @@ DAT_RETURN verbsdat_srq_free(DAT_SRQ_HANDLE handle)
 
     if (!srq)
         return bad_srq;
-    if (atomic_load(&srq->users) > 0 || ibv_destroy_srq(srq->srq))
+    if (atomic_load(&srq->users) > 0
+        || (ibv_destroy_srq(srq->srq) && !atomic_load(&srq->h.ia->lost)))
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
     atomic_fetch_sub(&srq->pz->users, 1);
     pthread_mutex_destroy(&srq->lock);

@@ -77,6 +77,15 @@ static void post_port(struct verbsdat_ia *ia, void *arg)
     post_async(ia, ia, arg);
 }
 
+/* The device has failed. Its last event may have been this one: a channel without a device is
+ * always ready. */
+static void post_fatal(struct verbsdat_ia *ia, void *arg)
+{
+    atomic_store(&ia->lost, true);
+    epoll_ctl(ia->epfd, EPOLL_CTL_DEL, ia->verbs->async_fd, NULL);
+    post_async(ia, ia, arg);
+}
+
 static void fault_of(struct verbsdat_ep *ep)
 {
     atomic_store(&ep->fault, true);
@@ -91,6 +100,27 @@ void verbsdat_srq_low(struct verbsdat_srq *srq)
     post_async(srq->h.ia, srq, &low);
 }
 
+static void port_up(struct verbsdat_ia *ia, void *number)
+{
+    verbsdat_lock(ia);
+    verbsdat_path_port(ia, (uint8_t)*(int *)number, true);
+    verbsdat_unlock(ia);
+}
+
+static void port_down(struct verbsdat_ia *ia, void *number)
+{
+    verbsdat_lock(ia);
+    verbsdat_path_port(ia, (uint8_t)*(int *)number, false);
+    verbsdat_unlock(ia);
+}
+
+static void of_path(struct verbsdat_ep *ep, void (*f)(struct verbsdat_ep *))
+{
+    verbsdat_lock(ep->h.ia);
+    f(ep);
+    verbsdat_unlock(ep->h.ia);
+}
+
 /* Events of the device and its ports go to all IAs on it, the others to that of their object. DAT
  * has no number for a port that is down for a while: its TIMED_OUT says that the adapter's
  * operations may not come to an end, and is no reason to give it up. */
@@ -103,10 +133,20 @@ static void async_event(struct verbsdat_ia *ia, struct ibv_async_event *e)
 
     switch (e->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-        verbsdat_ia_each(ia->verbs, post_port, &fatal);
+        verbsdat_ia_each(ia->verbs, post_fatal, &fatal);
         break;
     case IBV_EVENT_PORT_ERR:
         verbsdat_ia_each(ia->verbs, post_port, &down);
+        verbsdat_ia_each(ia->verbs, port_down, &e->element.port_num);
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        verbsdat_ia_each(ia->verbs, port_up, &e->element.port_num);
+        break;
+    case IBV_EVENT_PATH_MIG:
+        of_path(e->element.qp->qp_context, verbsdat_path_migrated);
+        break;
+    case IBV_EVENT_PATH_MIG_ERR:
+        of_path(e->element.qp->qp_context, verbsdat_path_failed);
         break;
     case IBV_EVENT_CQ_ERR: {
         struct verbsdat_evd *evd = e->element.cq->cq_context;
@@ -138,7 +178,7 @@ static void async_event(struct verbsdat_ia *ia, struct ibv_async_event *e)
         verbsdat_srq_low(e->element.srq->srq_context);
         break;
     default:
-        break;                   /* of paths, LIDs, keys: nothing that DAT has an error for */
+        break;                   /* of LIDs, keys: nothing that DAT has an error for */
     }
 }
 
@@ -174,6 +214,8 @@ static void take_notification(struct verbsdat_ia *ia, struct verbsdat_evd *evd)
 
 static void look(struct verbsdat_ia *ia)
 {
+    struct rdma_cm_id *over;
+
     verbsdat_lock(ia);
     if (ia->closing > 0)
         verbsdat_cm_closing(ia);
@@ -185,7 +227,10 @@ static void look(struct verbsdat_ia *ia)
         ia->abandoned = false;
         verbsdat_cm_abandoned(ia);
     }
+    over = verbsdat_ask_expired(ia);
     verbsdat_unlock(ia);
+    if (over)
+        rdma_destroy_id(over);
 }
 
 /* How long to sleep, in milliseconds, rounded up; -1: no deadline. */

@@ -11,6 +11,9 @@
  *      thread.c     the adapter's thread: what it sleeps on, deadlines, asynchronous events
  *      cm.c         connections: events of the connection manager, connecting, disconnecting
  *      accept.c     service points and connection requests
+ *      path.c       alternate paths: operations, states, events
+ *      alternate.c  what they are on verbs
+ *      ask.c        what the two sides agree on before a connection is armed
  *      ep.c         endpoints: creation, reset, freeing
  *      post.c       posting requests and receives; extended operations
  *      done.c       completions: from ibv_wc to DAT's events

@@ -115,8 +115,7 @@ static void each_operation_in_each_state(void **state)
 static void bad_arguments(void **state)
 {
     struct world *w = *state;
-    const DAT_PATH in_use = { 1, 1 }, local_3 = { 3, 0 }, remote_3 = { 0, 3 },
-                   remote_256 = { 0, 256 }, crossed = { 1, 2 }, back = { 2, 1 };
+    const DAT_PATH local_3 = { 3, 0 }, remote_3 = { 0, 3 }, remote_256 = { 0, 256 };
 
     for (int op = 0; op < OPERATIONS; op++)
         IS(DAT_INVALID_HANDLE, operate(w->a.pz, op));
@@ -125,7 +124,21 @@ static void bad_arguments(void **state)
     IS(DAT_INVALID_PARAMETER, dat_path_set_alternate(w->a.ep, &remote_256));
     OK(dat_path_set_alternate(w->a.ep, &remote_3));  /* the peer's ports are not known */
     IS(DAT_NOT_IMPLEMENTED, dat_extension_op(w->a.ep, DAT_PATH_QUERY_OP + 1, NULL));
+}
+
+/* Once the peer's ports are known. */
+static void bad_ports(void **state)
+{
+    const DAT_PATH in_use = { 1, 1 }, local_3 = { 3, 0 }, remote_3 = { 0, 3 }, crossed = { 1, 2 },
+                   back = { 2, 1 };
+    struct world *w = *state;
+
     connect_pair(w);
+    for (DAT_UINT32 port = 2; port >= 1; port--) {
+        arm(w);
+        OK(dat_path_migrate(w->a.ep));
+        expect_migrated(w, DAT_PATH_CAUSE_REQUEST, DAT_PATH_CAUSE_PEER, port);
+    }
     for (int b = 0; b <= 1; b++) {
         DAT_EP_HANDLE ep = mixed_side(w, b)->ep;
 
@@ -238,10 +251,10 @@ static void back_and_forth(void **state)
     int fds;
 
     connect_pair(w);
-    expect_path(path_query(&w->a).current, 1, 1);
-    expect_path(path_query(&w->b).current, 1, 1);
     OK(dat_set_consumer_context(w->a.ep, context));
     arm(w);
+    expect_path(path_query(&w->a).current, 1, 1);
+    expect_path(path_query(&w->b).current, 1, 1);
     fds = open_descriptors();
     for (DAT_UINT32 n = 1; n <= TIMES; n++) {
         bool b = n % 2 == 0;
@@ -380,6 +393,7 @@ int main(void)
         ON(attributes_of_two_ports, "ports1"),
         ON(each_operation_in_each_state, "ports1"),
         ON(bad_arguments, "ports1"),
+        ON(bad_ports, "ports1"),
         ON(no_other_path, "soft0"),
         ON(set_before_but_in_use, "ports1"),
         ON(one_side_alone, "ports1"),

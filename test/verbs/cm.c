@@ -211,21 +211,21 @@ static void attach_device(struct rdma_cm_id *id)
     id->port_num = 1;
 }
 
-static bool port_is_used(const struct hv_shared *s, uint16_t port)
+static bool port_is_used(const struct hv_shared *s, uint32_t addr, uint16_t port)
 {
     for (int i = 0; i < HV_IDS; i++)
-        if (s->id[i].num && s->id[i].port == port)
+        if (s->id[i].num && s->id[i].port == port && s->id[i].addr == addr)
             return true;
     return false;
 }
 
-static uint16_t ephemeral_port(struct hv_shared *s)
+static uint16_t ephemeral_port(struct hv_shared *s, uint32_t addr)
 {
     uint16_t port;
 
     do
         port = (uint16_t)(EPHEMERAL + s->next_port++ % EPHEMERALS);
-    while (port_is_used(s, port));
+    while (port_is_used(s, addr, port));
     return port;
 }
 
@@ -237,13 +237,14 @@ int rdma_bind_addr(struct rdma_cm_id *handle, struct sockaddr *addr)
     int rc = 0;
 
     hv_lock();
-    if (port && port_is_used(s, port)) {
+    if (port && port_is_used(s, in.sin_addr.s_addr, port)) {
         rc = EADDRINUSE;
     } else {
         if (!port)
-            port = ephemeral_port(s);
+            port = ephemeral_port(s, in.sin_addr.s_addr);
         in.sin_port = htons(port);
         hv_id(num_of(handle))->port = port;
+        hv_id(num_of(handle))->addr = in.sin_addr.s_addr;
         handle->route.addr.src_sin = in;
         attach_device(handle);
     }
@@ -288,8 +289,9 @@ int rdma_resolve_addr(struct rdma_cm_id *handle, struct sockaddr *src, struct so
         handle->route.addr.src_sin = *(struct sockaddr_in *)src;
     handle->route.addr.dst_sin = *(struct sockaddr_in *)dst;
     if (!id->port)
-        id->port = ephemeral_port(hv_process()->shared);
+        id->port = ephemeral_port(hv_process()->shared, id->addr);
     handle->route.addr.src_sin.sin_port = htons(id->port);
+    hv_path_record((struct hv_id_handle *)handle);
     attach_device(handle);
     notify(id->num, id->num, ADDRESS);
     hv_unlock();
@@ -334,10 +336,12 @@ static struct hv_qp *qp_of(const struct hv_id *id)
     return hv_qp(id->qpn);
 }
 
-static void connect_qp(struct hv_qp *qp, struct hv_qp *peer, bool hold)
+static void connect_qp(struct hv_qp *qp, struct hv_qp *peer, const struct rdma_addr *addr,
+                       bool hold)
 {
     if (!qp || qp->state != IBV_QPS_INIT)
         return;
+    qp->path = (struct hv_path){ addr->src_sin.sin_addr.s_addr, addr->dst_sin.sin_addr.s_addr };
     qp->dest = peer ? peer->num : 0;
     qp->hold = hold;
     qp->state = IBV_QPS_RTS;
@@ -372,11 +376,16 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
     id->qp = NULL;
 }
 
-static uint32_t listener(const struct hv_shared *s, uint16_t port)
+/* Who listens at this address, or at any; providers that name none have one address. */
+static uint32_t listener(const struct hv_shared *s, const struct sockaddr_in *at)
 {
-    for (int i = 0; i < HV_IDS; i++)
-        if (s->id[i].num && s->id[i].listening && s->id[i].port == port)
-            return s->id[i].num;
+    for (int i = 0; i < HV_IDS; i++) {
+        const struct hv_id *id = &s->id[i];
+
+        if (id->num && id->listening && id->port == ntohs(at->sin_port)
+            && (!id->addr || id->addr == at->sin_addr.s_addr))
+            return id->num;
+    }
     return 0;
 }
 
@@ -390,7 +399,7 @@ int rdma_connect(struct rdma_cm_id *handle, struct rdma_conn_param *param)
     id = hv_id(m.from);
     id->state = HV_CALLING;
     id->qpn = handle->qp ? handle->qp->qp_num : 0;
-    m.to = listener(hv_process()->shared, ntohs(handle->route.addr.dst_sin.sin_port));
+    m.to = listener(hv_process()->shared, &handle->route.addr.dst_sin);
     if (m.to == 0 && hv_process()->iwarp)    /* TCP connects before this returns */
         id->state = HV_OVER;
     else
@@ -416,7 +425,8 @@ int rdma_accept(struct rdma_cm_id *handle, struct rdma_conn_param *param)
         m.to = id->peer;
         transmit(&m);
         caller = hv_id(id->peer);
-        connect_qp(qp_of(id), caller ? qp_of(caller) : NULL, hv_process()->iwarp);
+        connect_qp(qp_of(id), caller ? qp_of(caller) : NULL, &handle->route.addr,
+                   hv_process()->iwarp);
         if (hv_process()->iwarp)
             notify(id->num, id->peer, READY);
     }
@@ -498,7 +508,9 @@ static bool take_request(struct hv_id *id, struct event *e)
     attach_device(&handle->id);
     handle->id.route = listening->route;
     handle->id.route.addr.dst_sin = listening->route.addr.src_sin;
+    handle->id.route.addr.dst_sin.sin_addr.s_addr = caller->addr;
     handle->id.route.addr.dst_sin.sin_port = htons(caller->port);
+    hv_path_record(handle);
     hv_id(handle->num)->peer = caller->num;
     hv_id(handle->num)->state = HV_CALLED;
     caller->peer = handle->num;
@@ -528,7 +540,7 @@ static bool take_reply(struct hv_id *id, struct event *e)
     id->state = HV_UP;
     if (other)
         other->hold = false;
-    connect_qp(qp_of(id), other, false);
+    connect_qp(qp_of(id), other, &e->event.id->route.addr, false);
     if (!hv_process()->iwarp)
         notify(e->message.from, id->num, READY);
     return true;

@@ -21,6 +21,8 @@
  *  - completions of a QP stay in the CQ when the QP is destroyed or reset, as with Soft-RoCE;
  *  - a shared receive queue keeps its receives when a QP on it ends, which has an event then
  *    (11.6.3.6); the event of its limit arrives once (11.2.3.3).
+ *  - with VERBS_MIGRATE=1 a QP has an alternate path (17.2.8): when both sides have rearmed they
+ *    are armed, and when a request finds its path cut, or one side asks, both migrate;
  * Not there: UD, memory windows, timers. A request to a QP that has ended fails at the next attempt
  * instead of after the retries.
  */
@@ -47,6 +49,7 @@ enum {
     HV_CQES = 16384,      /* entries of a CQ */
     HV_SGES = 4,
     HV_INLINE = 256,      /* bytes */
+    HV_GIDS = 3,
     HV_READS = 16,        /* RDMA reads at once */
     HV_QPN_MASK = 0xffffff,
 };
@@ -79,6 +82,11 @@ struct hv_rq {
  * each use of the place, so that a number of the past is never found; 0 while the place is free.
  * Queues: entries [tail, head) by index modulo their length.
  */
+/* A path: IPv4 addresses in network order; 0: none. */
+struct hv_path {
+    uint32_t local, remote;
+};
+
 struct hv_qp {
     uint32_t num, uses, pd, send_cq, recv_cq;
     uint32_t srq;         /* 0: it has receives of its own */
@@ -86,6 +94,8 @@ struct hv_qp {
     uint32_t dest;        /* number of the peer's QP; 0: not connected */
     pid_t pid;
     int state, access;
+    struct hv_path path, alternate;
+    int migration;        /* enum ibv_mig_state */
     uint32_t send_max;
     uint32_t send_polled; /* requests below it have been reported, or lie before one that has */
     uint32_t send_head, send_tail;
@@ -130,12 +140,14 @@ struct hv_id {
     enum hv_cm_state state;
     bool listening;
     uint16_t port;        /* bound to, host order; 0: none */
+    uint32_t addr;        /* the same, network order */
 };
 
 struct hv_shared {
     pthread_mutex_t lock;
     bool ready;
     uint32_t next_fifo, next_pd, next_port;
+    uint32_t cut;         /* no path of this address carries anything; 0: none */
     struct hv_qp qp[HV_QPS];
     struct hv_cq cq[HV_CQS];
     struct hv_srq srq[HV_SRQS];
@@ -182,6 +194,7 @@ struct hv_async {
 };
 struct hv_id_handle {
     struct rdma_cm_id id;
+    struct ibv_sa_path_rec path;
     uint32_t num;
     int unacked;          /* events that have been returned and not acknowledged */
 };
@@ -191,6 +204,7 @@ struct hv_process {
     pid_t pid;
     bool iwarp;           /* VERBS_TRANSPORT=iwarp */
     bool withdraw;        /* VERBS_WITHDRAW=1: cm.c */
+    bool migrate;         /* VERBS_MIGRATE=1: paths.c */
     struct ibv_device device;
     struct ibv_context *cm_context;
     struct hv_cq_handle *cq[HV_CQS];
@@ -222,6 +236,7 @@ struct hv_id *hv_id(uint32_t num);
 void hv_count(enum hv_count what, unsigned long n);
 /* For tests: the process's count of this name, -1: none; an event of the port of all contexts. */
 long ibv_hv_count(const char *name);
+void ibv_hv_cut(uint32_t addr);
 void ibv_hv_port_event(int type);
 
 /* A new FIFO to read from: its descriptor, and its number through *num. */
@@ -249,6 +264,15 @@ int hv_queue_recv(struct hv_rq *rq, const struct ibv_recv_wr *wr);
 void hv_check_limit(struct hv_srq *srq);
 /* ibv.c: waits until a count of events is 0. */
 void hv_wait_for_acks(const int *unacked);
+
+/* -- paths.c: alternate paths; the lock is held -- */
+
+/* What ibv_modify_qp() changes of them. 0, or an errno value. */
+int hv_path_modify(struct hv_qp *qp, const struct ibv_qp_attr *attr, int mask);
+/* Does the path of the QP carry anything, perhaps after a migration of both sides? */
+bool hv_path_carries(struct hv_qp *qp, struct hv_qp *peer);
+/* The path record of an identifier whose addresses are known. */
+void hv_path_record(struct hv_id_handle *id);
 
 /* The fast calls of an ibv_context. */
 int hv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);

@@ -94,6 +94,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
         .max_qp_rd_atom = HV_READS, .max_qp_init_rd_atom = HV_READS,
         .max_res_rd_atom = HV_READS * HV_QPS, .phys_port_cnt = 1,
         .max_srq = HV_SRQS - 1, .max_srq_wr = HV_WRS, .max_srq_sge = HV_SGES,
+        .device_cap_flags = hv_process()->migrate ? IBV_DEVICE_AUTO_PATH_MIG : 0,
         .atomic_cap = hv_process()->iwarp ? IBV_ATOMIC_NONE : IBV_ATOMIC_HCA,
     };
     return 0;
@@ -104,7 +105,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 {
     const struct ibv_port_attr attr = {
         .state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_4096,
-        .gid_tbl_len = 1, .pkey_tbl_len = 1, .max_msg_sz = 1u << 31, .active_width = 2,
+        .gid_tbl_len = HV_GIDS, .pkey_tbl_len = 1, .max_msg_sz = 1u << 31, .active_width = 2,
         .active_speed = 1, .link_layer = IBV_LINK_LAYER_ETHERNET,
     };
 
@@ -115,16 +116,20 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
     return 0;
 }
 
-/* Of full length: libdaploscm takes the text of a short one for a pointer and crashes. */
+/* The first is of full length: libdaploscm takes the text of a short one for a pointer and crashes.
+ * Behind it: 127.0.0.1 and 127.0.0.2. */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
     static const union ibv_gid one = { { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0,
                                          0x77, 1 } };
+    static const union ibv_gid mapped = { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127 } };
 
     (void)context;
-    if (port != 1 || index != 0)
+    if (port != 1 || index < 0 || index >= HV_GIDS)
         return fails(EINVAL);
-    *gid = one;
+    *gid = index == 0 ? one : mapped;
+    if (index > 0)
+        gid->raw[15] = (uint8_t)index;
     return 0;
 }
 
@@ -135,11 +140,16 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
     return 0;
 }
 
+static bool is_of_qp(int type)
+{
+    return type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_PATH_MIG;
+}
+
 static bool element_of(const struct hv_async *a, struct ibv_async_event *event)
 {
     struct hv_process *p = hv_process();
 
-    if (a->type == IBV_EVENT_QP_LAST_WQE_REACHED && hv_qp(a->num))
+    if (is_of_qp(a->type) && hv_qp(a->num))
         event->element.qp = &p->qp[a->num % HV_QPS]->qp;
     else if (a->type == IBV_EVENT_SRQ_LIMIT_REACHED && hv_srq(a->num))
         event->element.srq = &p->srq[a->num % HV_SRQS]->srq;
@@ -157,7 +167,7 @@ static pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
 static void count_unacked(const struct ibv_async_event *event, int more)
 {
     pthread_mutex_lock(&acks);
-    if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
+    if (is_of_qp(event->event_type))
         ((struct hv_qp_handle *)event->element.qp)->unacked += more;
     else if (event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED)
         ((struct hv_srq_handle *)event->element.srq)->unacked += more;
@@ -485,9 +495,11 @@ int ibv_modify_qp(struct ibv_qp *handle, struct ibv_qp_attr *attr, int mask)
     int rc = 0;
 
     hv_lock();
-    if (mask & IBV_QP_STATE && !reachable(qp->state, attr->qp_state)) {
+    if (mask & IBV_QP_STATE && !reachable(qp->state, attr->qp_state))
         rc = EINVAL;
-    } else {
+    if (!rc)
+        rc = hv_path_modify(qp, attr, mask);
+    if (!rc) {
         if (mask & IBV_QP_ACCESS_FLAGS)
             qp->access = (int)attr->qp_access_flags;
         if (mask & IBV_QP_DEST_QPN)

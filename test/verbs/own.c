@@ -6,6 +6,8 @@
  */
 #include "world.h"
 
+#include <arpa/inet.h>
+#include <dat_path_extensions.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
@@ -40,11 +42,94 @@ static void port_event(int type)
     raise(type);
 }
 
+/* No path of this address carries anything; "0.0.0.0": all do. */
+static void cut(const char *addr)
+{
+    void (*set)(uint32_t);
+    void *f = dlsym(RTLD_DEFAULT, "ibv_hv_cut");
+
+    assert_non_null(f);
+    memcpy(&set, &f, sizeof(f));
+    set(inet_addr(addr));
+}
+
 static void send_flagged(struct side *s, uint64_t n, DAT_COMPLETION_FLAGS flags)
 {
     DAT_LMR_TRIPLET t = seg(s, 0, BYTES);
 
     OK(dat_ep_post_send(s->ep, 1, &t, cookie(n), flags));
+}
+
+/* -- alternate paths (test/provider/paths.c has the operations) -------------------------------- */
+
+static DAT_PATH_EVENT_DATA path_event(struct side *s, DAT_PATH_EVENT_NUMBER number)
+{
+    DAT_PATH_EVENT_DATA data;
+    DAT_EVENT e = next_event(s->async);
+
+    assert_int_equal(e.event_number, number);
+    memcpy(&data, e.event_extension_data, sizeof(data));
+    assert_ptr_equal(data.handle, s->ep);
+    return data;
+}
+
+static void load_both(struct world *w)
+{
+    OK(dat_path_set_alternate(w->b.ep, NULL));
+    OK(dat_path_rearm(w->b.ep));
+    OK(dat_path_set_alternate(w->a.ep, NULL));
+    OK(dat_path_rearm(w->a.ep));
+    path_event(&w->a, DAT_PATH_EVENT_ARMED);
+    path_event(&w->b, DAT_PATH_EVENT_ARMED);
+}
+
+/* The path in use is cut under a stream: every message arrives once, in order, and each side has
+ * one event. Then the other one, after it has been armed again. */
+static void cut_path_is_left(void **state)
+{
+    struct world *w = *state;
+    uint64_t n = 0;
+
+    connect_pair(w);
+    for (int i = 0; i < DEPTH; i++)
+        post_recv(&w->b, 64, BYTES, (uint64_t)i);
+    for (DAT_UINT32 round = 1; round <= 2; round++) {
+        load_both(w);
+        cut(round == 1 ? "127.0.0.1" : "127.0.0.2");
+        for (int i = 0; i < MANY; i++, n++) {
+            send_flagged(&w->a, n, DAT_COMPLETION_DEFAULT_FLAG);
+            expect_dto(&w->b, n, DAT_DTO_SUCCESS);
+            expect_dto(&w->a, n, DAT_DTO_SUCCESS);
+            post_recv(&w->b, 64, BYTES, n + DEPTH);
+        }
+        assert_int_equal(path_event(&w->a, DAT_PATH_EVENT_MIGRATED).n_migrated, round);
+        assert_int_equal(path_event(&w->b, DAT_PATH_EVENT_MIGRATED).path.local_port, 3 - round);
+    }
+    cut("0.0.0.0");
+}
+
+/* Both paths are cut: the connection breaks. */
+static void no_path_is_left(void **state)
+{
+    struct world *w = *state;
+
+    post_recv(&w->b, 64, BYTES, 0);
+    connect_pair(w);
+    cut("127.0.0.1");
+    send_flagged(&w->a, 0, DAT_COMPLETION_DEFAULT_FLAG);
+    expect_dto(&w->a, 0, DAT_DTO_ERR_TRANSPORT);
+    assert_int_equal(next_event(w->a.conn).event_number, DAT_CONNECTION_EVENT_BROKEN);
+    cut("0.0.0.0");
+}
+
+/* An adapter whose driver refuses alternate paths has none, whatever its flags say; nor has an IA
+ * with one address. */
+static void one_address_has_no_paths(void **state)
+{
+    struct world *w = *state;
+    DAT_PATH_PARAM param;
+
+    IS(DAT_NOT_IMPLEMENTED, dat_path_query(w->a.ep, &param));
 }
 
 /* -- costs ------------------------------------------------------------------------------------- */
@@ -399,6 +484,9 @@ int main(void)
         CASE(connect_times_out),
         CASE(private_data_of_a_reply),
         CASE(port_events),
+        CASE_ON(cut_path_is_left, "ports1"),
+        CASE_ON(no_path_is_left, "ports1"),
+        CASE(one_address_has_no_paths),
         CASE(resize_keeps_completions),
         CASE(agent_is_called),
         CASE(threads_block_signals),

@@ -266,7 +266,7 @@ static int carry_out(struct hv_qp *qp, struct hv_qp *peer, const struct hv_send 
     int local = op->local | (op->reads && hv_process()->iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
     int status = IBV_WC_SUCCESS;
 
-    if (!peer)
+    if (!peer || !hv_path_carries(qp, peer))
         return IBV_WC_RETRY_EXC_ERR;
     if (!s->inlined && !all_allowed(qp, s->sge, s->n_sge, local))
         return IBV_WC_LOC_PROT_ERR;

@@ -68,6 +68,7 @@ static void open_process(void)
     }
     process.pid = getpid();
     process.withdraw = getenv("VERBS_WITHDRAW") != NULL;
+    process.migrate = getenv("VERBS_MIGRATE") != NULL;
     process.iwarp = transport && !strcmp(transport, "iwarp");
     process.device.node_type = process.iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
     process.device.transport_type = process.iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
