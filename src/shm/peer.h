@@ -219,8 +219,7 @@ void mdapl_shm_near_cause(const struct mdapl_shm_chan *s, int rank, char *buf, s
 void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *group);
 /* The peer of a rank of another group, when both jobs have joined. 0 or -EHOSTUNREACH. */
 int mdapl_shm_guest_reach(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
-                          const char *card,
-                          struct mdapl_shm_peer **peer_p);
+                          const char *card, struct mdapl_shm_peer **peer_p);
 /* Frees the joined peers of this group that have not been reached; -1: of all groups. */
 void mdapl_shm_guest_part(struct mdapl_shm_chan *s, int group);
 /* A peer is about to be freed: if it is of another group, both ends can use its inrings again. */

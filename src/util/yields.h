@@ -11,7 +11,6 @@
  * the core, for a sleeper that is woken goes before such a program, one that has yielded behind it.
  * So the number follows what the yields bring.
  */
-#include <stdbool.h>
 #include <stdint.h>
 
 enum {
