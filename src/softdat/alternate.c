@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "softdat.h"
 #include "calls.h"
+#include "datpath.h"
 
 #include <string.h>
 
@@ -26,27 +27,11 @@ static DAT_PATH path_in_use(const struct softdat_conn *c)
     return (DAT_PATH){ c->port + 1u, c->peer_port };
 }
 
-static bool same_path(DAT_PATH a, DAT_PATH b)
-{
-    return a.local_port == b.local_port && a.remote_port == b.remote_port;
-}
-
-/* The port of one side for the alternate: the one that a side wants, 0: any; else another than the
- * one in use, of n, 0: not known. Returns 0 if the two sides want different ones. */
-static uint32_t port_for(uint32_t wanted, uint32_t wanted_by_peer, uint32_t used, uint32_t n)
-{
-    if (wanted && wanted_by_peer && wanted != wanted_by_peer)
-        return 0;
-    if (wanted || wanted_by_peer)
-        return wanted ? wanted : wanted_by_peer;
-    return n > 1 ? used % n + 1 : used;
-}
-
 static DAT_PATH resolve(const struct softdat_conn *c, DAT_PATH mine, DAT_PATH theirs)
 {
     return (DAT_PATH){
-        port_for(mine.local_port, theirs.remote_port, c->port + 1u, c->ia->cfg.n_ports),
-        port_for(mine.remote_port, theirs.local_port, c->peer_port, c->peer_ports),
+        datpath_port(mine.local_port, theirs.remote_port, c->port + 1u, c->ia->cfg.n_ports),
+        datpath_port(mine.remote_port, theirs.local_port, c->peer_port, c->peer_ports),
     };
 }
 
@@ -57,7 +42,7 @@ bool softdat_alternate_path(const struct softdat_conn *c, DAT_PATH *path)
     if (!a || a->state != DAT_PATH_REARM || !a->peer_loaded)
         return false;
     *path = resolve(c, a->path, a->peer_path);
-    return path->local_port && path->remote_port && !same_path(*path, path_in_use(c));
+    return path->local_port && path->remote_port && !datpath_same(*path, path_in_use(c));
 }
 
 /* -- events ----------------------------------------------------------------------------------- */
@@ -65,11 +50,8 @@ bool softdat_alternate_path(const struct softdat_conn *c, DAT_PATH *path)
 static void post(struct softdat_ia *ia, DAT_PATH_EVENT_NUMBER number,
                  const DAT_PATH_EVENT_DATA *data)
 {
-    DAT_EVENT event;
+    DAT_EVENT event = datpath_event(number, data);
 
-    memset(&event, 0, sizeof(event));
-    event.event_number = (DAT_EVENT_NUMBER)(int)number;
-    memcpy(event.event_extension_data, data, sizeof(*data));
     softdat_evd_post(ia->async_evd, &event);
 }
 
@@ -279,7 +261,7 @@ static DAT_RETURN check_path(const struct softdat_conn *c, DAT_PATH path)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     if (c->ia->cfg.n_ports < 2 && c->peer_ports == 1)
         return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
-    if (same_path(resolve(c, path, (DAT_PATH){ 0, 0 }), path_in_use(c)))
+    if (datpath_same(resolve(c, path, (DAT_PATH){ 0, 0 }), path_in_use(c)))
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     return DAT_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "verbsdat.h"
+#include "datpath.h"
 
 #include <string.h>
 
@@ -18,27 +19,11 @@ static const DAT_RETURN bad_path = DAT_CLASS_ERROR | DAT_INVALID_PARAMETER | DAT
 static const DAT_RETURN bad_state = DAT_CLASS_ERROR | DAT_INVALID_STATE;
 static const DAT_PATH none = { 0, 0 };
 
-static bool same(DAT_PATH a, DAT_PATH b)
-{
-    return a.local_port == b.local_port && a.remote_port == b.remote_port;
-}
-
-/* The port of one side for the alternate: the one that a side wants, 0: any; else another than the
- * one in use, of n, 0: not known. Returns 0 if the two sides want different ones. */
-static uint32_t port_for(uint32_t wanted, uint32_t wanted_by_peer, uint32_t used, uint32_t n)
-{
-    if (wanted && wanted_by_peer && wanted != wanted_by_peer)
-        return 0;
-    if (wanted || wanted_by_peer)
-        return wanted ? wanted : wanted_by_peer;
-    return n > 1 ? used % n + 1 : used;
-}
-
 static DAT_PATH resolve(const struct verbsdat_path *p, DAT_PATH mine, DAT_PATH theirs)
 {
     return (DAT_PATH){
-        port_for(mine.local_port, theirs.local_port, p->current.local_port, VERBSDAT_PORTS),
-        port_for(mine.remote_port, theirs.remote_port, p->current.remote_port, p->n_remote),
+        datpath_port(mine.local_port, theirs.local_port, p->current.local_port, VERBSDAT_PORTS),
+        datpath_port(mine.remote_port, theirs.remote_port, p->current.remote_port, p->n_remote),
     };
 }
 
@@ -48,7 +33,7 @@ bool verbsdat_path_alternate(const struct verbsdat_ep *ep, DAT_PATH *path)
 
     *path = resolve(p, p->wanted, p->wanted_by_peer);
     return path->local_port && path->remote_port && path->local_port <= VERBSDAT_PORTS
-           && path->remote_port <= p->n_remote && !same(*path, p->current);
+           && path->remote_port <= p->n_remote && !datpath_same(*path, p->current);
 }
 
 /* -- events ------------------------------------------------------------------------------------ */
@@ -56,11 +41,8 @@ bool verbsdat_path_alternate(const struct verbsdat_ep *ep, DAT_PATH *path)
 static void post(struct verbsdat_ia *ia, DAT_PATH_EVENT_NUMBER number,
                  const DAT_PATH_EVENT_DATA *data)
 {
-    DAT_EVENT event;
+    DAT_EVENT event = datpath_event(number, data);
 
-    memset(&event, 0, sizeof(event));
-    event.event_number = (DAT_EVENT_NUMBER)(int)number;
-    memcpy(event.event_extension_data, data, sizeof(*data));
     verbsdat_evd_post(ia->async_evd, &event);
 }
 
@@ -235,7 +217,7 @@ static DAT_RETURN set_alternate(struct verbsdat_ep *ep, va_list *args)
     if (path.local_port > VERBSDAT_PORTS || path.remote_port > DAT_PATH_MAX_PORT
         || (p->n_remote && path.remote_port > p->n_remote))
         return bad_path;
-    if (p->n_remote && same(resolve(p, path, none), p->current))
+    if (p->n_remote && datpath_same(resolve(p, path, none), p->current))
         return bad_path;
     p->wanted = path;
     p->set = true;
