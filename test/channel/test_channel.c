@@ -471,7 +471,9 @@ static void run_rank(const struct traffic *t, int rank)
     open_and_wire(&me);
     exchange(&me);
     stats = mdapl_ctx_stats(me.ctx);
-    CHECK(stats->bad_frames == 0 && stats->dup == 0);
+    CHECK(stats->bad_frames == 0);
+    /* A peer that runs too seldom is taken for one whose path has failed: frames are replayed. */
+    CHECK(stats->dup == 0 || stats->reconnects > 0);
     CHECK(stats->rx_msgs == (uint64_t)expected(&me));
     CHECK(mdapl_ctx_cfg(me.ctx)->rndv != MDAPL_RNDV_RPUT || expected(&me) == 0
           || (stats->rx_rput > 0 && stats->rx_rget == 0));
