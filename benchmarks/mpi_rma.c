@@ -7,7 +7,7 @@
  *   put, get, acc        an operation and its flush (us); acc: MPI_SUM of longs
  *   fop, cas             MPI_Fetch_and_op (MPI_SUM), MPI_Compare_and_swap of a long, and their
  *                        flush (us)
- *   put_bw, get_bw, acc_bw   16 operations and one flush (MB/s, 10^6)
+ *   put_bw, get_bw, acc_bw, fop_bw, cas_bw   16 operations and one flush (MB/s, 10^6)
  *   put_busy, get_busy   the longest of them while rank 1 computes for 2 s and calls no MPI (us)
  *
  * All in one lock_all epoch. COUNT operations, or sixteens of them. But in put_busy and get_busy
@@ -47,18 +47,16 @@ static void accumulate(int i)
 
 static void fetch_and_op(int i)
 {
-    static long one = 1, old;
+    static long one = 1;
 
-    (void)i;
-    MPI_Fetch_and_op(&one, &old, MPI_LONG, 1, 0, MPI_SUM, win);
+    MPI_Fetch_and_op(&one, local + (size_t)i * (size_t)bytes, MPI_LONG, 1, 0, MPI_SUM, win);
 }
 
 static void compare_and_swap(int i)
 {
-    static long one = 1, zero, old;
+    static long one = 1, zero;
 
-    (void)i;
-    MPI_Compare_and_swap(&one, &zero, &old, MPI_LONG, 1, 0, win);
+    MPI_Compare_and_swap(&one, &zero, local + (size_t)i * (size_t)bytes, MPI_LONG, 1, 0, win);
 }
 
 static const struct test {
@@ -70,7 +68,8 @@ static const struct test {
     { "acc", accumulate, 1, 0 },  { "fop", fetch_and_op, 1, 0 },
     { "cas", compare_and_swap, 1, 0 },
     { "put_bw", put, WINDOW, 0 }, { "get_bw", get, WINDOW, 0 },
-    { "acc_bw", accumulate, WINDOW, 0 },
+    { "acc_bw", accumulate, WINDOW, 0 }, { "fop_bw", fetch_and_op, WINDOW, 0 },
+    { "cas_bw", compare_and_swap, WINDOW, 0 },
     { "put_busy", put, 1, 1 },    { "get_busy", get, 1, 1 },
 };
 

@@ -22,6 +22,8 @@ FIGURES = {                              # test of mpi_rma: title, sizes, unit
     "put_bw": ("16 MPI_Put and one flush", SIZES, "MB/s"),
     "get_bw": ("16 MPI_Get and one flush", SIZES, "MB/s"),
     "acc_bw": ("16 MPI_Accumulate and one flush", SIZES, "MB/s"),
+    "fop_bw": ("16 MPI_Fetch_and_op and one flush", [8], "MB/s"),
+    "cas_bw": ("16 MPI_Compare_and_swap and one flush", [8], "MB/s"),
     "put_busy": ("The longest MPI_Put and flush while the target computes for 2 s", [8, 1 << 20], "us"),
     "get_busy": ("The longest MPI_Get and flush while the target computes for 2 s", [8, 1 << 20], "us"),
 }

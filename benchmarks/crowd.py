@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Ranks that share cores, in shared memory: what a rank that waits costs the one that has something to do, beside
+the MPIs of shm."""
+import statistics
+import tempfile
+
+from measure import cell, machine, printed, ratio, repeat, save, table
+from shm import OURS, all_mpis
+
+PLACES = {                               # words: cores of the job, ranks, rounds
+    "2 ranks on 1 core": ("0", 2, 2000),
+    "8 ranks on 2 cores": ("0,1", 8, 300),
+    "32 ranks on 2 cores": ("0,1", 32, 50),
+}
+OPERATIONS = {"ring": "MPI_Sendrecv", "all_to_all": "all to all", "barrier": "MPI_Barrier",
+              "allreduce": "MPI_Allreduce"}
+
+
+def points(mpis, work):
+    programs = {title: mpi.compiled("mpi_crowd", work) for title, mpi in mpis.items()}
+    return {(title, where): lambda m=mpi, c=cores, n=ranks, r=rounds, p=programs[title]:
+            printed(["taskset", "-c", c, *m.start(n), p, r], m.env)
+            for where, (cores, ranks, rounds) in PLACES.items() for title, mpi in mpis.items()}
+
+
+def middle_of(v, title, where, what):
+    runs = [run[what] for run in v.get((title, where), [])]
+    return statistics.median(runs) if runs else None
+
+
+def place_text(v, titles, where):
+    rows = []
+    for word, name in OPERATIONS.items():
+        us = [middle_of(v, t, where, f"{word}_us") for t in titles]
+        others = [x for x in us[1:] if x]
+        rows.append([name, *(f"{cell(x, 1)} / {cell(middle_of(v, t, where, f'{word}_switches'), 1)}"
+                             for t, x in zip(titles, us)), cell(ratio(us[0], min(others)) if others else None, 2)])
+    return f"## {where}\n\n" + table(["us / context switches of a rank", *titles, f"{OURS} / best other"], rows)
+
+
+def text_of(v, titles, reps):
+    return f"""# Ranks that share cores
+
+`benchmarks/run crowd`: one host of {machine()["cores"]} cores, shared memory, medians of {reps} turns in which the MPIs
+alternate. The whole job is bound to these cores (taskset), a rank to none of them; Open MPI is told --oversubscribe.
+The time is that of one operation, of the slowest rank. Every number is in crowd.json.
+
+Hydra makes a session for each rank, and Linux a group of its own for each session (autogroup), within which alone
+sched_yield() gives the core away; Open MPI's ranks share one.
+
+""" + "\n".join(place_text(v, titles, where) for where in PLACES)
+
+
+def run(reps):
+    mpis = all_mpis()
+    with tempfile.TemporaryDirectory() as work:
+        v = repeat(points(mpis, work), reps, lambda: 0, 1)
+    save("crowd", "us, and context switches of a rank, of one operation (benchmarks/mpi_crowd.c); key: MPI, place", v,
+         text_of(v, list(mpis), reps))
