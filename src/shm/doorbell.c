@@ -129,6 +129,8 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
     if (!inring || mdapl_shm_guest_has_left(s, index))
         return NULL;
     hello = inring->hello;       /* once: the peer may change it; the doorbell has published it */
+    if (mdapl_shm_guest_is_early(s, index, &hello))
+        return NULL;
     peer = opener(s, &hello);
     if (!peer) {
         s->stats->cr_refused++;
@@ -220,8 +222,7 @@ void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer)
 
 /* -- doorbells that have been rung ------------------------------------------------------------- */
 
-/* Sets the doorbell of an inring that has more messages than one round takes. */
-static void ring_own(struct mdapl_shm_chan *s, uint32_t inring)
+void mdapl_shm_doorbell_again(struct mdapl_shm_chan *s, uint32_t inring)
 {
     atomic_fetch_or(&s->seg.head->doorbell[inring / 64], (uint64_t)1 << inring % 64);
     atomic_fetch_or(&s->seg.head->doorbell_words, (uint64_t)1 << inring / 64);
@@ -246,7 +247,7 @@ static int poll_rung(struct mdapl_shm_chan *s, uint32_t inring)
     /* flush_acks() in shm.c does this for the polled rings, and for no others. */
     mdapl_shm_spsc_ack_flush(&peer->rx);
     if (has_new(peer))
-        ring_own(s, inring);
+        mdapl_shm_doorbell_again(s, inring);
     return n;
 }
 

@@ -14,6 +14,11 @@
  * wherever it was, the owner frees the entry too. An end that leaves refuses the other end's inring
  * in its own segment, which the other one notices as it notices the refusal of a hello.
  *
+ * Where this is the only channel there is nothing to decide: a rank is reached without its hello, as
+ * it may learn of this group later (MPI_Intercomm_create passes groups on). The first message of
+ * such a guest waits in its ring until the group is added; that of one that has left and come back,
+ * until the peer that it was before is removed.
+ *
  * A visitor of a port is a guest that the owner does not know before: its hello, whose MAC is made
  * with the port's key, has the card of its segment. The owner admits it at its first message: it
  * adds the visitor's group, maps the segment, and becomes a guest there.
@@ -63,8 +68,15 @@ void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s)
         if (s->owner[index] || !has_left(atomic_load(&guest->state)))
             continue;
         memset(mdapl_shm_seg_inring(&s->seg, index), 0, sizeof(struct mdapl_shm_inring));
+        s->early &= ~((uint64_t)1 << i);
         atomic_store(&guest->state, FREE);
     }
+}
+
+/* The inring of an entry of this segment. */
+static uint32_t index_of(const struct mdapl_shm_chan *s, const struct mdapl_shm_guest *entry)
+{
+    return s->seg.first_guest + (uint32_t)(entry - s->seg.head->guest);
 }
 
 /* The entry of this segment that has the hello of a rank of another group, or NULL. */
@@ -140,11 +152,42 @@ static int join_one(struct mdapl_shm_chan *s, const struct mdapl_group *group, i
     return rc ? rc : enter(s, group, rank, card);
 }
 
+/* May a guest with this hello be known later? Its group may be added; or the peer that it was before
+ * is still here, and will be removed. */
+static bool is_awaited(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
+{
+    const struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
+    struct mdapl_peer *peer = group && h->rank < (uint32_t)group->size ? group->peers[h->rank]
+                                                                       : NULL;
+
+    if (!group || !peer || peer->channel != &mdapl_shm_channel)
+        return !group;
+    return mdapl_shm_peer_of(peer)->rx.inring
+           && mdapl_shm_guest_has_left(s, mdapl_shm_peer_of(peer)->inring);
+}
+
+bool mdapl_shm_guest_is_early(struct mdapl_shm_chan *s, uint32_t index,
+                              const struct mdapl_shm_hello *h)
+{
+    if (index < s->seg.first_guest || *h->card || !mdapl_ctx_alone(s->ctx) || !is_awaited(s, h))
+        return false;
+    s->early |= (uint64_t)1 << (index - s->seg.first_guest);
+    return true;
+}
+
+/* Has the early ones be looked at again. */
+static void look_again(struct mdapl_shm_chan *s)
+{
+    for (; s->early; s->early &= s->early - 1)
+        mdapl_shm_doorbell_again(s, s->seg.first_guest + (uint32_t)__builtin_ctzll(s->early));
+}
+
 void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *group)
 {
     mdapl_shm_guest_sweep(s);
+    look_again(s);
     for (int rank = 0; rank < group->size; rank++)
-        if (mdapl_group_near(group, rank)) {
+        if (mdapl_ctx_alone(s->ctx) || mdapl_group_near(group, rank)) {
             int rc = join_one(s, group, rank);
 
             if (rc)
@@ -153,18 +196,24 @@ void mdapl_shm_guest_join(struct mdapl_shm_chan *s, const struct mdapl_group *gr
         }
 }
 
+static int joined_at(const struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank)
+{
+    for (int i = 0; i < s->n_joined; i++)
+        if (s->joined[i]->base.group == group->index && s->joined[i]->base.rank == rank)
+            return i;
+    return -1;
+}
+
 int mdapl_shm_guest_reach(struct mdapl_shm_chan *s, const struct mdapl_group *group, int rank,
                           const char *card, struct mdapl_shm_peer **peer_p)
 {
-    bool visits = mdapl_group_is_port(group);
-    int i = 0;
+    bool no_choice = mdapl_group_is_port(group) || mdapl_ctx_alone(s->ctx);
+    int i = joined_at(s, group, rank);
 
-    if (visits && enter(s, group, rank, card))
-        return -EHOSTUNREACH;
-    while (i < s->n_joined && (s->joined[i]->base.group != group->index
-                               || s->joined[i]->base.rank != rank))
-        i++;
-    if (i == s->n_joined || (!visits && !entry_of(s, group, rank)))
+    /* a visit, or a rank whose peer had been removed */
+    if (i < 0 && no_choice && enter(s, group, rank, card) == 0)
+        i = s->n_joined - 1;
+    if (i < 0 || !(no_choice || entry_of(s, group, rank)))
         return -EHOSTUNREACH;
     *peer_p = s->joined[i];
     s->joined[i] = s->joined[--s->n_joined];
@@ -234,16 +283,15 @@ void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer)
     /* What it has not taken of our cells it does not read any more. */
     peer->tx.acked = peer->tx.next;
     mdapl_shm_cells_reclaim(peer);
-    if (peer->rx.inring) {
-        atomic_store(&peer->rx.inring->refused, 1);
+    if (peer->rx.inring)
         s->owner[peer->inring] = NULL;
-    }
     if (peer->far_inring)
         atomic_store(&peer->far.head->guest[peer->far_inring - peer->far.first_guest].state, GONE);
-    entry = mdapl_shm_os_process_ended(peer->process, peer->pid)
-                ? entry_of(s, mdapl_peer_group(&peer->base), peer->base.rank)
-                : NULL;
+    entry = entry_of(s, mdapl_peer_group(&peer->base), peer->base.rank);
     if (entry)
+        atomic_store(&mdapl_shm_seg_inring(&s->seg, index_of(s, entry))->refused, 1);
+    if (entry && mdapl_shm_os_process_ended(peer->process, peer->pid))
         atomic_store(&entry->state, GONE);
     mdapl_shm_guest_sweep(s);
+    look_again(s);
 }

@@ -107,6 +107,7 @@ struct mdapl_shm_chan {
     struct mdapl_shm_near near;  /* the ranks of this node */
     struct mdapl_shm_peer **joined;    /* of other groups: mapped, but not reached (guest.c) */
     int n_joined;
+    uint64_t early;              /* guests that this process does not know yet (guest.c) */
     struct mdapl_shm_peer **owner; /* by inring; NULL until its hello is accepted */
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
@@ -228,6 +229,10 @@ void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer);
 void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s);
 /* Is it the inring of a guest that has left? */
 bool mdapl_shm_guest_has_left(const struct mdapl_shm_chan *s, uint32_t index);
+/* Is this the hello of a guest that may be known later? Then it is looked at again when a group is
+ * added or a peer removed. */
+bool mdapl_shm_guest_is_early(struct mdapl_shm_chan *s, uint32_t index,
+                              const struct mdapl_shm_hello *h);
 /* Adds the group of a process that has written this hello, which names no group of the context, as
  * a visitor of an open port. NULL: it is none, its segment cannot be mapped, or memory is out. */
 struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
@@ -269,6 +274,8 @@ bool mdapl_shm_hello_is_right(const struct mdapl_shm_chan *s, const struct mdapl
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer);
 /* Rings the doorbell of a peer that does not poll this ring, and ends its sleep. */
 void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer);
+/* Sets the doorbell of an inring of this segment that is to be looked at again. */
+void mdapl_shm_doorbell_again(struct mdapl_shm_chan *s, uint32_t inring);
 /* Takes messages out of the rings whose doorbells have been rung. Returns how many. */
 int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s);
 /* Stops polling the rings that have been silent since the last call. */

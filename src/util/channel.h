@@ -43,7 +43,8 @@ struct mdapl_channel {
     /* As mdapl_peer_locate(); NULL: the channel knows where its visitors are. */
     int (*locate)(struct mdapl_peer *peer, const char *card);
     /* A group has been added, other than that of a visit; the peers of its ranks may be made when
-     * all processes of both jobs have returned from this. NULL: nothing to do. */
+     * all processes of both jobs have returned from this, or at any time where this is the only
+     * channel. NULL: nothing to do. */
     void (*join)(void *state, struct mdapl_group *group);
     /* Ends what the owner has unfinished with this peer, with -ECANCELED, and disconnects it.
      * MDAPL_DONE: the peer has been freed; 0: not yet, to be called again. */

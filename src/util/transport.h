@@ -101,8 +101,10 @@ size_t mdapl_drain(struct mdapl_ctx *ctx);
  * Adds the group of another job, with which this process then exchanges messages by
  * mdapl_group_peer(). *args is copied: size, id, key, card, and what else the owner knows of it.
  * Called when mdapl_wire() has returned MDAPL_DONE, by all processes of both groups. When all have
- * returned, peers may be made, and both ends of a pair choose the same channel. A process whose
- * group has not been added, or that has another key, is refused. 0, or -errno: -EEXIST (the context
+ * returned, peers may be made, and both ends of a pair choose the same channel; or at any time by a
+ * process that has one channel, whose messages wait until the other process has added its group. A
+ * process that has another key is refused; so is one whose group has not been added, where there
+ * are several channels. 0, or -errno: -EEXIST (the context
  * has a group with this id), -EINVAL (size) or -ENOMEM.
  */
 int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,

@@ -6,9 +6,11 @@
 #include "unit.h"
 
 #include "cfg.h"
+#include "channel.h"
 #include "err.h"
 #include "seg.h"
 #include "shm.h"
+#include "stats.h"
 #include "transport.h"
 
 #include <errno.h>
@@ -42,6 +44,7 @@ struct world {
     struct job job[2];
     struct process process[ALL];
     uint64_t now;
+    bool passed_on;              /* it is not known where a group's processes are */
 };
 
 struct envelope {
@@ -120,11 +123,69 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
     return 0;
 }
 
+/* -- another channel, which reaches nobody ------------------------------------------------------ */
+
+static int far_open(struct mdapl_ctx *ctx, void **state_p)
+{
+    *state_p = ctx;
+    return 0;
+}
+
+static int far_card(void *state, char *buf, size_t len)
+{
+    (void)state;
+    snprintf(buf, len, "far");
+    return 3;
+}
+
+static int far_reach(void *state, struct mdapl_group *group, int rank, const char *card,
+                     struct mdapl_peer **peer_p)
+{
+    (void)state, (void)group, (void)rank, (void)card, (void)peer_p;
+    return -EHOSTUNREACH;
+}
+
+static int far_wire(void *state)
+{
+    (void)state;
+    return MDAPL_DONE;
+}
+
+static size_t far_none(void *state)
+{
+    (void)state;
+    return 0;
+}
+
+static int far_progress(void *state)
+{
+    (void)state;
+    return 0;
+}
+
+static bool far_has_connections(void *state)
+{
+    (void)state;
+    return false;
+}
+
+static void far_close(void *state)
+{
+    (void)state;
+}
+
+static const struct mdapl_channel far_channel = {
+    .name = "far", .open = far_open, .card = far_card, .reach = far_reach, .wire = far_wire,
+    .eager_max = far_none, .progress = far_progress, .has_connections = far_has_connections,
+    .drain = far_none, .close = far_close,
+};
+
 /* -- the world -------------------------------------------------------------------------------- */
 
-static void open_one(struct world *w, int i)
+static void open_one(struct world *w, int i, bool alone)
 {
-    static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, NULL };
+    const struct mdapl_channel *const channels[] = { &mdapl_shm_channel,
+                                                     alone ? NULL : &far_channel, NULL };
     static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
     struct process *me = &w->process[i];
     struct job *job = &w->job[i / HALF];
@@ -144,7 +205,7 @@ static void open_one(struct world *w, int i)
     assert_true(mdapl_ctx_card(me->ctx, me->card, sizeof(me->card)) > 0);
 }
 
-static int make(void **state)
+static int make_world(void **state, bool alone)
 {
     struct world *w = calloc(1, sizeof(*w));
 
@@ -152,13 +213,23 @@ static int make(void **state)
     for (int k = 0; k < 2; k++)
         w->job[k] = (struct job){ w, k * HALF, 77 + (uint32_t)k };
     for (int i = 0; i < ALL; i++)
-        open_one(w, i);
+        open_one(w, i, alone);
     for (int i = 0; i < ALL; i++)
         mdapl_probe(w->process[i].ctx);
     for (int i = 0; i < ALL; i++)
         assert_int_equal(mdapl_wire(w->process[i].ctx), MDAPL_DONE);
     *state = w;
     return 0;
+}
+
+static int make(void **state)
+{
+    return make_world(state, true);
+}
+
+static int make_beside(void **state)
+{
+    return make_world(state, false);
 }
 
 static int unmake(void **state)
@@ -171,10 +242,17 @@ static int unmake(void **state)
     return 0;
 }
 
+static bool nowhere_near(void *owner, int rank)
+{
+    (void)owner, (void)rank;
+    return false;
+}
+
 static void join(struct process *me, const char *key)
 {
     struct job *other = &me->w->job[me->job == &me->w->job[0]];
-    struct mdapl_group group = { .size = HALF, .id = other->id, .card = get_card, .owner = other };
+    struct mdapl_group group = { .size = HALF, .id = other->id, .card = get_card, .owner = other,
+                                 .near = me->w->passed_on ? nowhere_near : NULL };
 
     memcpy(group.key, key, sizeof(group.key));
     assert_int_equal(mdapl_group_add(me->ctx, &group, &me->other), 0);
@@ -301,6 +379,99 @@ static void unknown_group_is_refused(void **state)
     nobody_is_reached(w);
 }
 
+/* Nothing else reaches them, so what is sent waits until the other job has this one's group: also
+ * where some of its processes have it already. */
+static void group_is_added_later(void **state)
+{
+    struct world *w = *state;
+
+    w->passed_on = true;
+    for (int i = 0; i < HALF; i++)
+        join(&w->process[i], port_key);
+    for (int n = 0; n < 100; n++)
+        for (int k = 0; k < HALF; k++)
+            send_one(w, k, HALF + (k + n) % HALF, n % 8 ? 100 : LONG);
+    for (int i = HALF; i < ALL; i++) {
+        for (int n = 0; n < 3000; n++)
+            round_of_all(w);
+        for (int k = 0; k < HALF; k++)
+            assert_int_equal(w->process[i].got[k], 0);
+        join(&w->process[i], port_key);
+        send_one(w, i, i - HALF, 100);
+    }
+    run(w);
+    for (int i = 0; i < ALL; i++) {
+        assert_int_equal(w->process[i].faults + w->process[i].failed, 0);
+        assert_int_equal(mdapl_ctx_stats(w->process[i].ctx)->cr_refused, 0);
+    }
+}
+
+/* The process that was to be a guest ends, and its entry is another one's. */
+static void early_guest_leaves(void **state)
+{
+    struct world *w = *state;
+
+    for (int n = 0; n < 2 * MDAPL_SHM_GUESTS; n++) {
+        join(&w->process[0], port_key);
+        send_one(w, 0, HALF, 8);
+        w->process[0].sent[HALF] = 0;
+        round_of_all(w);
+        part(&w->process[0]);
+        for (int k = 0; k < 3000; k++)
+            round_of_all(w);
+    }
+    join(&w->process[HALF], port_key);
+    join(&w->process[0], port_key);
+    send_one(w, 0, HALF, 8);
+    run(w);
+    assert_int_equal(mdapl_ctx_stats(w->process[HALF].ctx)->cr_refused, 0);
+}
+
+static void wrong_key_is_refused_alone(void **state)
+{
+    struct world *w = *state;
+
+    for (int i = 0; i < ALL; i++)
+        join(&w->process[i], i < HALF ? port_key : wrong_key);
+    send_one(w, 0, HALF, 8);
+    for (int n = 0; w->process[0].faults == 0; n++) {
+        assert_true(n < ROUNDS);
+        round_of_all(w);
+    }
+    assert_int_equal(mdapl_ctx_stats(w->process[HALF].ctx)->cr_refused, 1);
+    assert_int_equal(w->process[HALF].got[0], 0);
+}
+
+/* One end of a pair is quicker: it has removed the peer and sends to it again, while the other one
+ * still has the old peer. */
+static void peer_is_removed_and_made_again(void **state)
+{
+    struct world *w = *state;
+    struct mdapl_peer *peer;
+
+    for (int i = 0; i < ALL; i++)
+        join(&w->process[i], port_key);
+    for (int n = 0; n < 2 * MDAPL_SHM_GUESTS; n++) {
+        int first = n % 2 ? HALF : 0, second = HALF - first;
+        uint32_t before;
+
+        send_one(w, first, second, 8);
+        send_one(w, second, first, 8);
+        run(w);
+        assert_int_equal(get_peer(w, first, second, &peer), 0);
+        assert_int_equal(mdapl_peer_remove(peer), MDAPL_DONE);
+        before = w->process[second].got[first];
+        send_one(w, first, second, n % 8 ? 8 : LONG);
+        for (int k = 0; k < 1000; k++)
+            round_of_all(w);
+        assert_int_equal(w->process[second].got[first], before);
+        assert_int_equal(get_peer(w, second, first, &peer), 0);
+        assert_int_equal(mdapl_peer_remove(peer), MDAPL_DONE);
+        run(w);
+    }
+    assert_int_equal(w->process[0].failed + w->process[HALF].failed, 0);
+}
+
 /* More often than a segment has entries for guests. */
 static void removed_and_added_again(void **state)
 {
@@ -348,14 +519,18 @@ static void removal_in_the_middle(void **state)
         assert_true(w->process[i].done <= 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make, unmake)
+#define TEST(f)        cmocka_unit_test_setup_teardown(f, make, unmake)
+#define TEST_BESIDE(f) cmocka_unit_test_setup_teardown(f, make_beside, unmake)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(messages_in_all_directions), TEST(wrong_key_is_refused),
-        TEST(unknown_group_is_refused),   TEST(removed_and_added_again),
-        TEST(removal_in_the_middle),
+        TEST(messages_in_all_directions),      TEST_BESIDE(messages_in_all_directions),
+        TEST_BESIDE(wrong_key_is_refused),     TEST(wrong_key_is_refused_alone),
+        TEST_BESIDE(unknown_group_is_refused), TEST(group_is_added_later),
+        TEST(early_guest_leaves),              TEST(peer_is_removed_and_made_again),
+        TEST(removed_and_added_again),         TEST_BESIDE(removed_and_added_again),
+        TEST(removal_in_the_middle),           TEST_BESIDE(removal_in_the_middle),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
