@@ -5,7 +5,7 @@
  *
  *   mpi_crowd [ROUNDS]
  *
- * Each operation is made ROUNDS (200) times, after as many that are not measured. Rank 0 prints one
+ * Each operation is made ROUNDS (100) times, after as many that are not measured. Rank 0 prints one
  * line of JSON:
  *
  *   NAME_us         time of one, of the slowest rank
@@ -110,7 +110,7 @@ static int repeated(const struct operation *o, struct job *j, int rounds, double
 
 int main(int argc, char **argv)
 {
-    int rounds = argc > 1 ? atoi(argv[1]) : 200, wrong = 0, all_wrong;
+    int rounds = argc > 1 ? atoi(argv[1]) : 100, wrong = 0, all_wrong;
     struct job j;
 
     MPI_Init(&argc, &argv);
