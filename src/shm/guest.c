@@ -14,8 +14,8 @@
  * wherever it was, the owner frees the entry too. An end that leaves refuses the other end's inring
  * in its own segment, which the other one notices as it notices the refusal of a hello.
  *
- * Where this is the only channel there is nothing to decide: a rank is reached without its hello, as
- * it may learn of this group later (MPI_Intercomm_create passes groups on). The first message of
+ * Where this is the only channel there is nothing to decide: a rank is reached without its hello,
+ * as it may learn of this group later (MPI_Intercomm_create passes groups on). The first message of
  * such a guest waits in its ring until the group is added; that of one that has left and come back,
  * until the peer that it was before is removed.
  *
@@ -152,8 +152,8 @@ static int join_one(struct mdapl_shm_chan *s, const struct mdapl_group *group, i
     return rc ? rc : enter(s, group, rank, card);
 }
 
-/* May a guest with this hello be known later? Its group may be added; or the peer that it was before
- * is still here, and will be removed. */
+/* May a guest with this hello be known later? Its group may be added; or the peer that it was
+ * before is still here, and will be removed. */
 static bool is_awaited(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
     const struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
@@ -175,7 +175,7 @@ bool mdapl_shm_guest_is_early(struct mdapl_shm_chan *s, uint32_t index,
     return true;
 }
 
-/* Has the early ones be looked at again. */
+/* Sets the doorbells of the guests that have been early. */
 static void look_again(struct mdapl_shm_chan *s)
 {
     for (; s->early; s->early &= s->early - 1)

@@ -123,7 +123,7 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
     return 0;
 }
 
-/* -- another channel, which reaches nobody ------------------------------------------------------ */
+/* -- another channel, which reaches nobody ----------------------------------------------------- */
 
 static int far_open(struct mdapl_ctx *ctx, void **state_p)
 {
@@ -520,7 +520,7 @@ static void removal_in_the_middle(void **state)
 }
 
 #define TEST(f)        cmocka_unit_test_setup_teardown(f, make, unmake)
-#define TEST_BESIDE(f) cmocka_unit_test_setup_teardown(f, make_beside, unmake)
+#define TEST_BESIDE(f) { #f "_beside", f, make_beside, unmake, NULL }
 
 int main(void)
 {
