@@ -46,7 +46,8 @@ alternate. The whole job is bound to these cores (taskset), a rank to none of th
 The time is that of one operation, of the slowest rank. Every number is in crowd.json.
 
 Hydra makes a session for each rank, and Linux a group of its own for each session (autogroup), within which alone
-sched_yield() gives the core away; Open MPI's ranks share one.
+sched_yield() gives the core away; Open MPI's ranks share one. Open MPI yields where a node has more ranks than cores,
+whatever cores the job is bound to, so not with 2 ranks here.
 
 """ + "\n".join(place_text(v, titles, where) for where in PLACES)
 
