@@ -104,8 +104,8 @@ size_t mdapl_drain(struct mdapl_ctx *ctx);
  * returned, peers may be made, and both ends of a pair choose the same channel; or at any time by a
  * process that has one channel, whose messages wait until the other process has added its group. A
  * process that has another key is refused; so is one whose group has not been added, where there
- * are several channels. 0, or -errno: -EEXIST (the context
- * has a group with this id), -EINVAL (size) or -ENOMEM.
+ * are several channels. 0, or -errno: -EEXIST (the context has a group with this id), -EINVAL
+ * (size) or -ENOMEM.
  */
 int mdapl_group_add(struct mdapl_ctx *ctx, const struct mdapl_group *args,
                     struct mdapl_group **group_p);

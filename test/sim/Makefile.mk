@@ -61,7 +61,7 @@ test_sim_test_visits_LDADD = $(sim_test_ldadd)
 test_sim_test_storm_SOURCES = test/sim/test_storm.c $(sim_sources)
 test_sim_test_storm_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_storm_LDADD = $(sim_test_ldadd)
-test_sim_test_connect_SOURCES = test/sim/test_connect.c test/sim/seeds.h $(fake_sources)
+test_sim_test_connect_SOURCES = test/sim/test_connect.c test/sim/seeds.h $(fake_sources) $(quiet_sources)
 test_sim_test_connect_CPPFLAGS = $(sim_test_cppflags)
 test_sim_test_connect_LDADD = $(sim_test_ldadd)
 endif

@@ -6,8 +6,8 @@
 #include "unit.h"
 
 #include "cfg.h"
-#include "channel.h"
 #include "err.h"
+#include "quiet.h"
 #include "seg.h"
 #include "shm.h"
 #include "stats.h"
@@ -123,69 +123,12 @@ static int get_card(void *owner, int rank, char *buf, size_t len)
     return 0;
 }
 
-/* -- another channel, which reaches nobody ----------------------------------------------------- */
-
-static int far_open(struct mdapl_ctx *ctx, void **state_p)
-{
-    *state_p = ctx;
-    return 0;
-}
-
-static int far_card(void *state, char *buf, size_t len)
-{
-    (void)state;
-    snprintf(buf, len, "far");
-    return 3;
-}
-
-static int far_reach(void *state, struct mdapl_group *group, int rank, const char *card,
-                     struct mdapl_peer **peer_p)
-{
-    (void)state, (void)group, (void)rank, (void)card, (void)peer_p;
-    return -EHOSTUNREACH;
-}
-
-static int far_wire(void *state)
-{
-    (void)state;
-    return MDAPL_DONE;
-}
-
-static size_t far_none(void *state)
-{
-    (void)state;
-    return 0;
-}
-
-static int far_progress(void *state)
-{
-    (void)state;
-    return 0;
-}
-
-static bool far_has_connections(void *state)
-{
-    (void)state;
-    return false;
-}
-
-static void far_close(void *state)
-{
-    (void)state;
-}
-
-static const struct mdapl_channel far_channel = {
-    .name = "far", .open = far_open, .card = far_card, .reach = far_reach, .wire = far_wire,
-    .eager_max = far_none, .progress = far_progress, .has_connections = far_has_connections,
-    .drain = far_none, .close = far_close,
-};
-
 /* -- the world -------------------------------------------------------------------------------- */
 
 static void open_one(struct world *w, int i, bool alone)
 {
     const struct mdapl_channel *const channels[] = { &mdapl_shm_channel,
-                                                     alone ? NULL : &far_channel, NULL };
+                                                     alone ? NULL : &quiet_channel, NULL };
     static const struct mdapl_up up = { .msg = on_msg, .fault = on_fault };
     struct process *me = &w->process[i];
     struct job *job = &w->job[i / HALF];
