@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Ranks that share cores, in shared memory: what a rank that waits costs the one that has something to do, beside
 Debian's MPIs. Not ch3:nemesis, whose ranks poll as those of Debian's MPICH do."""
+import os
 import statistics
 import tempfile
 
 from measure import cell, dapl, machine, printed, ratio, repeat, save, table
 from shm import OURS, packaged
 
-PLACES = {                               # words: cores of the job, ranks, rounds
-    "2 ranks on 1 core": ("0", 2, 500),
-    "8 ranks on 2 cores": ("0,1", 8, 100),
-    "32 ranks on 2 cores": ("0,1", 32, 20),
+PLACES = {                               # words: number of the job's cores, ranks, rounds
+    "2 ranks on 1 core": (1, 2, 500),
+    "8 ranks on 2 cores": (2, 8, 100),
+    "32 ranks on 2 cores": (2, 32, 20),
 }
 OPERATIONS = {"ring": "MPI_Sendrecv", "all_to_all": "all to all", "barrier": "MPI_Barrier",
               "allreduce": "MPI_Allreduce"}
@@ -18,7 +19,8 @@ OPERATIONS = {"ring": "MPI_Sendrecv", "all_to_all": "all to all", "barrier": "MP
 
 def points(mpis, work):
     programs = {title: mpi.compiled("mpi_crowd", work) for title, mpi in mpis.items()}
-    return {(title, where): lambda m=mpi, c=cores, n=ranks, r=rounds, p=programs[title]:
+    usable = [str(core) for core in sorted(os.sched_getaffinity(0))]
+    return {(title, where): lambda m=mpi, c=",".join(usable[:cores]), n=ranks, r=rounds, p=programs[title]:
             printed(["taskset", "-c", c, *m.start(n), p, r], m.env)
             for where, (cores, ranks, rounds) in PLACES.items() for title, mpi in mpis.items()}
 
