@@ -17,6 +17,7 @@ enum {
     SHARE_REQUESTS = 8, SHARE_BYTES = 1 << 18,
     COALESCE_MAX = 512,          /* bytes of a frame that is copied to one buffer */
     TOGETHER_MAX = 1 << 18,      /* bytes of queued requests to which another one is added */
+    CALL_MAX = 1 << 20,          /* bytes of a request that one round writes to a socket */
 };
 static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
@@ -441,6 +442,13 @@ static ssize_t send_pieces(struct softdat_conn *c, struct msghdr *m)
     return send(c->sock.fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static void continue_when_writable(struct softdat_conn *c)
+{
+    c->blocked = true;
+    if (!softdat_stream_polled(c))
+        softdat_stream_watch(c);
+}
+
 static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
 {
     struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n_v };
@@ -453,9 +461,7 @@ static bool write_socket(struct softdat_conn *c, struct iovec *v, int n_v)
     if (errno == EINTR)
         return true;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        c->blocked = true;
-        if (!softdat_stream_polled(c))
-            softdat_stream_watch(c);
+        continue_when_writable(c);
         return false;
     }
     /* The receive path ends the connection, after it has handled what has arrived. */
@@ -518,9 +524,11 @@ static bool recheck_current(struct softdat_conn *c)
 
 static bool write_some(struct softdat_conn *c)
 {
-    size_t max = softdat_rate_allow(c);
+    size_t allowed = softdat_rate_allow(c);
+    size_t max = c->uses_rings || allowed < CALL_MAX ? allowed : CALL_MAX;
     struct iovec v[SOFTDAT_CUR_IOV], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
+    bool rest;
 
     if (max == 0 || (c->cur_regions_freed != c->ia->regions_freed && !recheck_current(c)))
         return false;
@@ -528,7 +536,16 @@ static bool write_some(struct softdat_conn *c)
         n = softdat_iov_prefix(from, n, max, v);
         from = v;
     }
-    return c->uses_rings ? write_ring(c, from, n) : write_socket(c, from, n);
+    if (c->uses_rings)
+        return write_ring(c, from, n);
+    if (!write_socket(c, from, n))
+        return false;
+    /* The rest in a later round: a target that reads as fast as this writes would keep the
+     * application's call here until the end of a request of any length. */
+    rest = c->cur_n > 0 && allowed == SIZE_MAX;
+    if (rest)
+        continue_when_writable(c);
+    return !rest;
 }
 
 bool softdat_tx_idle(const struct softdat_conn *c)
