@@ -495,6 +495,21 @@ void softdat_held_free(struct softdat_conn *c);
  * NAK with DAT_DTO_ERR_REMOTE_RESPONDER. */
 void softdat_held_refuse(struct softdat_conn *c, DAT_DTO_COMPLETION_STATUS status);
 
+/* ack.c */
+
+/* Returns the hint for the status field of c's request number seq of len bytes, which begins now:
+ * SOFTDAT_ACK_NOW or 0. */
+uint16_t softdat_ack_hint(struct softdat_conn *c, uint32_t seq, uint64_t len);
+/* Called after a round without input: acknowledges over rings at once, over sockets after 10 us of
+ * such rounds. */
+void softdat_acks_when_idle(struct softdat_ia *ia);
+/* Notes that c has an acknowledgement pending. */
+void softdat_ack_later(struct softdat_conn *c);
+/* Transmits all pending acknowledgements; called before the adapter sleeps. */
+void softdat_acks_flush(struct softdat_ia *ia);
+/* Counts the request of c->hdr as executed and acknowledges it, at once or with a later frame. */
+void softdat_ack_executed(struct softdat_conn *c);
+
 /* tx.c */
 
 /* Transmits queued frames, then requests of the EP, until the link takes no more. */
@@ -514,15 +529,6 @@ bool softdat_tx_drop_responses(struct softdat_conn *c);
 /* Queues a NAK of request number id (0: the oldest READ) and drops what the peer sends from now
  * on. False: out of memory. */
 bool softdat_tx_nak(struct softdat_conn *c, uint32_t id, DAT_DTO_COMPLETION_STATUS status);
-/* Called after a round without input: acknowledges over rings at once, over sockets after 10 us of
- * such rounds. */
-void softdat_tx_acks_when_idle(struct softdat_ia *ia);
-/* Notes that c has an acknowledgement pending. */
-void softdat_tx_ack_later(struct softdat_conn *c);
-/* Transmits all pending acknowledgements; called before the adapter sleeps. */
-void softdat_tx_flush_acks(struct softdat_ia *ia);
-/* Counts the request of c->hdr as executed and acknowledges it, at once or with a later frame. */
-void softdat_tx_executed(struct softdat_conn *c);
 /* As softdat_tx_frame(), but before all that is queued, and transmitted by the caller. */
 bool softdat_tx_frame_first(struct softdat_conn *c, enum softdat_frame_type type, const void *priv,
                             size_t len);

@@ -268,7 +268,7 @@ static bool complete_send(struct softdat_conn *c)
         softdat_held_queue(c, h);
         return true;
     }
-    softdat_tx_executed(c);
+    softdat_ack_executed(c);
     softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, c->hdr.len, NULL);
     return true;
 }
@@ -277,7 +277,7 @@ static bool complete_write(struct softdat_conn *c)
 {
     if (c->hdr.len > 0)
         softdat_store_tail((uintptr_t)c->target + c->hdr.len - c->tail_len, c->tail, c->tail_len);
-    softdat_tx_executed(c);
+    softdat_ack_executed(c);
     return true;
 }
 
@@ -365,7 +365,7 @@ static bool pull(struct softdat_conn *c)
 static bool complete_pull(struct softdat_conn *c)
 {
     if (pull(c))
-        softdat_tx_executed(c);
+        softdat_ack_executed(c);
     return true;
 }
 

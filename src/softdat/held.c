@@ -62,7 +62,7 @@ static void deliver(struct softdat_conn *c, const struct softdat_held *h)
     }
     softdat_sink_into(&s, d, h->len);
     softdat_sink_copy(&s, h->data, h->len);
-    softdat_tx_executed(c);
+    softdat_ack_executed(c);
     softdat_helper_wake(c->ia);  /* acknowledges if the application makes no call */
     softdat_ep_recv_done(c->ep, DAT_DTO_SUCCESS, h->imm ? h->written : h->len,
                          h->imm ? &h->imm_data : NULL);

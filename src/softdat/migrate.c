@@ -93,7 +93,7 @@ static void attach(struct softdat_conn *c, struct softdat_conn *carrier, uint32_
     softdat_path_keep_alive(c);
     if (c->ep) {
         c->ep->port = c->port;
-        softdat_tx_ack_later(c);
+        softdat_ack_later(c);
     }
     ia->count[SOFTDAT_N_MIGRATIONS]++;
 }

@@ -292,7 +292,7 @@ static int complete_round(struct softdat_ia *ia)
     if (n > 0)
         ia->idle_since = 0;
     else if (!softdat_list_empty(&ia->acks))
-        softdat_tx_acks_when_idle(ia);
+        softdat_acks_when_idle(ia);
     end_round(ia);
     plan_rounds(ia);
     return n;
@@ -365,7 +365,7 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
     struct pollfd fd[2] = { { .fd = ia->epfd, .events = POLLIN }, { .fd = efd, .events = POLLIN } };
     bool may_sleep;
 
-    softdat_tx_flush_acks(ia);
+    softdat_acks_flush(ia);
     may_sleep = softdat_shared_arm(ia);
     softdat_streams_watch(ia);
     if (may_sleep) {

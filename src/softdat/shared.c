@@ -293,7 +293,7 @@ void softdat_shared_consume(struct softdat_conn *c, size_t n)
     if (c->shared.head - c->shared.head_published > SOFTDAT_RING / 4)
         softdat_shared_ack(c);
     else
-        softdat_tx_ack_later(c);
+        softdat_ack_later(c);
 }
 
 bool softdat_shared_has_room(struct softdat_conn *c)

@@ -477,7 +477,7 @@ static size_t stream_frame(struct softdat_conn *c, const uint8_t *p, size_t n)
         || !execute(c, f, p + sizeof(*f)))
         return 0;
     c->long_expected = false;
-    softdat_tx_executed(c);
+    softdat_ack_executed(c);
     return sizeof(*f) + f->len;
 }
 

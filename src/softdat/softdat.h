@@ -22,6 +22,7 @@
  *      post.c       posting requests and receives; extended operations
  *      rq.c         queues of receives, also shared ones
  *      tx.c rx.c    transmitting and receiving frames (wire.h, PROTOCOL)
+ *      ack.c        acknowledgements of executed requests
  *      short.c      the calls of every message in their usual case: short frames over rings
  *      frame.c      handlers of received frames, by type
  *      sink.c       destinations of received payload

@@ -6,20 +6,11 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* An acknowledgement is transmitted at once when the sender requests it, and after so many executed
- * requests or bytes at the latest; else with the next frame. On a socket a frame of its own costs
- * two system calls; beside a ring it is a store. */
 enum {
-    ACK_REQUESTS = 64, ACK_REQUESTS_RING = 32,
-    ACK_BYTES = 1 << 22, ACK_BYTES_RING = 1 << 18,
-    /* The sender requests one with the last of so many requests or bytes, if they are at least half
-     * of what is outstanding: so the other half keeps the link busy meanwhile. */
-    SHARE_REQUESTS = 8, SHARE_BYTES = 1 << 18,
     COALESCE_MAX = 512,          /* bytes of a frame that is copied to one buffer */
     TOGETHER_MAX = 1 << 18,      /* bytes of queued requests to which another one is added */
     CALL_MAX = 1 << 20,          /* bytes of a request that one round writes to a socket */
 };
-static const uint64_t ack_delay_ns = 10000; /* idle time before an ACK frame */
 
 /* -- frames that are not requests ------------------------------------------------------------- */
 
@@ -146,47 +137,6 @@ bool softdat_tx_frame_first(struct softdat_conn *c, enum softdat_frame_type type
     if (out)
         softdat_list_prepend(&c->out_queue, &out->link);
     return out != NULL;
-}
-
-void softdat_tx_ack_later(struct softdat_conn *c)
-{
-    if (!softdat_list_empty(&c->acks))
-        return;
-    softdat_list_append(&c->ia->acks, &c->acks);
-    softdat_round_complete(c->ia);
-}
-
-void softdat_tx_acks_when_idle(struct softdat_ia *ia)
-{
-    struct softdat_list *l = ia->acks.next;
-    uint64_t now = 0;
-
-    while (l != &ia->acks) {
-        struct softdat_conn *c = SOFTDAT_OF(l, struct softdat_conn, acks);
-
-        l = l->next;
-        if (c->uses_rings)
-            softdat_shared_ack(c);
-    }
-    if (!softdat_list_empty(&ia->acks))
-        now = softdat_now();
-    if (ia->idle_since == 0)
-        ia->idle_since = now;
-    else if (now - ia->idle_since >= ack_delay_ns)
-        softdat_tx_flush_acks(ia);
-}
-
-void softdat_tx_flush_acks(struct softdat_ia *ia)
-{
-    while (!softdat_list_empty(&ia->acks)) {
-        struct softdat_conn *c = SOFTDAT_OF(ia->acks.next, struct softdat_conn, acks);
-
-        softdat_list_remove(&c->acks);
-        if (c->uses_rings)
-            softdat_shared_ack(c);
-        else
-            softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
-    }
 }
 
 /* -- the frame being transmitted -------------------------------------------------------------- */
@@ -324,24 +274,6 @@ static void add_payload(struct softdat_conn *c, struct softdat_dto *d, bool dire
     }
 }
 
-/* Returns the hint for the status field of request number seq of len bytes, which begins now. */
-static uint16_t ack_hint(struct softdat_conn *c, uint32_t seq, uint64_t len)
-{
-    uint32_t outstanding = seq - c->peer_executed, n = seq - c->ack_requested;
-
-    if (c->uses_rings)
-        return 0;
-    if (outstanding == 1)
-        c->ack_bytes = 0;
-    c->ack_bytes += len;
-    n = outstanding < n ? outstanding : n;
-    if ((n < SHARE_REQUESTS && c->ack_bytes < SHARE_BYTES) || 2 * n < outstanding)
-        return 0;
-    c->ack_requested = seq;
-    c->ack_bytes = 0;
-    return SOFTDAT_ACK_NOW;
-}
-
 static bool begin_request(struct softdat_conn *c)
 {
     struct softdat_ep *ep = c->ep;
@@ -366,7 +298,7 @@ static bool begin_request(struct softdat_conn *c)
         ep->reads++;
         c->reads_sent++;
     } else {
-        hint = ack_hint(c, d->seq = ++ep->last_seq, d->len);
+        hint = softdat_ack_hint(c, d->seq = ++ep->last_seq, d->len);
     }
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .addr = d->raddr, .key = d->rkey, .id = d->ext ? d->imm : 0,
@@ -585,7 +517,7 @@ void softdat_tx_short(struct softdat_conn *c, struct softdat_dto *d)
 
     begin(c, &(struct softdat_frame){
         .magic = SOFTDAT_WIRE_MAGIC, .type = frame_of[d->op].plain, .len = (uint32_t)d->len,
-        .status = ack_hint(c, d->seq, d->len), .addr = d->raddr, .key = d->rkey,
+        .status = softdat_ack_hint(c, d->seq, d->len), .addr = d->raddr, .key = d->rkey,
     }, 0);
     add_iov(c, d);
     whole.f = c->cur_hdr[0];
@@ -598,19 +530,4 @@ void softdat_tx_short(struct softdat_conn *c, struct softdat_dto *d)
     if (n > 0)
         advance_current(c, (size_t)n);
     softdat_tx_progress(c);
-}
-
-void softdat_tx_executed(struct softdat_conn *c)
-{
-    c->executed++;
-    c->unacked_bytes += (uint64_t)c->hdr.len + c->hdr.size;  /* size: of a PULL */
-    softdat_tx_ack_later(c);
-    if (c->hdr.status != SOFTDAT_ACK_NOW
-        && c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
-        && c->unacked_bytes < (c->uses_rings ? ACK_BYTES_RING : ACK_BYTES))
-        return;
-    if (c->uses_rings)
-        softdat_shared_ack(c);
-    else
-        softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
 }

@@ -18,7 +18,7 @@ void softdat_direct_offer(struct softdat_conn *c) { (void)c; }
 void softdat_direct_probe(struct softdat_conn *c) { (void)c; }
 bool softdat_rx_ring(struct softdat_conn *c) { (void)c; return false; }
 void softdat_request_progress(struct softdat_ia *ia) { (void)ia; }
-void softdat_tx_ack_later(struct softdat_conn *c) { (void)c; }
+void softdat_ack_later(struct softdat_conn *c) { (void)c; }
 uint64_t softdat_now(void) { return 1; }
 
 static int delays;               /* connections that are to continue later */
