@@ -5,7 +5,7 @@
 # shellcheck shell=bash disable=SC2154
 
 # The folders of MPICH's build with those files. Not src/util: what the profile makes of the loops
-# that copy was slower (1 KiB by 14 %); -mmemcpy-strategy: nor is a memcpy() of many sizes expanded.
+# that copy was slower; -mmemcpy-strategy: nor is a memcpy() of many sizes expanded.
 on_the_way=(src/binding/c/pt2pt src/binding/c/request src/mpi/pt2pt src/mpi/request src/mpid/ch3/src
     src/mpid/ch3/channels/dapl/{src,shm,dapl})
 
@@ -27,7 +27,8 @@ train() {
     for test in "lat 0 20000" "lat 8 20000" "lat 64 20000" "lat 1024 20000" "lat 16384 1000" \
         "rate 8 2000 64" "rate 1024 1000 64" "bw 262144 100" "reduce 64 2000"; do
         read -ra job <<< "$2/bin/mpiexec -n 2 $2/bin/mpich-dapl-perf $test"
-        LD_LIBRARY_PATH=$1/lib/.libs DAT_OVERRIDE=$2/etc/dat.conf timeout -k 5 300 "${job[@]}"
+        LD_LIBRARY_PATH=$1/lib/.libs DAT_OVERRIDE=$2/etc/dat.conf timeout -k 5 300 "${job[@]}" ||
+            return
     done
 }
 
@@ -41,11 +42,13 @@ profile_device() {
     # an option of x86; elsewhere memcpy() is called without it
     if ! $cc "${calls[@]}" -E - < /dev/null > /dev/null 2>&1; then calls=(); fi
     if [ "$dir/.profiled" -nt "$dir/lib/libmpich.la" ]; then return; fi
+    mv "$dir/.configured" "$dir/.interrupted"    # so that the next build begins anew, if it is
     find "$dir" -name '*.gcda' -delete
     step profile-counting again "$dir" -fprofile-generate -fprofile-update=atomic
     step profile-jobs train "$dir" "$1"
     step profile-use again "$dir" -fprofile-use -fprofile-correction \
         -fprofile-partial-training "${calls[@]}" -Wno-missing-profile -flto=auto
     step profile-install make -C "$dir" install
+    mv "$dir/.interrupted" "$dir/.configured"
     touch "$dir/.profiled"
 }

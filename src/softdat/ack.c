@@ -30,6 +30,14 @@ uint16_t softdat_ack_hint(struct softdat_conn *c, uint32_t seq, uint64_t len)
     return SOFTDAT_ACK_NOW;
 }
 
+static void acknowledge(struct softdat_conn *c)
+{
+    if (c->uses_rings)
+        softdat_shared_ack(c);
+    else
+        softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
+}
+
 void softdat_ack_executed(struct softdat_conn *c)
 {
     c->executed++;
@@ -39,10 +47,7 @@ void softdat_ack_executed(struct softdat_conn *c)
         && c->executed - c->acked < (c->uses_rings ? ACK_REQUESTS_RING : ACK_REQUESTS)
         && c->unacked_bytes < (c->uses_rings ? ACK_BYTES_RING : ACK_BYTES))
         return;
-    if (c->uses_rings)
-        softdat_shared_ack(c);
-    else
-        softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
+    acknowledge(c);
 }
 
 void softdat_ack_later(struct softdat_conn *c)
@@ -79,9 +84,6 @@ void softdat_acks_flush(struct softdat_ia *ia)
         struct softdat_conn *c = SOFTDAT_OF(ia->acks.next, struct softdat_conn, acks);
 
         softdat_list_remove(&c->acks);
-        if (c->uses_rings)
-            softdat_shared_ack(c);
-        else
-            softdat_tx_frame(c, SOFTDAT_ACK, NULL, 0);
+        acknowledge(c);
     }
 }

@@ -460,7 +460,6 @@ static bool write_some(struct softdat_conn *c)
     size_t max = c->uses_rings || allowed < CALL_MAX ? allowed : CALL_MAX;
     struct iovec v[SOFTDAT_CUR_IOV], *from = c->cur + c->cur_at;
     int n = c->cur_n - c->cur_at;
-    bool rest;
 
     if (max == 0 || (c->cur_regions_freed != c->ia->regions_freed && !recheck_current(c)))
         return false;
@@ -474,10 +473,10 @@ static bool write_some(struct softdat_conn *c)
         return false;
     /* The rest in a later round: a target that reads as fast as this writes would keep the
      * application's call here until the end of a request of any length. */
-    rest = c->cur_n > 0 && allowed == SIZE_MAX;
-    if (rest)
-        continue_when_writable(c);
-    return !rest;
+    if (c->cur_n == 0 || allowed != SIZE_MAX)
+        return true;
+    continue_when_writable(c);
+    return false;
 }
 
 bool softdat_tx_idle(const struct softdat_conn *c)
