@@ -38,6 +38,8 @@ static void taken(struct softdat_lock *l)
     uintptr_t self = softdat_self();
 
     l->by_mutex = true;
+    if (l->stores == self)
+        l->stores = 0;
     l->in_a_row = l->last == self ? l->in_a_row + 1 : 1;
     l->last = self;
 }
@@ -69,8 +71,9 @@ bool softdat_lock_try_slow(struct softdat_lock *l)
 void softdat_unlock_slow(struct softdat_lock *l)
 {
     l->by_mutex = false;
-    if (l->may_bias && l->in_a_row >= BIAS_AFTER && l->last != l->never) {
+    if (l->may_bias && l->in_a_row >= BIAS_AFTER && l->last != l->never && l->stores == 0) {
         l->in_a_row = 0;
+        l->stores = l->last;
         atomic_store_explicit(&l->owner, l->last, memory_order_release);
     }
     pthread_mutex_unlock(&l->mutex);

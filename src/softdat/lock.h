@@ -13,6 +13,10 @@
  * thread reads that the owner is inside, and waits. A thread that has taken the mutex BIAS_AFTER
  * times in a row becomes the owner. Without membarrier() there is no owner, and the mutex is the
  * lock.
+ *
+ * A former owner may have been suspended after it read that it is the owner and before it stores
+ * `inside`, which would then be another owner's. So the lock is biased to another thread only when
+ * the former owner has taken the mutex since.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,6 +31,7 @@ struct softdat_lock {
     _Atomic uint32_t waiting;    /* threads that wait for the mutex */
     unsigned in_a_row;           /* times that `last` has taken the mutex in a row */
     uintptr_t last;              /* the thread that took it last */
+    uintptr_t stores;            /* the thread that may still store `inside`; 0: none */
     uintptr_t never;             /* this thread never becomes the owner */
     pthread_mutex_t mutex;
 };

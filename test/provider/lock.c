@@ -121,6 +121,30 @@ static void a_try_does_not_wait_for_the_owner(void **state)
     assert_int_equal(g->number, MANY + 1);
 }
 
+static void *take_many_times(void *arg)
+{
+    take_many(arg, MANY);
+    return NULL;
+}
+
+/* An owner that is suspended where it has read that it is the owner stores `inside` later, when the
+ * bias is revoked: no other thread may be the owner by then, until this one has noticed. */
+static void an_owner_that_is_late(void **state)
+{
+    struct guarded *g = *state;
+
+    take_many(g, MANY);
+    assert_true(softdat_lock_owned(&g->lock));
+    run(take_many_times, g);
+    assert_int_equal(g->lock.owner, 0);
+    assert_false(softdat_lock_begin(&g->lock));
+    softdat_lock_leave(&g->lock);
+    take_many(g, 1);
+    run(take_many_times, g);
+    assert_int_not_equal(g->lock.owner, 0);
+    assert_false(softdat_lock_owned(&g->lock));
+}
+
 /* Takes it in rows long enough to become the owner in between. */
 static void *take_in_rows(void *arg)
 {
@@ -154,7 +178,7 @@ int main(void)
         CASE(the_thread_that_calls_owns_it),
         CASE(the_helper_never_owns_it),
         CASE(a_try_does_not_wait_for_the_owner),
-        CASE(owners_exclude_each_other),
+        CASE(an_owner_that_is_late), CASE(owners_exclude_each_other),
     };
 
     return RUN(tests);
