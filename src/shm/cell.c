@@ -21,7 +21,7 @@
 
 enum {
     LEAST = 8192,                /* bytes in a cell, at least, if the body has so many */
-    SHARE = 4,                   /* ... and at most this fraction, 1/SHARE, of the body */
+    SHARE = 8,                   /* ... and at most this fraction, 1/SHARE, of the body */
     RING = 16384,                /* bytes of a piece that is sent in the ring, at most */
 };
 

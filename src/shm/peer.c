@@ -73,6 +73,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
     mdapl_list_init(&peer->sends);
+    mdapl_list_init(&peer->parts);
     mdapl_list_init(&peer->bodies);
     mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
@@ -96,6 +97,7 @@ static void end_all(struct mdapl_shm_peer *peer, int status)
 void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
 {
     end_all(peer, -ECANCELED);
+    mdapl_shm_parts_free(peer);
     mdapl_shm_rndv_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_shm_guest_leave(peer);

@@ -10,9 +10,10 @@
  *      ring.h     the ring
  *      doorbell.c doorbells: which rings have messages; which are polled; sleeping
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
+ *      part.c     bodies that arrive in parts
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
  *      way.c      which of these; judge.c, by what they cost
- *      rx_op.c    the owner's reads of such bodies, until their cells have arrived
+ *      rx_op.c    the owner's reads of such bodies, until all has arrived
  *      cell.c     cells
  *      store.c    how bytes of bodies are stored, in the ring and in cells
  *      peer.c     peers; their failure
@@ -35,13 +36,16 @@
 
 struct mdapl_iov;
 struct mdapl_shm_copying;
+struct mdapl_shm_part;
 struct mdapl_shm_rndv;
 struct mdapl_shm_stores;
 struct mdapl_stats;
 
 enum {
     MDAPL_SHM_EAGER = 65536,     /* bytes of a body in the ring, at most */
-    MDAPL_SHM_SHORT = 16384,     /* ... up to which one copy by the kernel is not tried */
+    MDAPL_SHM_SHORT = 16384,     /* ... up to which it is one message, and one copy by the kernel is
+                                  * not tried */
+    MDAPL_SHM_PART = 16384,      /* ... in one of the parts of a longer one, at most */
     MDAPL_SHM_ROOM = 32 << 20,   /* bytes of data in all inrings of a process, about */
     MDAPL_SHM_ROOM_LEAST = 57344,    /* ... in one of them */
     MDAPL_SHM_POLLED = 16,       /* rings that are polled */
@@ -51,11 +55,18 @@ enum {
 /* What travels in a ring. The records are the header of their message. */
 enum mdapl_shm_type {
     MDAPL_SHM_MSG,               /* a message with its body */
+    MDAPL_SHM_HEAD,              /* a message with the first part of its body (part.c) */
+    MDAPL_SHM_MORE,              /* the next part */
     MDAPL_SHM_RTS,               /* a message whose body is fetched; body: struct rts (rndv.c) */
     MDAPL_SHM_CTS,               /* the receiver requests bytes of that body in cells */
     MDAPL_SHM_DATA,              /* bytes of such a body, in a cell or behind the record */
-    MDAPL_SHM_FIN,               /* the body has been read, or dropped */
+    MDAPL_SHM_FIN,               /* the body has been read, not all of it in cells, or dropped */
     MDAPL_SHM_TYPES
+};
+
+/* Before the header of a message in parts. */
+struct mdapl_shm_head {
+    uint64_t len;                /* of the whole body */
 };
 
 struct mdapl_shm_cts {
@@ -78,10 +89,10 @@ struct mdapl_shm_fin {
 /* A message or record in a peer's queue. */
 struct mdapl_shm_item {
     struct mdapl_list link;
-    struct mdapl_op *op;         /* MSG */
+    struct mdapl_op *op;         /* MSG, HEAD */
     uint8_t type, hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];  /* or the record */
-    size_t len;                  /* MSG: of the body */
+    size_t len;                  /* MSG, HEAD: of the body */
     int n;
     struct iovec *v, own[4];     /* ... the body; v is own or malloc'ed */
     struct mdapl_shm_rndv *send; /* RTS */
@@ -139,7 +150,7 @@ struct mdapl_shm_peer {
     struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     struct mdapl_list streaming; /* bodies with requested bytes to put into cells */
-    struct mdapl_list sends;     /* long bodies, until their FIN */
+    struct mdapl_list sends;     /* long bodies, until they have been sent or their FIN */
     struct {
         uint32_t number;         /* of the message that names it */
         uint8_t cell;
@@ -152,6 +163,9 @@ struct mdapl_shm_peer {
     bool polled;                 /* its ring is polled: it is on s->polled */
     bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_inbox inbox;
+    struct mdapl_list parts;     /* bodies in parts that the owner has not finished */
+    struct mdapl_shm_part *part; /* of them, the one whose parts arrive; NULL: it is dropped */
+    size_t part_left;            /* ... bytes of it that have not arrived */
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
@@ -298,10 +312,32 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer);
  */
 typedef bool mdapl_shm_on(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m);
 
+/* -- part.c ----------------------------------------------------------------------------------- */
+
+/* How many messages carry a body of len bytes, and how many bytes each, but the last one, has. */
+static inline unsigned mdapl_shm_parts(size_t len)
+{
+    return (unsigned)((len + MDAPL_SHM_PART - 1) / MDAPL_SHM_PART);
+}
+
+static inline size_t mdapl_shm_part_len(size_t len)
+{
+    unsigned n = mdapl_shm_parts(len);
+
+    return mdapl_shm_spsc_lines((len + n - 1) / n);
+}
+
+/* Makes a HEAD that is taken out of the ring, whose header is a copy, a MSG, if all its parts have
+ * arrived. False: the content is impossible. */
+bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m);
+mdapl_shm_on mdapl_shm_part_on_head, mdapl_shm_part_on_more;
+/* Frees the bodies that the owner never finished. */
+void mdapl_shm_parts_free(struct mdapl_shm_peer *peer);
+
 /* -- rndv.c ----------------------------------------------------------------------------------- */
 
-/* Begins a rendezvous: the body stays where it is until the FIN, which calls op->done. NULL: out of
- * memory. */
+/* Begins a rendezvous: the body stays where it is until op->done, after its last piece or the FIN.
+ * NULL: out of memory. */
 struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
                                            const struct mdapl_msg *msg, size_t len,
                                            struct mdapl_op *op);
@@ -348,8 +384,9 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_d
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
 /* The receiver's decision for such bodies, for the FIN. */
 enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);
-/* A body that came in the ring was taken, in ns. */
-void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, uint64_t ns);
+/* This message, of a body of len bytes that begins in it, was taken out of the ring in ns. */
+void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
+                        const struct mdapl_shm_spsc_msg *m, uint64_t ns);
 /* Is a body announced that fits the ring, and is longer than MDAPL_SHM_SHORT? */
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
 /* A FIN for a body of len bytes has carried the receiver's decision. */

@@ -89,6 +89,7 @@ struct mdapl_shm_spread {
 /* A message in its place. */
 struct mdapl_shm_spsc_msg {
     uint8_t type;
+    uint8_t slots;           /* that it takes (part.c) */
     uint8_t hdr_len;
     uint32_t len;            /* of the body */
     uint32_t ack;
@@ -101,6 +102,7 @@ struct mdapl_shm_spsc_msg {
 struct mdapl_shm_spsc_tx {
     struct mdapl_shm_inring *inring;
     uint32_t room;           /* bytes of data that may be used */
+    uint32_t used;           /* ... up to here they have been used */
     bool spread_out;         /* long bodies were stored since put was at the first byte */
     uint64_t begun;          /* spread->stored, when the first of them was */
     struct mdapl_shm_spread *spread;
@@ -143,13 +145,13 @@ static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t 
 }
 
 /* The place of so many bytes of data, as a total like `put`, and in *off_p as an offset;
- * UINT64_MAX: no free slot, or no room in data. */
+ * UINT64_MAX: so many slots are not free, or there is no room in data. */
 static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, size_t bytes,
-                                           uint32_t *off_p)
+                                           unsigned slots, uint32_t *off_p)
 {
     uint64_t at = tx->put, off, rest;
 
-    if (tx->next - tx->acked >= MDAPL_SLOTS)
+    if (tx->next - tx->acked + slots > MDAPL_SLOTS)
         return UINT64_MAX;
     if (bytes == 0)
         return at;
@@ -167,6 +169,8 @@ static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, s
 /* A body of so many bytes is stored at this offset. */
 static inline void mdapl_shm_spsc_spread(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t bytes)
 {
+    if (tx->used < off + bytes)
+        tx->used = off + (uint32_t)bytes;
     if (off == 0)
         tx->spread_out = false;
     if (bytes < MDAPL_SPREAD_LONG)
@@ -175,6 +179,32 @@ static inline void mdapl_shm_spsc_spread(struct mdapl_shm_spsc_tx *tx, uint32_t 
         tx->begun = tx->spread->stored;
     tx->spread_out = true;
     tx->spread->stored += bytes;
+}
+
+/* As mdapl_shm_spsc_find(), once more with what the reader has taken by now if there is no room. */
+static inline uint64_t mdapl_shm_spsc_find_now(struct mdapl_shm_spsc_tx *tx, size_t bytes,
+                                               unsigned slots, uint32_t *off_p)
+{
+    uint64_t at = mdapl_shm_spsc_find(tx, bytes, slots, off_p);
+
+    if (at != UINT64_MAX)
+        return at;
+    mdapl_shm_spsc_ack_in(tx, atomic_load_explicit(&tx->inring->taken, memory_order_acquire));
+    return mdapl_shm_spsc_find(tx, bytes, slots, off_p);
+}
+
+/* Would so many bytes lie where none has been before? Such a place costs page faults, once. */
+static inline bool mdapl_shm_spsc_is_fresh(const struct mdapl_shm_spsc_tx *tx, size_t bytes)
+{
+    uint32_t off = 0;
+
+    return mdapl_shm_spsc_find(tx, bytes, 1, &off) != UINT64_MAX && off + bytes > tx->used;
+}
+
+/* Rounded up to lines, so that the next message shares no line with this one. */
+static inline size_t mdapl_shm_spsc_lines(size_t bytes)
+{
+    return (bytes + MDAPL_LINE_BYTES - 1) & ~(size_t)(MDAPL_LINE_BYTES - 1);
 }
 
 /*
@@ -187,14 +217,10 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
     struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
     uint32_t off = 0;
-    uint64_t at = mdapl_shm_spsc_find(tx, outside, &off);
+    uint64_t at = mdapl_shm_spsc_find_now(tx, outside, 1, &off);
 
-    if (at == UINT64_MAX) {
-        mdapl_shm_spsc_ack_in(tx, atomic_load_explicit(&tx->inring->taken, memory_order_acquire));
-        at = mdapl_shm_spsc_find(tx, outside, &off);
-        if (at == UINT64_MAX)
-            return false;
-    }
+    if (at == UINT64_MAX)
+        return false;
     m->hdr = slot->room;
     m->body = slot->room + mdapl_shm_spsc_align(hdr_len);
     m->hdr_len = (uint8_t)hdr_len;
@@ -207,10 +233,39 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
             m->hdr = m->body;
             m->body += mdapl_shm_spsc_align(hdr_len);
         }
-        /* Rounded up to lines, so that the next message shares no line with this one. */
-        tx->put = at + ((outside + MDAPL_LINE_BYTES - 1) & ~(size_t)(MDAPL_LINE_BYTES - 1));
+        tx->put = at + mdapl_shm_spsc_lines(outside);
     }
     return true;
+}
+
+/* Reserves a place for a body of len bytes in n messages, at the offset *off_p of data. False: no
+ * room. The caller fills and publishes all of them (mdapl_shm_spsc_part()) before any other call
+ * for this end. */
+static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, size_t len,
+                                                unsigned n, uint32_t *off_p)
+{
+    uint64_t at = mdapl_shm_spsc_find_now(tx, len, n, off_p);
+
+    if (at == UINT64_MAX)
+        return false;
+    mdapl_shm_spsc_spread(tx, *off_p, len);
+    tx->put = at;
+    return true;
+}
+
+/* The next message of such a body: its len bytes are at this offset, whole lines but for the last
+ * one's, and more than would fit into the slot. The header, which does, may have no bytes. */
+static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t hdr_len,
+                                       size_t len, struct mdapl_shm_spsc_msg *m)
+{
+    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
+
+    slot->at = off;
+    m->hdr = slot->room;
+    m->hdr_len = (uint8_t)hdr_len;
+    m->body = tx->inring->data + off;
+    m->len = (uint32_t)len;
+    tx->put += mdapl_shm_spsc_lines(len);
 }
 
 /* Publishes a filled message. ack: messages that this process has taken from the other ring. */
@@ -252,6 +307,7 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     if ((uint32_t)(word >> 32) != rx->taken + 1)
         return MDAPL_SPSC_NONE;
     m->type = (uint8_t)(word & 15);
+    m->slots = 1;
     m->hdr_len = (uint8_t)(word >> 4);
     m->len = (uint32_t)word >> 12;
     m->ack = slot->ack;
@@ -272,11 +328,20 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     return MDAPL_SPSC_MSG;
 }
 
+/* Has the writer published this message and the n - 1 behind it? */
+static inline bool mdapl_shm_spsc_has(const struct mdapl_shm_spsc_rx *rx, unsigned n)
+{
+    uint32_t last = rx->taken + n;
+    const struct mdapl_shm_slot *slot = &rx->inring->slot[(last - 1) % MDAPL_SLOTS];
+
+    return atomic_load_explicit(&slot->word, memory_order_acquire) >> 32 == last;
+}
+
 /* The message has been taken: the writer may reuse its place once that has been published. */
 static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
                                        const struct mdapl_shm_spsc_msg *m)
 {
-    rx->taken++;
+    rx->taken += m->slots;
     rx->bytes += m->outside;
 }
 

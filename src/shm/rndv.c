@@ -2,7 +2,7 @@
 /*
  * Rendezvous, for long bodies and for synchronous messages. The sender announces the body (RTS) and
  * leaves it in place; when the owner reads, the receiver copies it in one of two ways. When all has
- * been read or dropped the receiver sends a FIN.
+ * been read or dropped the receiver sends a FIN, unless the sender knows: it has sent every byte.
  *
  *      once    The receiver reads the body out of the sender's memory, if the kernel permits
  *              (cross-memory attach). The sender's core does nothing; the kernel pins each page.
@@ -50,6 +50,7 @@ struct mdapl_shm_rndv {
     size_t len;
     struct mdapl_shm_cts cts;    /* the last one received */
     size_t sent;                 /* bytes that it requests, transmitted */
+    size_t requested;            /* ... that it and those before it request */
     struct mdapl_iov cursor;     /* at the next of them */
     int n_body;
     struct iovec body[];
@@ -62,6 +63,7 @@ struct long_rx {
     struct mdapl_shm_peer *peer;
     uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
     size_t len, at;              /* bytes of the body: all, read */
+    size_t by_cells;             /* ... read through cells */
     struct mdapl_shm_rx_op read; /* a read through cells */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses in the sender's memory */
@@ -92,12 +94,15 @@ struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
     return send;
 }
 
-static void send_free(struct mdapl_shm_rndv *send)
+static void send_end(struct mdapl_shm_rndv *send, int status)
 {
+    struct mdapl_op *op = send->op;
+
     mdapl_idmap_remove(&send->peer->s->tx_ids, send->id);
     mdapl_list_remove(&send->link);
     mdapl_list_remove(&send->streaming);
     free(send);
+    op->done(op, status);
 }
 
 bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len)
@@ -134,9 +139,10 @@ bool mdapl_shm_rndv_on_cts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     memcpy(&cts, m->hdr, sizeof(cts));
     send = find_send(peer, cts.tx_id);
     if (!send || !mdapl_list_empty(&send->streaming) || cts.len == 0 || cts.off > send->len
-        || cts.len > send->len - cts.off)
+        || cts.len > send->len - cts.off || cts.len > send->len - send->requested)
         return false;
     send->cts = cts;
+    send->requested += cts.len;
     send->sent = 0;
     send->cursor = mdapl_iov_start(send->body, send->n_body);
     mdapl_iov_skip(&send->cursor, cts.off);
@@ -149,16 +155,13 @@ bool mdapl_shm_rndv_on_fin(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
 {
     struct mdapl_shm_rndv *send;
     struct mdapl_shm_fin fin;
-    struct mdapl_op *op;
 
     memcpy(&fin, m->hdr, sizeof(fin));
     send = find_send(peer, fin.tx_id);
     if (!send || !mdapl_list_empty(&send->streaming))
         return false;
-    op = send->op;
     mdapl_shm_way_advised(peer, send->len, fin.way);
-    send_free(send);
-    op->done(op, fin.status == -ECANCELED ? -ECANCELED : 0);
+    send_end(send, fin.status == -ECANCELED ? -ECANCELED : 0);
     return true;
 }
 
@@ -192,6 +195,8 @@ int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
         mdapl_list_remove(l);
         if (send->sent < send->cts.len)
             mdapl_list_append(&peer->streaming, l);
+        else if (send->requested == send->len)
+            send_end(send, 0);
     }
     return n;
 }
@@ -224,14 +229,15 @@ static void send_fin(struct long_rx *r, int status)
         mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
 }
 
-/* Counts n more bytes as read; the last one sends the FIN and frees the body. */
+/* Counts n more bytes as read; the last one ends the body. */
 static void advance(struct long_rx *r, size_t n)
 {
     r->at += n;
     r->rx.left -= n;
     if (r->rx.left > 0)
         return;
-    send_fin(r, 0);
+    if (r->by_cells < r->len)
+        send_fin(r, 0);
     rx_free(r);
 }
 
@@ -323,8 +329,10 @@ static void read_over(struct mdapl_shm_rx_op *read, int status)
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
     struct mdapl_op *op = end_read(r, status == 0);
 
-    if (status == 0)
+    if (status == 0) {
+        r->by_cells += read->want;
         advance(r, read->want);
+    }
     op->done(op, status);
 }
 
@@ -395,13 +403,8 @@ void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status)
 {
     struct mdapl_list *l;
 
-    while ((l = mdapl_list_first(&peer->sends))) {
-        struct mdapl_shm_rndv *send = MDAPL_OF(l, struct mdapl_shm_rndv, link);
-        struct mdapl_op *op = send->op;
-
-        send_free(send);
-        op->done(op, status);
-    }
+    while ((l = mdapl_list_first(&peer->sends)))
+        send_end(MDAPL_OF(l, struct mdapl_shm_rndv, link), status);
     /* A lost peer takes no more cells: those in flight to it are free. */
     peer->tx.acked = peer->tx.next;
     mdapl_shm_cells_reclaim(peer);

@@ -7,7 +7,12 @@
 #include <errno.h>
 #include <string.h>
 
-enum { BURST = 32 };             /* messages of one peer in one round, at most */
+enum {
+    BURST = 32,                  /* messages of one peer in one round, at most */
+    BURST_BYTES = 4096,          /* ... and a round ends with a body by which they have so many: the
+                                  * owner may be about to say where the next one belongs, and then
+                                  * it is copied once */
+};
 
 /* -- types ------------------------------------------------------------------------------------ */
 
@@ -25,7 +30,7 @@ __attribute__((noinline)) static bool on_long_msg(struct mdapl_shm_peer *peer,
     uint64_t start = mdapl_ctx_now(peer->s->ctx);
     bool ok = on_msg(peer, m);
 
-    mdapl_shm_way_ring(peer, m->len, mdapl_ctx_now(peer->s->ctx) - start);
+    mdapl_shm_way_ring(peer, m->len, m, mdapl_ctx_now(peer->s->ctx) - start);
     return ok;
 }
 
@@ -46,7 +51,9 @@ static const struct {
     size_t record;
     mdapl_shm_on *on;
 } row[MDAPL_SHM_TYPES] = {
-    [MDAPL_SHM_MSG] = { 0, on_msg },
+    [MDAPL_SHM_MSG] = { 0, on_long_msg },    /* take() has the short ones */
+    [MDAPL_SHM_HEAD] = { 0, mdapl_shm_part_on_head },
+    [MDAPL_SHM_MORE] = { 0, mdapl_shm_part_on_more },
     [MDAPL_SHM_RTS] = { 0, mdapl_shm_rndv_on_rts },
     [MDAPL_SHM_CTS] = { sizeof(struct mdapl_shm_cts), mdapl_shm_rndv_on_cts },
     [MDAPL_SHM_DATA] = { sizeof(struct mdapl_shm_data), on_data },
@@ -76,9 +83,10 @@ static bool take(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m)
         memcpy(hdr, m->hdr, m->hdr_len);
     m->hdr = hdr;
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
-    if (m->type == MDAPL_SHM_MSG)
-        return m->len > MDAPL_SHM_SHORT ? on_long_msg(peer, m)
-                                        : on_msg(peer, m);   /* most messages, in place */
+    if (m->type == MDAPL_SHM_MSG && m->len <= MDAPL_SHM_SHORT)
+        return on_msg(peer, m);  /* most messages, in place */
+    if (m->type == MDAPL_SHM_HEAD && !mdapl_shm_part_join(peer, m))
+        return false;
     return m->type < MDAPL_SHM_TYPES
            && (row[m->type].record == 0 || row[m->type].record == m->hdr_len)
            && row[m->type].on(peer, m);
@@ -88,9 +96,11 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_spsc_msg m;
     enum mdapl_shm_spsc_status status;
+    size_t bytes = 0;
     int n = 0;
 
-    while (n < BURST && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
+    while (n < BURST && (bytes < BURST_BYTES || peer->part_left > 0)
+           && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
         if (status == MDAPL_SPSC_BAD || !take(peer, &m)) {
             bad(peer);
             break;
@@ -99,6 +109,7 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
         /* Cells are few, so each one is published as free at once. */
         if (mdapl_shm_spsc_ack_due(&peer->rx) || m.type == MDAPL_SHM_DATA || peer->s->draining)
             mdapl_shm_spsc_ack_flush(&peer->rx);
+        bytes += m.len;
         n++;
     }
     if (n > 0)

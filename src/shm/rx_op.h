@@ -2,8 +2,8 @@
 #ifndef MDAPL_SHM_RX_OP_H
 #define MDAPL_SHM_RX_OP_H
 /*
- * A read by the owner that is in progress: its bytes arrive in cells (rndv.c). All reads of a peer
- * are on peer->reading, so that they can fail together.
+ * A read by the owner that is in progress: its bytes arrive in cells (rndv.c) or in parts (part.c).
+ * All reads of a peer are on peer->reading, so that they can fail together.
  */
 #include "iov.h"
 #include "list.h"

@@ -13,7 +13,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 7,
+    LAYOUT = 8,                  /* of the segment, and of what travels in its rings */
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
     INRING_MIN = 262144,

@@ -7,6 +7,7 @@
 
 #include "bytes.h"
 #include "iov.h"
+#include "min.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -90,6 +91,40 @@ bool mdapl_shm_tx_put_from(struct mdapl_shm_peer *peer, int type, const void *hd
     return true;
 }
 
+/* Writes a message in parts, each of which the peer may take while the next one is copied. */
+static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
+{
+    struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
+    size_t size = mdapl_shm_part_len(len);
+    struct mdapl_shm_head head = { len };
+    struct mdapl_shm_spsc_msg m;
+    uint32_t off = 0;
+
+    if (!mdapl_shm_tx_open(peer)
+        || !mdapl_shm_spsc_reserve_parts(&peer->tx, len, mdapl_shm_parts(len), &off))
+        return false;
+    for (size_t at = 0; at < len; at += size) {
+        bool first = at == 0;
+
+        mdapl_shm_spsc_part(&peer->tx, off + (uint32_t)at, first ? sizeof(head) + msg->hdr_len : 0,
+                            mdapl_min(size, len - at), &m);
+        if (first) {
+            memcpy(m.hdr, &head, sizeof(head));
+            mdapl_bytes_copy(m.hdr + sizeof(head), msg->hdr, msg->hdr_len);
+        }
+        mdapl_shm_store(peer, &cur, m.body, m.len);
+        publish(peer, &m, first ? MDAPL_SHM_HEAD : MDAPL_SHM_MORE);
+    }
+    return true;
+}
+
+/* Writes a message of any type. */
+__attribute__((always_inline)) static inline bool put_any(struct mdapl_shm_peer *peer, int type,
+                                                          const struct mdapl_msg *msg, size_t len)
+{
+    return type == MDAPL_SHM_HEAD ? put_parts(peer, msg, len) : put(peer, type, msg, len);
+}
+
 /* -- queued items ----------------------------------------------------------------------------- */
 
 static struct mdapl_shm_item *item_make(struct mdapl_shm_peer *peer, int type, const void *hdr,
@@ -152,16 +187,19 @@ int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *recor
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/* How a message travels: with its body in the ring, or by rendezvous if the body is long, if the
- * message is synchronous, or if one copy is faster (way.c). */
+/* How a message travels: with its body in the ring, in parts if it is long there, or by rendezvous
+ * if the body is longer, if the message is synchronous, or if one copy is faster (way.c). */
 static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
     if (msg->synchronous && len > 0)
         return MDAPL_SHM_RTS;
     if (len <= MDAPL_SHM_SHORT)
         return MDAPL_SHM_MSG;
-    return len <= MDAPL_SHM_EAGER && MDAPL_HDR_MAX + len <= peer->tx.room
-           && !mdapl_shm_way_announce(peer, len) ? MDAPL_SHM_MSG : MDAPL_SHM_RTS;
+    if (len > MDAPL_SHM_EAGER || MDAPL_HDR_MAX + len > peer->tx.room
+        || mdapl_shm_way_announce(peer, len))
+        return MDAPL_SHM_RTS;
+    return sizeof(struct mdapl_shm_head) + msg->hdr_len <= MDAPL_SLOT_ROOM ? MDAPL_SHM_HEAD
+                                                                           : MDAPL_SHM_MSG;
 }
 
 static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, size_t len)
@@ -218,7 +256,7 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
     if (msg->hdr_len > MDAPL_HDR_MAX)
         return -EMSGSIZE;
     type = type_of(peer, msg, len);
-    if (type == MDAPL_SHM_MSG && mdapl_list_empty(&peer->queue) && put(peer, type, msg, len)) {
+    if (type != MDAPL_SHM_RTS && mdapl_list_empty(&peer->queue) && put_any(peer, type, msg, len)) {
         count(peer->s->stats, true, msg->hdr_len, len);
         return MDAPL_DONE;
     }
@@ -233,7 +271,7 @@ static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
 
     if (it->type == MDAPL_SHM_RTS)
         return mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len);
-    return put(peer, it->type, &msg, it->len);
+    return put_any(peer, it->type, &msg, it->len);
 }
 
 /* Sends the first item of a list if there is room. */

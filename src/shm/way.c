@@ -7,7 +7,8 @@
  * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver
  * has decided for one copy: then it is announced (RTS). The sender sends some of the first ones
  * the other way, and more at growing intervals, so that the receiver knows what both cost; the
- * FIN returns its decision.
+ * FIN returns its decision. Where the ring's data has not been used yet a body costs both ends a
+ * page fault for each 4 KiB, which is no measure: such places are used first.
  */
 #include "peer.h"
 
@@ -27,8 +28,8 @@ enum {
     FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
     LAST_GAP = 4096,
     OTHERS = 3,                  /* bodies that go the other way at a time */
-    RING_PERCENT = 150,          /* cost of a body in the ring, of the time to take it: the sender
-                                    copies, too, but most of it meanwhile */
+    RING_PERCENT = 125,          /* cost of a body in the ring, of the time to take it: the sender
+                                    copies, too, but all except its first part meanwhile */
 };
 
 /* Bodies in cells that are in flight from a peer, to measure their pace (way.c). */
@@ -50,6 +51,7 @@ struct offer {
 
 struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
+    size_t used;                 /* of data of the peer's ring: up to here bodies have been taken */
     struct pace pace;
     struct offer offer[LONG - MIDDLE];
 };
@@ -164,9 +166,16 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
         publish(peer, c);
 }
 
-void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
+void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
+                        const struct mdapl_shm_spsc_msg *m, uint64_t ns)
 {
-    sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, len, ns * RING_PERCENT / 100);
+    size_t end = (size_t)(m->body - peer->rx.inring->data) + len;
+
+    if (end > peer->copying->used)
+        peer->copying->used = end;
+    else
+        sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, m->len,
+               ns * RING_PERCENT / 100);
 }
 
 void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
@@ -248,20 +257,23 @@ bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
 {
     int64_t from = peer->s->single_from;
     struct offer *o = offer_of(peer, len);
+    bool fresh, once;
 
     if (from >= 0)
         return (int64_t)len >= from;
     if (o->way == MDAPL_SHM_WAYS)
         o->way = (uint8_t)node_way(peer->s, mdapl_shm_judge_class(len));
+    fresh = mdapl_shm_spsc_is_fresh(&peer->tx, len);
+    once = o->way == MDAPL_SHM_ONCE;
     if (o->others == 0) {
-        if (++o->n < o->gap)
-            return o->way == MDAPL_SHM_ONCE;
+        if ((fresh && !once) || ++o->n < o->gap)
+            return once;
         o->n = 0;
         o->gap = (uint16_t)mdapl_min(4u * o->gap, LAST_GAP);
         o->others = OTHERS;
     }
-    o->others--;
-    return o->way != MDAPL_SHM_ONCE;
+    o->others -= !(fresh && once);
+    return !once;
 }
 
 void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way)

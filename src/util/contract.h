@@ -43,7 +43,8 @@ struct mdapl_msg {
     size_t hdr_len;          /* at most MDAPL_HDR_MAX */
     const struct iovec *body;
     int n_body;
-    bool synchronous;        /* op is done when the receiver has read or dropped the body */
+    bool synchronous;        /* op is done when the receiver has read or dropped the body, or reads
+                              * all that is left of it */
 };
 
 /*

@@ -161,7 +161,7 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx);
  * Sends a message. The peer announces messages in the order of these calls.
  * op == NULL: transmits all of it now (MDAPL_DONE) or nothing (-EAGAIN).
  * op != NULL: MDAPL_DONE, or 0 and op->done() later; the body must not change until then.
- * When it is done the body may be reused; with msg->synchronous it has also been read or dropped.
+ * When it is done the body may be reused; msg->synchronous says what else it means (contract.h).
  * Other negative values: refused (lost peer, header too long); op->done is not called.
  */
 int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdapl_op *op);

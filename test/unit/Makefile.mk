@@ -8,7 +8,8 @@ shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
     test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_threads \
     test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
-    test/unit/test_shm_flow test/unit/test_shm_single test/unit/test_shm_reach test/unit/test_shm_groups \
+    test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
+    test/unit/test_shm_reach test/unit/test_shm_groups \
     test/unit/test_shm_visits \
     test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
@@ -56,6 +57,9 @@ test_unit_test_shm_visits_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_flow_SOURCES = test/unit/test_shm_flow.c $(shm_ranks_sources)
 test_unit_test_shm_flow_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_flow_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_part_SOURCES = test/unit/test_shm_part.c $(shm_ranks_sources)
+test_unit_test_shm_part_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_part_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_threads_SOURCES = test/unit/test_shm_threads.c test/unit/one_space.c \
     test/unit/unit.h
 test_unit_test_shm_threads_CPPFLAGS = $(shm_test_cppflags)

@@ -179,6 +179,25 @@ static void another_thread_wakes_a_sleeper(void **state)
 
 /* -- room ------------------------------------------------------------------------------------- */
 
+/* After a long body the owner may say where the next one belongs, before it is taken; short
+ * messages are taken in one round. */
+static void one_long_body_in_a_round(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    assert_int_equal(send_now(a, 0, 8), MDAPL_DONE);
+    rounds(b, 2);                /* from now on the ring is polled */
+    for (uint32_t i = 1; i <= 8; i++)
+        assert_int_equal(send_now(a, i, i <= 4 ? 8192 : 8), MDAPL_DONE);
+    for (int i = 1; i <= 4; i++) {
+        rounds(b, 1);
+        assert_int_equal(b->n_announced, 1 + i);
+    }
+    rounds(b, 1);
+    assert_int_equal(b->n_announced, 9);
+}
+
 static void a_full_ring(void **state)
 {
     struct pair *p = *state;
@@ -280,7 +299,8 @@ static void parked(void **state)
 
 /* -- long bodies ------------------------------------------------------------------------------ */
 
-/* RTS, CTS, DATA, FIN; with more bytes than all cells in flight can have. */
+/* RTS, CTS, DATA; with more bytes than all cells in flight can have. The send is done with the last
+ * of them. */
 static void by_cells(void **state)
 {
     struct pair *p = *state;
@@ -295,7 +315,7 @@ static void by_cells(void **state)
     rounds(b, 1);
     assert_int_equal(b->n_announced, 1);
     assert_int_equal(mdapl_rx_read(b->announced[0].rx, v, 2, &r.op), 0);
-    for (int i = 0; i < 100 && !s.done; i++) {
+    for (int i = 0; i < 100 && !r.done; i++) {
         rounds(a, 1);
         assert_true(stats(a)->shm_cells <= (uint64_t)(i + 1) * MDAPL_SHM_INFLIGHT);
         rounds(b, 1);
@@ -311,6 +331,45 @@ static void by_cells(void **state)
     rounds(b, 1);
     assert_int_equal(mdapl_drain(a->ctx), 0);
     assert_int_equal(mdapl_drain(b->ctx), 0);
+}
+
+/* Reads `len` bytes of a body through cells, and the sender sends them. */
+static void read_part(struct pair *p, struct mdapl_rx *rx, size_t at, size_t len)
+{
+    struct sending r = { .op.done = ranks_done };
+    struct iovec v = { sink + at, len };
+
+    assert_int_equal(mdapl_rx_read(rx, &v, 1, &r.op), 0);
+    for (int i = 0; i < 100 && !r.done; i++) {
+        rounds(&p->rank[0], 1);
+        rounds(&p->rank[1], 1);
+    }
+    assert_true(r.done == 1 && r.status == 0);
+}
+
+/* A body that is read in two pieces ends with the second; one whose rest is dropped with a FIN. */
+static void by_cells_in_pieces(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    for (int drops = 0; drops < 2; drops++) {
+        struct sending s = { .op.done = ranks_done };
+
+        memset(source, 5 + drops, LONG);
+        b->n_announced = 0;
+        assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
+        rounds(b, 1);
+        read_part(p, b->announced[0].rx, 0, 100000);
+        assert_int_equal(s.done, 0);
+        if (drops)
+            mdapl_rx_drop(b->announced[0].rx);
+        else
+            read_part(p, b->announced[0].rx, 100000, LONG - 100000);
+        rounds(a, 1);
+        assert_true(s.done == 1 && s.status == 0);
+        assert_memory_equal(source, sink, drops ? 100000 : LONG);
+    }
 }
 
 /* Other processes get permission to read this one's memory with the first body that may be read so,
@@ -375,7 +434,7 @@ static void too_long_for_the_room(void **state)
     assert_int_equal(send_op(a, 0, MDAPL_SHM_ROOM_LEAST - MDAPL_HDR_MAX, false, &s[0].op),
                      MDAPL_DONE);
     assert_int_equal(send_op(a, 1, MDAPL_SHM_ROOM_LEAST - MDAPL_HDR_MAX + 1, false, &s[1].op), 0);
-    rounds(b, 1);
+    rounds(b, 2);
     assert_int_equal(b->n_announced, 2);
     assert_int_equal(stats(a)->tx_rndv, 1);
     mdapl_rx_drop(b->announced[1].rx);
@@ -456,7 +515,9 @@ int main(void)
         TEST(doorbell_only_if_not_polled), TEST(no_sleep_over_a_message),
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
         TEST(doorbell_wakes_a_sleeper), TEST(another_thread_wakes_a_sleeper),
-        TEST(a_full_ring), TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_one_copy),
+        TEST(one_long_body_in_a_round), TEST(a_full_ring),
+        TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_cells_in_pieces),
+        TEST(by_one_copy),
         TEST(too_long_for_the_room), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_senders_than_polled, ranks_make_many, ranks_unmake),
         TEST(nonsense),
