@@ -36,10 +36,10 @@ int __wrap_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MP
 {
     int before = mdapl_mpich_flagged(last);
     int mpi_errno = __real_MPIR_Allreduce(sendbuf, recvbuf, count, datatype, op, comm, last);
-    int class = mdapl_mpich_flagged(last);
+    int errclass = mdapl_mpich_flagged(last);
 
-    if (mpi_errno == MPI_SUCCESS && before == MPI_SUCCESS && class != MPI_SUCCESS)
-        MPIR_ERR_SET(mpi_errno, class, "**coll_fail");
+    if (mpi_errno == MPI_SUCCESS && before == MPI_SUCCESS && errclass != MPI_SUCCESS)
+        MPIR_ERR_SET(mpi_errno, errclass, "**coll_fail");
     return mpi_errno;
 }
 

@@ -166,7 +166,7 @@ static void read_dead_ranks(struct mdapl_ch3_glue *g)
     char list[1024] = "", *save = NULL;
     int first, last;
 
-    if (MPIR_pmi_kvs_get(-1, "PMI_dead_processes", list, sizeof(list)) != MPI_SUCCESS)
+    if (mdapl_mpich_dead_ranks(list, sizeof(list)) != MPI_SUCCESS)
         return;
     for (char *part = strtok_r(list, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
         int n = sscanf(part, "%d-%d", &first, &last);

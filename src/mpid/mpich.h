@@ -118,6 +118,25 @@ static inline int mdapl_mpich_flagged(mdapl_mpich_last last)
  * been tried: their launcher ends a job whose process dies, and some errors have no class. */
 enum { MDAPL_COLLS_REPORT = !MDAPL_MPICH(4, 1) };
 
+/* -- the launcher ----------------------------------------------------------------------------- */
+
+/* The ranks that it knows to have died. From 4.2 on by a call that PMIx, too, answers at once: its
+ * answer to the other one waits until somebody has put the key. MPI_SUCCESS, or there is none. */
+static inline int mdapl_mpich_dead_ranks(char *list, size_t len)
+{
+    static const char key[] = "PMI_dead_processes";
+
+#if MDAPL_MPICH(4, 2)
+    char *text = MPIR_pmi_get_jobattr(key);
+
+    snprintf(list, len, "%s", text ? text : "");
+    MPL_free(text);
+    return text ? MPI_SUCCESS : MPI_ERR_OTHER;
+#else
+    return MPIR_pmi_kvs_get(-1, key, list, (int)len);
+#endif
+}
+
 /* -- context ids ------------------------------------------------------------------------------ */
 
 /* What the id of a message has in MPIR_CONTEXT_SUFFIX_MASK; 4.2 has renamed it. */

@@ -252,6 +252,8 @@ void mdapl_ch3_vc_fault(void *owner, struct mdapl_peer *peer, int status, const 
     (void)owner, (void)status;
     if (ends_in_order(vc, peer) || mdapl_ch3_is_lost(vc))
         return;
-    mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), mdapl_ch3_lost_level(), "%s", why);
+    /* A VC to a port has no group: what becomes of it is what MPI_Comm_connect returns. */
+    mdapl_log(mdapl_ctx_log(mdapl_ch3_glue.ctx), vc->pg ? mdapl_ch3_lost_level() : MDAPL_INFO,
+              "%s", why);
     mdapl_ch3_lost(vc);
 }

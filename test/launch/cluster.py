@@ -175,6 +175,7 @@ class Cluster:
                  "user/.ssh/config": SSH_CONF.format(folder=folder),
                  "slurm.conf": slurm_conf(folder, names),
                  "cgroup.conf": "CgroupPlugin=cgroup/v1\n",    # slurmd loads one in any case; this needs no mount
+                 "mpi.conf": "PMIxCliTmpDirBase=/run\n",    # which each host has of its own, unlike /tmp
                  **{f"sshd.{n}.conf": SSHD_CONF.format(folder=folder, addr=a) for n, a in names.items()}}
         for name, text in texts.items():
             (folder / name).write_text(text)
