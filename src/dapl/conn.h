@@ -59,7 +59,7 @@ struct mdapl_dapl_probe {
     uint32_t answers;            /* of them, since the last thing moved */
     uint32_t grace;              /* looks since the last answer */
     bool reachable;              /* one of them came over the rail of this connection */
-    bool moved;                  /* it has been asked to use its other path since */
+    bool moved;                  /* it uses its other path since, or has been asked to */
 };
 
 struct mdapl_dapl_conn {
@@ -146,6 +146,9 @@ bool mdapl_dapl_probe_has_word(struct mdapl_dapl_chan *d, int rail);
 /* Frames may be transmitted on the stream's new connection: transmits the one that names a word for
  * the peer's probes. */
 void mdapl_dapl_probe_offer(struct mdapl_dapl_stream *st);
+/* The connection uses its other path now, at whichever end's request, or has been asked to: that
+ * nothing has moved on the former one is no sign any more. */
+void mdapl_dapl_probe_moved(struct mdapl_dapl_conn *conn);
 /* The connection is not up any more: the frame is not sent, and a ping in flight is given up. */
 void mdapl_dapl_probe_end(struct mdapl_dapl_stream *st);
 /* What the answer to a ping of the peer says: two bits for each stream, how long ago a request of

@@ -228,7 +228,7 @@ static int query(struct mdapl_dapl_ia *ia)
         .lmrs = (uint32_t)attr.max_lmrs,
         .ports = ports_of(&prov),
         .ordered = strcmp(named(attr.vendor_attr, attr.num_vendor_attr,
-                                "DAT_SOFTDAT_PLACEMENT_ORDER"), "TRUE") == 0,
+                                "DAT_PLACEMENT_ORDER"), "TRUE") == 0,
         /* iWARP completes a write when its bytes have been handed to the connection. */
         .placed = !prov.rdma_write_for_rdma_read_req,
     };

@@ -239,6 +239,7 @@ static void moved(struct mdapl_dapl_conn *conn, DAT_UINT32 cause)
 
     path->load_pause = fault ? quiet : 0;
     path->move_pause = wanted ? 0 : quiet;
+    mdapl_dapl_probe_moved(conn);
     step(conn, MDAPL_DAPL_PATH_MIGRATED);
 }
 

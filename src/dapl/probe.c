@@ -396,17 +396,23 @@ static bool is_unfinished(const struct mdapl_dapl_peer *peer)
     return false;
 }
 
+void mdapl_dapl_probe_moved(struct mdapl_dapl_conn *conn)
+{
+    clear(&conn->probe);
+    conn->probe.moved = true;
+}
+
 /* A connection that can move to another path does so, once; else, or if that has changed nothing,
  * it ends. */
 static void give_up(struct mdapl_dapl_stream *st, struct mdapl_dapl_conn *conn)
 {
-    bool moves = !conn->probe.moved && mdapl_dapl_path_leave(conn);
-
     st->pings.verdicts++;
-    clear(&conn->probe);
-    conn->probe.moved = moves;
-    if (moves)
+    if (!conn->probe.moved && mdapl_dapl_path_leave(conn)) {
+        mdapl_dapl_probe_moved(conn);
         return;
+    }
+    clear(&conn->probe);
+    conn->probe.moved = false;
     st->peer->d->stats->silent++;
     mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
         .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index,

@@ -12,12 +12,15 @@ static const struct {
     { EMFILE, "Raise this process's limit on open files (ulimit -n)" },
     { ENFILE, "Raise the system's limit on open files (fs.file-max)" },
     { EAGAIN, "Raise the limit on processes and threads (ulimit -u, pids.max of the cgroup)" },
-    { ENOMEM, "Free memory, or raise the limit on it (ulimit -v, memory.max of the cgroup)" },
+    { ENOMEM, "Free memory, or raise the limit on it (ulimit -v, memory.max of the cgroup), or "
+              "that on locked memory (ulimit -l), which adapters need" },
     { EPERM, "A security policy (seccomp, LSM) denies a system call: allow it" },
     { EACCES, "A security policy (seccomp, LSM) denies a system call: allow it" },
     { ENOSYS, "A system call is missing here or denied by seccomp: allow it" },
     { EADDRNOTAVAIL, "Bring up a network interface with an IPv4 address, or give the line in "
                      "dat.conf an address that this host has (addr=)" },
+    { ENODEV, "Give its line in dat.conf an address or an interface of an adapter: mpich-dapl-info "
+              "proposes lines" },
     { EAFNOSUPPORT, "Bring up a network interface with an IPv4 address" },
 };
 

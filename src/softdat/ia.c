@@ -98,7 +98,7 @@ static void name_attributes(struct softdat_ia *ia)
         { DAT_IB_ATTR_IMMED_DATA, "TRUE" },
         { DAT_PATH_ATTR, TEXT(DAT_PATH_EXTENSION_VERSION) },
         { "DAT_SOFTDAT", "TRUE" },                   /* identifies this provider */
-        { "DAT_SOFTDAT_PLACEMENT_ORDER", "TRUE" },   /* of the bytes of RDMA writes */
+        { "DAT_PLACEMENT_ORDER", "TRUE" },   /* of the bytes of RDMA writes */
     };
 
     memcpy(ia->named, always, sizeof(always));

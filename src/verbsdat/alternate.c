@@ -56,20 +56,30 @@ static bool takes_alternate(struct verbsdat_ia *ia, struct ibv_qp *qp)
                                     | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH) == 0;
 }
 
-static bool can_migrate(struct verbsdat_ia *ia)
+struct ibv_qp *verbsdat_unused_qp(struct verbsdat_ia *ia)
 {
     struct verbsdat_ask *a = &ia->ask;
     struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
                                      .cap = { .max_send_wr = 1, .max_recv_wr = 1,
                                               .max_send_sge = 1, .max_recv_sge = 1 } };
 
-    if (ia->iwarp || !(ia->device.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG))
-        return false;
+    if (a->pd)                   /* it has been asked for before */
+        return a->qp;
     a->pd = ibv_alloc_pd(ia->verbs);
     a->cq = ibv_create_cq(ia->verbs, 1, NULL, NULL, 0);
     attr.send_cq = attr.recv_cq = a->cq;
     a->qp = a->pd && a->cq ? ibv_create_qp(a->pd, &attr) : NULL;
-    return a->qp && takes_alternate(ia, a->qp);
+    return a->qp;
+}
+
+static bool can_migrate(struct verbsdat_ia *ia)
+{
+    struct ibv_qp *qp;
+
+    if (ia->iwarp || !(ia->device.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG))
+        return false;
+    qp = verbsdat_unused_qp(ia);
+    return qp && takes_alternate(ia, qp);
 }
 
 int verbsdat_alternate_open(struct verbsdat_ia *ia)

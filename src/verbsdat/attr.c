@@ -22,6 +22,16 @@ static void name_one(struct verbsdat_ia *ia, const char *name, const char *value
     ia->named[ia->n_named++] = (DAT_NAMED_ATTR){ name, value };
 }
 
+/* Are the bytes of an RDMA write placed in their order, for a processor that polls the last one?
+ * Only the adapter's driver knows: neither InfiniBand (IBA 9.5) nor iWARP (RFC 5040, 5.1) promises
+ * it. */
+static bool in_order(struct verbsdat_ia *ia)
+{
+    struct ibv_qp *qp = ia->iwarp ? NULL : verbsdat_unused_qp(ia);
+
+    return qp && ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 1;
+}
+
 void verbsdat_attr_name(struct verbsdat_ia *ia)
 {
     ia->n_named = 0;
@@ -39,6 +49,8 @@ void verbsdat_attr_name(struct verbsdat_ia *ia)
         name_one(ia, DAT_PATH_ATTR, TEXT(DAT_PATH_EXTENSION_VERSION));
         name_one(ia, DAT_PATH_ATTR_PORTS, "2");
     }
+    if (in_order(ia))
+        name_one(ia, "DAT_PLACEMENT_ORDER", "TRUE");
     name_one(ia, "DAT_VERBSDAT", "TRUE");        /* identifies this provider */
 }
 

@@ -208,6 +208,15 @@ static DAT_RETURN refused(struct verbsdat_ia *ia, const char *what, int error)
     return VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 
+/* No error: the port may come up, and a job with several adapters has the others. */
+static void warn_if_down(const struct verbsdat_ia *ia)
+{
+    if (ia->port.state != IBV_PORT_ACTIVE)
+        fprintf(stderr, "daplverbs: IA %s: port %u of %s is not active (%s): check its cable\n",
+                ia->name, ia->id->port_num, ibv_get_device_name(ia->verbs->device),
+                ibv_port_state_str(ia->port.state));
+}
+
 DAT_RETURN verbsdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd_p,
                             DAT_IA_HANDLE *ia_p)
 {
@@ -231,6 +240,7 @@ DAT_RETURN verbsdat_ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HAN
     error = open_device(ia);
     if (error)
         return refused(ia, "no verbs device of this host has its address", error);
+    warn_if_down(ia);
     error = verbsdat_alternate_open(ia);
     if (error)
         return refused(ia, "no other port of its adapter has the address alternate=", error);

@@ -37,7 +37,7 @@ struct verbsdat_ask {
     struct rdma_cm_id *id;       /* NULL: there is none under way */
     struct ibv_pd *pd;
     struct ibv_cq *cq;
-    struct ibv_qp *qp;           /* is never used: requests have the number of a QP */
+    struct ibv_qp *qp;           /* verbsdat_unused_qp(): requests have the number of a QP */
     struct verbsdat_ep *ep;      /* NULL: it has ended meanwhile */
     uint64_t deadline;           /* ns */
 };
@@ -86,6 +86,9 @@ int verbsdat_config_parse(const char *name, const char *params, struct verbsdat_
  * an errno value: the alternate address is of no port of the adapter. */
 int verbsdat_alternate_open(struct verbsdat_ia *ia);
 void verbsdat_alternate_close(struct verbsdat_ia *ia);
+/* alternate.c: a QP of the IA's own that is never connected, to ask what the adapter can. NULL: the
+ * adapter refuses one. It ends with the IA. */
+struct ibv_qp *verbsdat_unused_qp(struct verbsdat_ia *ia);
 /* attr.c: fills the named attributes. */
 void verbsdat_attr_name(struct verbsdat_ia *ia);
 

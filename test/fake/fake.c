@@ -100,6 +100,7 @@ struct ep {
     DAT_PATH_PARAM path;
     bool asked;                  /* for a migration */
     uint64_t stalled;            /* since when the path does not transmit, ns; 0: it does */
+    uint64_t moving;             /* it has migrated, and transmits at this time, ns */
     bool swallows;               /* its requests are lost on their way */
     uint64_t free_at;            /* with fake_slow_reads(): when it has transmitted what it must */
     bool planned_silence;        /* by the plan, and not counted as broken yet */
@@ -178,6 +179,7 @@ static struct {
     bool lose_next_cr, lose_next_accept, late_next_cr, late_next_accept;
     uint64_t flushes_at, ends_at, late_at;   /* when these holds end; 0: no hold */
     uint64_t read_ns;            /* of each KiB that is read */
+    uint64_t move_ns;            /* until a connection that has migrated transmits */
     uint8_t forged[64];
     size_t forged_len;
     unsigned ports, migrated, path_failed, path_calls, move_one_in;
@@ -1926,6 +1928,7 @@ static void migrate_end(struct ep *ep, unsigned local, unsigned remote, DAT_PATH
     ep->path.state = DAT_PATH_MIGRATED;
     ep->path.n_migrated++;
     ep->stalled = 0;
+    ep->moving = f.now + f.move_ns;
     ep->swallows = false;        /* the former path did */
     report_path(ia_of(ep), ep, DAT_PATH_EVENT_MIGRATED, ep->asked ? DAT_PATH_CAUSE_REQUEST : cause,
                 0);
@@ -1990,6 +1993,8 @@ static void move_paths(void)
 /* Does its path not transmit? If that lasts the connection migrates, or breaks. */
 static bool stands_still(struct ep *ep)
 {
+    if (f.now < ep->moving)
+        return true;
     if (works(ep, ep->path.current.local_port, ep->path.current.remote_port)) {
         ep->stalled = 0;
         return false;
@@ -2065,6 +2070,11 @@ void fake_hold_moves(bool hold)
 void fake_lose_path_events(bool lose)
 {
     f.lose_path_events = lose;
+}
+
+void fake_slow_moves(uint64_t ns)
+{
+    f.move_ns = ns;
 }
 
 void fake_move_at_random(unsigned one_in)

@@ -160,6 +160,9 @@ void fake_cuts(const struct fake_cut *cuts, int n);
 void fake_hold_arming(bool hold);
 void fake_hold_moves(bool hold);
 void fake_lose_path_events(bool lose);
+/* From now on a connection that has migrated transmits after this time, as when what was in flight
+ * has to be repeated first. */
+void fake_slow_moves(uint64_t ns);
 /* Migrations of connections, failed ones, and calls of the extension. */
 unsigned fake_migrated(void);
 unsigned fake_path_failed(void);

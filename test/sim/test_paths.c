@@ -156,6 +156,14 @@ static bool all_armed(struct sim *s)
     return SIM_SUM(s, path_armed) >= (uint64_t)n_conns + SIM_SUM(s, path_migrated);
 }
 
+/* n ranks with two ports each, whose connections are armed. */
+static void start_armed(struct sim *s, uint64_t seed, int n, const char *knobs)
+{
+    start(s, seed, n, 2);
+    sim_open_all(s, knobs);
+    sim_until(s, all_armed);
+}
+
 /* Has every rank noticed what has happened? */
 static bool all_counted(struct sim *s)
 {
@@ -475,9 +483,7 @@ static void back_to_the_first_path(void **state)
         uint64_t up_at;
         struct sim s;
 
-        start(&s, seed_at(i), 2, 2);
-        sim_open_all(&s, back ? "path_back=on path_quiet_ms=50" : "path_quiet_ms=50");
-        sim_until(&s, all_armed);
+        start_armed(&s, seed_at(i), 2, back ? "path_back=on path_quiet_ms=50" : "path_quiet_ms=50");
         fake_port((int)i / 2 % 2, 1, false, i % 3);
         exchange(&s, 10, 3000);
         sim_until(&s, sim_settled);
@@ -537,6 +543,30 @@ static void a_silent_path_is_left(void **state)
     }
 }
 
+/* Both ends await something of the silent path, so both come to a verdict: the second one is no
+ * reason to end the connection, which has moved by then and is about to transmit. */
+static void both_ends_of_a_silent_path(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < seeds(24); i++) {
+        struct sim s;
+
+        start_armed(&s, seed_at(i), 2, "path_back=off");
+        exchange(&s, 10, 3000);
+        sim_until(&s, sim_settled);
+        pass(&s, 10);
+        fake_slow_moves(MDAPL_MS(1 + i % 8));
+        fake_swallow(fake_nth_ep(first_conn(&s, 0)->ep.handle), true);
+        for (int rank = 0; rank < 2; rank++)
+            sim_send(&s, rank, 1 - rank, 12000, false);
+        sim_until(&s, sim_settled);
+        sim_until(&s, all_counted);
+        SIM_CHECK(&s, fake_migrated() == 1);
+        SIM_CHECK(&s, SIM_SUM(&s, breaks) == 0 && SIM_SUM(&s, silent) == 0);
+        sim_end(&s);
+    }
+}
+
 /* A port that fails and works again all the time does not carry the connection to and fro. */
 static void a_flapping_port_is_left_alone(void **state)
 {
@@ -546,9 +576,7 @@ static void a_flapping_port_is_left_alone(void **state)
     for (uint64_t i = 0; i < seeds(6); i++) {
         struct sim s;
 
-        start(&s, seed_at(i), 2, 2);
-        sim_open_all(&s, "path_back=on path_quiet_ms=50");
-        sim_until(&s, all_armed);
+        start_armed(&s, seed_at(i), 2, "path_back=on path_quiet_ms=50");
         for (int k = 0; k < FLAPS; k++) {
             fake_port((int)i % 2, 1, k % 2, true);
             exchange(&s, 2, 3000);
@@ -589,9 +617,8 @@ static void half_of_the_connections_on_each_port(void **state)
         int n = 2 + (int)(i / 2 % 5);
         struct sim s;
 
-        start(&s, seed_at(i), n, 2);
-        sim_open_all(&s, later ? "streams=2 wiring=ring" : "streams=2 wiring=ring path_balance=on");
-        sim_until(&s, all_armed);
+        start_armed(&s, seed_at(i), n, later ? "streams=2 wiring=ring"
+                                             : "streams=2 wiring=ring path_balance=on");
         exchange(&s, 20, 3000);
         count_ports(&s);
         SIM_CHECK(&s, !later || on(&s, 2) == 0);
@@ -676,9 +703,7 @@ static void all_paths_out_is_an_outage(void **state)
     for (uint64_t i = 0; i < seeds(20); i++) {
         struct sim s;
 
-        start(&s, seed_at(i), 2, 2);
-        sim_open_all(&s, "wiring=ring");
-        sim_until(&s, all_armed);
+        start_armed(&s, seed_at(i), 2, "wiring=ring");
         fake_port((int)i % 2, 1 + (unsigned)i / 2 % 2, false, i % 3);
         fake_port((int)i % 2, 2 - (unsigned)i / 2 % 2, false, i % 5);
         exchange(&s, 10, 3000);
@@ -725,6 +750,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(at_every_event),
         cmocka_unit_test(back_to_the_first_path),
         cmocka_unit_test(a_silent_path_is_left),
+        cmocka_unit_test(both_ends_of_a_silent_path),
         cmocka_unit_test(a_flapping_port_is_left_alone),
         cmocka_unit_test(half_of_the_connections_on_each_port),
         cmocka_unit_test(balance_survives_a_fault),
