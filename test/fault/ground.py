@@ -122,3 +122,28 @@ class Watched:
             os.killpg(self.job.pid, signal.SIGKILL)
             self.thread.join()
         return self.job.wait(), "".join(self.lines)
+
+
+class Moving(Watched):
+    """A job, and what its connections do, by rank."""
+
+    def __init__(self, job):
+        self.loaded = {0: "", 1: ""}                     # the state of its alternate path
+        self.moved = {0: 0, 1: 0}                        # migrations
+        self.ended = {0: 0, 1: 0}                        # connections that broke
+        super().__init__(job)
+
+    def note(self, rank, text):
+        if re.search(r"alternate path of connection \d+: \w+ -> (\w+)", text):
+            self.loaded[rank] = text.split()[-1]
+        self.moved[rank] += "has moved from port" in text
+        self.ended[rank] += " has ended: " in text
+
+    def until_armed(self):
+        return self.until(lambda: set(self.loaded.values()) == {"ARMED"})
+
+    def until_moved(self, times):
+        return self.until(lambda: min(self.moved.values()) >= times)
+
+    def until_broken(self):
+        return self.until(lambda: min(self.ended.values()) >= 1)

@@ -237,7 +237,9 @@ int rdma_bind_addr(struct rdma_cm_id *handle, struct sockaddr *addr)
     int rc = 0;
 
     hv_lock();
-    if (port && port_is_used(s, in.sin_addr.s_addr, port)) {
+    if (in.sin_addr.s_addr && ntohl(in.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
+        rc = ENODEV;             /* the addresses of the device are those of the loopback network */
+    } else if (port && port_is_used(s, in.sin_addr.s_addr, port)) {
         rc = EADDRINUSE;
     } else {
         if (!port)

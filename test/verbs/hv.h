@@ -205,6 +205,10 @@ struct hv_process {
     bool iwarp;           /* VERBS_TRANSPORT=iwarp */
     bool withdraw;        /* VERBS_WITHDRAW=1: cm.c */
     bool migrate;         /* VERBS_MIGRATE=1: paths.c */
+    bool ordered;         /* VERBS_ORDERED=1: writes are placed in order */
+    bool port_down;       /* VERBS_PORT_DOWN=1 */
+    uint64_t lockable;    /* VERBS_MEMLOCK=BYTES: of memory for CQs and registrations, else all */
+    uint64_t locked;      /* with the lock */
     struct ibv_device device;
     struct ibv_context *cm_context;
     struct hv_cq_handle *cq[HV_CQS];

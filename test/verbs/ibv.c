@@ -9,9 +9,29 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { CQE_BYTES = 64 };         /* of locked memory that an entry of a CQ takes */
+
 static int fails(int error)
 {
     return errno = error;
+}
+
+/* -- locked memory, of registrations and CQs -------------------------------------------------- */
+
+/* False: that would be more than the process may lock. With the lock. */
+static bool lock_memory(uint64_t bytes)
+{
+    struct hv_process *process = hv_process();
+
+    if (bytes > process->lockable - process->locked)
+        return false;
+    process->locked += bytes;
+    return true;
+}
+
+static void unlock_memory(uint64_t bytes)
+{
+    hv_process()->locked -= bytes;
 }
 
 /* -- the device ------------------------------------------------------------------------------- */
@@ -104,7 +124,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
 {
     const struct ibv_port_attr attr = {
-        .state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_4096,
+        .state = hv_process()->port_down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
+        .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_4096,
         .gid_tbl_len = HV_GIDS, .pkey_tbl_len = 1, .max_msg_sz = 1u << 31, .active_width = 2,
         .active_speed = 1, .link_layer = IBV_LINK_LAYER_ETHERNET,
     };
@@ -114,6 +135,11 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
         return fails(EINVAL);
     memcpy(compat, &attr, offsetof(struct ibv_port_attr, port_cap_flags2));
     return 0;
+}
+
+const char *ibv_port_state_str(enum ibv_port_state state)
+{
+    return state == IBV_PORT_ACTIVE ? "PORT_ACTIVE" : "PORT_DOWN";
 }
 
 /* The first is of full length: libdaploscm takes the text of a short one for a pointer and crashes.
@@ -257,6 +283,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t bytes, int access)
 {
     const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    struct hv_process *process = hv_process();
     struct ibv_mr *handle;
     struct hv_mr *mr;
 
@@ -265,7 +292,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t bytes, int acce
         return NULL;
     }
     hv_lock();
-    mr = HV_NEW(hv_process()->shared->mr, HV_MRS);
+    mr = lock_memory(bytes) ? HV_NEW(process->shared->mr, HV_MRS) : NULL;
     if (!mr) {
         hv_unlock();
         errno = ENOMEM;
@@ -273,7 +300,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t bytes, int acce
     }
     mr->pd = pd->handle;
     mr->access = access;
-    mr->pid = hv_process()->pid;
+    mr->pid = process->pid;
     mr->start = (uintptr_t)start;
     mr->bytes = bytes;
     handle = calloc(1, sizeof(*handle));
@@ -287,6 +314,7 @@ int ibv_dereg_mr(struct ibv_mr *handle)
 {
     hv_lock();
     hv_process()->shared->mr[handle->handle % HV_MRS].num = 0;
+    unlock_memory(handle->length);
     hv_unlock();
     free(handle);
     return 0;
@@ -319,11 +347,16 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
     struct hv_cq *cq;
 
     (void)vector;
+    if (entries <= 0 || entries > HV_CQES) {
+        errno = EINVAL;
+        return NULL;
+    }
     hv_lock();
-    cq = entries > 0 && entries <= HV_CQES ? HV_NEW(hv_process()->shared->cq, HV_CQS) : NULL;
+    cq = lock_memory(CQE_BYTES * (uint64_t)entries)
+             ? HV_NEW(hv_process()->shared->cq, HV_CQS) : NULL;
     if (!cq) {
         hv_unlock();
-        errno = EINVAL;
+        errno = ENOMEM;
         return NULL;
     }
     cq->max = (uint32_t)entries;
@@ -353,6 +386,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
     hv_lock();
     used = cq_is_used(hv_process()->shared, num);
     if (!used) {
+        unlock_memory(CQE_BYTES * (uint64_t)hv_cq(num)->max);
         hv_cq(num)->num = 0;
         hv_process()->cq[num % HV_CQS] = NULL;
     }
@@ -379,6 +413,8 @@ int ibv_resize_cq(struct ibv_cq *handle, int entries)
         kept[n++] = cq->cqe[cq->tail++ % cq->max];
     if (!rc) {
         memcpy(cq->cqe, kept, n * sizeof(kept[0]));
+        unlock_memory(CQE_BYTES * (uint64_t)cq->max);
+        lock_memory(CQE_BYTES * (uint64_t)entries);
         cq->max = (uint32_t)entries;
         cq->tail = 0;
         __atomic_store_n(&cq->head, n, __ATOMIC_RELEASE);
@@ -487,6 +523,12 @@ static void enter(struct hv_qp *qp, int state)
         qp->state = state;
     hv_transmit(qp);
     hv_transmit_to(qp);
+}
+
+int ibv_query_qp_data_in_order(struct ibv_qp *handle, enum ibv_wr_opcode op, uint32_t flags)
+{
+    (void)handle;
+    return op == IBV_WR_RDMA_WRITE && !flags && hv_process()->ordered;
 }
 
 int ibv_modify_qp(struct ibv_qp *handle, struct ibv_qp_attr *attr, int mask)

@@ -59,7 +59,7 @@ static struct hv_process process;
 
 static void open_process(void)
 {
-    const char *transport = getenv("VERBS_TRANSPORT");
+    const char *transport = getenv("VERBS_TRANSPORT"), *lockable = getenv("VERBS_MEMLOCK");
 
     process.folder = getenv("VERBS_DIR");
     if (!process.folder) {
@@ -69,6 +69,9 @@ static void open_process(void)
     process.pid = getpid();
     process.withdraw = getenv("VERBS_WITHDRAW") != NULL;
     process.migrate = getenv("VERBS_MIGRATE") != NULL;
+    process.ordered = getenv("VERBS_ORDERED") != NULL;
+    process.port_down = getenv("VERBS_PORT_DOWN") != NULL;
+    process.lockable = lockable ? strtoull(lockable, NULL, 10) : UINT64_MAX;
     process.iwarp = transport && !strcmp(transport, "iwarp");
     process.device.node_type = process.iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
     process.device.transport_type = process.iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;

@@ -27,8 +27,11 @@ class Nodes:
         self.folder, self.prefix, self.count, self.device = folder, prefix, count, device
         self.conf = folder / f"{device}.conf"
         rows = {name: rest.format(prefix=prefix) for name, rest in IAS[device].items()}
-        rows["soft0"] = rows["own"]    # the name in test/provider
+        rows["soft0"] = rows["own"]    # the names in test/provider
+        rows["ports1"] = rows["own"].replace('"eth0"', '"eth0 alternate=eth0.2"')
         rows["own6"] = rows["own"].replace('"eth0"', '"eth0 retry=6 ack_timeout=14"')    # after half a second
+        rows["paths"] = rows["own"].replace('"eth0"', '"eth0 alternate=eth0.2 retry=6 ack_timeout=14"')
+        rows["second"] = rows["own"].replace('"eth0"', '"eth2 retry=6 ack_timeout=14"')
         self.conf.write_text("".join(f'{name} u2.0 nonthreadsafe default {rest} ""\n' for name, rest in rows.items()))
         self.base = dict(os.environ, UML_NODES=str(folder / "nodes"), DAT_OVERRIDE=str(self.conf),
                          DAPL_SCM_NETDEV="eth0", PATH=f"{prefix}/bin:{os.environ['PATH']}")
