@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Instructions of a message, send and receive and the rounds of progress between them, by callgrind: both ranks are
 contexts of one process (msg_count.c), so the numbers are the same in each run and on each machine of one compiler.
-The C library's memcpy is not counted; the copies of src/util are. Of the software provider by itself (dat_count.c)
-everything is counted."""
+The C library's memcpy is not counted; the copies of src/util are. Of providers by themselves (dat_count.c)
+everything is counted: of the software provider, and of the verbs providers on the stand-in of test/verbs."""
 import pathlib
 import re
 import shutil
@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 
 from measure import BUILD, cell, dat_conf, die, save, say, size_name, table
+from standin import Ground, ias
 
 PROGRAM = BUILD / "benchmarks/msg_count"
 PROVIDER = BUILD / "benchmarks/dat_count"
@@ -38,6 +39,12 @@ LINKS = {"shared rings": ("addr=127.0.0.1", 80), "TCP": ("addr=127.0.0.1 local=t
 PROVIDER_TESTS = {("send", "shared rings"): (8, 64, 4096), ("write", "shared rings"): (8, 4096),
                   ("empty", "shared rings"): (8,), ("pong", "shared rings"): (8,), ("pong", "TCP"): (8, 4096),
                   ("empty", "TCP"): (8,)}
+# test of dat_count, on each of the verbs providers: sizes
+VERBS_TESTS = {"send": (8, 4096), "write": (8, 4096), "empty": (8,)}
+VERBS = {"own": ("libdaplverbs", r"src/verbsdat/|infiniband/verbs\.h"), "ofa": ("libdaplofa", "/libdaplofa"),
+         "scm": ("libdaploscm", "/libdaploscm")}
+VERBS_COLUMNS = ("the provider", "libdat2", "libc", "the stand-in", "total")
+VERBS_NS = 80
 
 
 def annotated(out, *options):
@@ -78,15 +85,20 @@ def counted(way, size):
     return files and {room: n / (2 * COUNT) for room, n in rooms.items() if n}
 
 
+def parts_of(files, more):
+    """Instructions per message by who executes them, {part: a pattern of its files}; None of None."""
+    parts = {"total": "^total$", "libdat2": "/libdat2", "libc": r"/libc\.so", **more}
+    return files and {part: sum(n for f, n in files.items() if re.search(name, f)) / (2 * COUNT)
+                      for part, name in parts.items()}
+
+
 def provider_counted(test, link, size):
     """Instructions per message of the software provider: all, and by who executes them; None when it fails."""
     params, ns = LINKS[link]
     with tempfile.TemporaryDirectory() as work:
         env = dat_conf(pathlib.Path(work) / "dat.conf", {"soft0": params})
         files = profile(work, env, PROVIDER, test, size, COUNT, ns)
-    parts = {"total": "total", "src/softdat": "src/softdat/", "libdat2": "/libdat2", "libc": "/libc.so",
-             "program": "benchmarks/dat_count.c", "rounds": "rounds"}
-    return files and {part: sum(n for f, n in files.items() if name in f) / (2 * COUNT) for part, name in parts.items()}
+    return parts_of(files, {"src/softdat": "src/softdat/", "program": "benchmarks/dat_count.c", "rounds": "rounds"})
 
 
 def provider_rows(v):
@@ -98,6 +110,26 @@ def provider_rows(v):
             say("provider,", link, test, size_name(size), n)
             rows.append([link, test, "-" if test == "empty" else size_name(size)]
                         + [cell(n.get(part)) for part in COLUMNS])
+    return rows
+
+
+def verbs_rows(v):
+    """Of the verbs providers on the stand-in, each with a ground of its own."""
+    rows = []
+    lines = ias(BUILD / ".libs/libdaplverbs.so")
+    for ia, (title, files) in VERBS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            ground = Ground(folder, {"soft0": lines[ia]})
+            good, text = ground.build()
+            if not good:
+                die("the stand-in is not built:", text)
+            for test, size in ((test, size) for test, sizes in VERBS_TESTS.items() for size in sizes):
+                found = profile(folder, ground.env(), PROVIDER, test, size, COUNT, VERBS_NS)
+                n = parts_of(found, {"the provider": files, "the stand-in": "/libhv"}) or {}
+                v[("verbs", title, test, size)] = [n]
+                say(title, test, size_name(size), n)
+                rows.append([title, test, "-" if test == "empty" else size_name(size),
+                             *(cell(n.get(part)) for part in VERBS_COLUMNS)])
     return rows
 
 
@@ -114,7 +146,7 @@ def run(_reps):
             say(way, size_name(size), rooms)
             rows.append([way, size_name(size), cell(sum(rooms.values()) if rooms else None)]
                         + [cell(rooms.get(r)) for r in ROOMS])
-    provider = provider_rows(v)
+    provider, verbs = provider_rows(v), verbs_rows(v)
     save("counts", "instructions of a message by room; key: way, bytes", v, f"""# Instructions of a message
 
 `benchmarks/run counts`: {COUNT} messages each way between two contexts of one process, callgrind; send, receive, and
@@ -134,4 +166,11 @@ Of these, complete rounds: they read the clock, and the sockets after 20 us of c
 dequeue takes {LINKS["shared rings"][1]} ns over rings and {LINKS["TCP"][1]} ns over TCP, about as at full speed.
 
 {table(["link", "test", "bytes", "in src/softdat", "libdat2", "C library", "program", "all",
-        "of these, complete rounds"], provider)}""")
+        "of these, complete rounds"], provider)}
+## The verbs providers
+
+The same, with libdaplverbs and Debian's own providers on the library that stands in for libibverbs and librdmacm
+(test/verbs). What that does in place of an adapter is the same for all: its instructions, and those of its lock between
+processes, which are in the C library. The rest of the C library are the provider's locks, and memcpy.
+
+{table(["provider", "test", "bytes", "in the provider", "libdat2", "C library", "the stand-in", "all"], verbs)}""")

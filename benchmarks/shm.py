@@ -19,12 +19,15 @@ from measure import (BUILD, LINE_PERF, RESULTS, TOP, by_words, cell, dapl, debia
 OURS = "ch3:dapl"
 LATENCY = [0] + [1 << n for n in range(23)]
 BANDWIDTH = [1 << n for n in range(10, 23)]
-FIGURES = {                              # of two ranks. test of mpi_perf: title and unit, sizes, bound, it is the most
+STREAM = [1 << n for n in range(10, 18)]
+FIGURES = {                              # of two ranks. what: title and unit, sizes, bound, it is the most
     "lat": ("Latency, us (half a round trip)", LATENCY, 0.85, True),
     "bw": ("Bandwidth, MB/s", BANDWIDTH, 1.1, False),
     "bibw": ("Bandwidth in both directions together, MB/s", BANDWIDTH, 1.1, False),
+    "stream": ("Bandwidth of one message after the other, MB/s", STREAM, 1.1, False),
     "rate": ("Message rate, millions per second", [8], 1.2, False),
 }
+TESTS = {"stream": "bw"}                 # of mpi_perf, where it has another name
 LIMITS = {"lat": "message", "bw": "memcpy"}      # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
 SLICES = 20                              # of a run, of some milliseconds each
@@ -75,7 +78,7 @@ class Programs:
 
     def between_two(self, test, size, cores):
         """What the slices of one run gave, Slice by Slice."""
-        said = lines_printed([*self.mpi.start(2, cores), self.perf, test, size, count(test, size),
+        said = lines_printed([*self.mpi.start(2, cores), self.perf, TESTS.get(test, test), size, count(test, size),
                               window(test, size), SLICES], self.mpi.env)
         return [Slice(*map(float, line.split())) for line in said]
 
@@ -101,12 +104,12 @@ class Slice(typing.NamedTuple):
 
 def window(test, size):
     """Messages under way."""
-    return 1 if test == "lat" else 64 if size <= 65536 else 16
+    return 1 if test in ("lat", "stream") else 64 if size <= 65536 else 16
 
 
 def count(test, size):
     """Round trips or windows that take some milliseconds: a slice."""
-    if test == "lat":
+    if window(test, size) == 1:
         return max(10, min(5000, (16 << 20) // max(size, 1)))
     return max(2, min(500, (32 << 20) // (size * window(test, size))))
 
@@ -167,6 +170,7 @@ README_ROWS = (                          # what: how it is found in the values
     ("latency 64 KiB, us", lambda v, t: at(v, t, "lat", 65536)),
     ("bandwidth 64 KiB, MB/s", lambda v, t: at(v, t, "bw", 65536)),
     ("bandwidth 4 MiB, MB/s", lambda v, t: at(v, t, "bw", 4 << 20)),
+    ("one after the other 64 KiB, MB/s", lambda v, t: at(v, t, "stream", 65536)),
     ("both ways 64 KiB, MB/s", lambda v, t: at(v, t, "bibw", 65536)),
     ("both ways 4 MiB, MB/s", lambda v, t: at(v, t, "bibw", 4 << 20)),
     ("messages of 8 B, millions per second", lambda v, t: at(v, t, "rate", 8)),
@@ -203,6 +207,8 @@ def figure_rows(v, titles, test, better):
 def figure_text(v, titles, test):
     title, _, bound, highest = FIGURES[test]
     rows = figure_rows(v, titles, test, min if highest else max)
+    if not rows:
+        return ""                # this processor was measured before there was this test
     limit_too = ["the machine"] if test in LIMITS else []
     return f"### {title}\n\n" + table(
         ["bytes", *titles, *limit_too, f"{OURS} / best other", target_text(bound, highest)],
@@ -272,7 +278,9 @@ same flags; Debian's packages as they are, and its Open MPI on UCX.
 Every number, and on which cores it was measured, is in shm.json, by processor: a run on another machine adds
 to it. Each MPI was found on the cores that it was told and without a byte over TCP.
 
-Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own.
+Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own. One
+message after the other: the sender sends the next one when its send is complete, the receiver receives it when it has
+the one before, so that the sender may be ahead of it.
 The machine: for latency, a body that one process copies into shared memory, with the word that announces it, and the
 other one copies out; for bandwidth, one process that copies as many buffers (memcpy): an MPI with one copy can reach
 it, with two that overlap come near to it.
