@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Ranks that share cores, in shared memory: what a rank that waits costs the one that has something to do, beside
 Debian's MPIs. Not ch3:nemesis, whose ranks poll as those of Debian's MPICH do."""
+import concurrent.futures
 import os
 import statistics
 import tempfile
@@ -8,21 +9,30 @@ import tempfile
 from measure import cell, dapl, machine, printed, ratio, repeat, save, table
 from shm import OURS, packaged
 
-PLACES = {                               # words: number of the job's cores, ranks, rounds
-    "2 ranks on 1 core": (1, 2, 500),
-    "8 ranks on 2 cores": (2, 8, 100),
-    "32 ranks on 2 cores": (2, 32, 20),
+PLACES = {                               # words: number of cores, jobs at once, ranks of each, rounds
+    "2 ranks on 1 core": (1, 1, 2, 500),
+    "8 ranks on 2 cores": (2, 1, 8, 100),
+    "32 ranks on 2 cores": (2, 1, 32, 20),
+    "2 jobs of 2 ranks on 2 cores": (2, 2, 2, 20000),
 }
+LIMIT_S = 30
 OPERATIONS = {"ring": "MPI_Sendrecv", "all_to_all": "all to all", "barrier": "MPI_Barrier",
               "allreduce": "MPI_Allreduce"}
+
+
+def together(jobs, command, env):
+    """The means of so many jobs that run at once; None if one of them fails."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        got = list(pool.map(lambda _: printed(command, env), range(jobs)))
+    return {what: statistics.mean(g[what] for g in got) for what in got[0]} if all(got) else None
 
 
 def points(mpis, work):
     programs = {title: mpi.compiled("mpi_crowd", work) for title, mpi in mpis.items()}
     usable = [str(core) for core in sorted(os.sched_getaffinity(0))]
-    return {(title, where): lambda m=mpi, c=",".join(usable[:cores]), n=ranks, r=rounds, p=programs[title]:
-            printed(["taskset", "-c", c, *m.start(n), p, r], m.env)
-            for where, (cores, ranks, rounds) in PLACES.items() for title, mpi in mpis.items()}
+    return {(title, where): lambda m=mpi, c=",".join(usable[:cores]), j=jobs, n=ranks, r=rounds, p=programs[title]:
+            together(j, ["timeout", LIMIT_S, "taskset", "-c", c, *m.start(n), p, r], m.env)
+            for where, (cores, jobs, ranks, rounds) in PLACES.items() for title, mpi in mpis.items()}
 
 
 def middle_of(v, title, where, what):
@@ -45,11 +55,14 @@ def text_of(v, titles, reps):
 
 `benchmarks/run crowd`: one host of {machine()["cores"]} cores, shared memory, medians of {reps} turns in which the MPIs
 alternate. The whole job is bound to these cores (taskset), a rank to none of them; Open MPI is told --oversubscribe.
-The time is that of one operation, of the slowest rank. Every number is in crowd.json.
+The time is that of one operation, of the slowest rank; of jobs that run at once it is the mean. Without a number: the
+program had not ended after {LIMIT_S} s in any turn. Every number is in crowd.json.
 
 Hydra makes a session for each rank, and Linux a group of its own for each session (autogroup), within which alone
 sched_yield() gives the core away; Open MPI's ranks share one. Open MPI yields where a node has more ranks than cores,
-whatever cores the job is bound to, so not with 2 ranks here.
+whatever cores the job is bound to, so not with 2 ranks here. Where two jobs share the cores, a rank that polls in vain
+sleeps; when a message wakes it on its sender's core it goes back to its own (src/shm/sleep.c), so that the ranks of
+a job run at the same time.
 
 """ + "\n".join(place_text(v, titles, where) for where in PLACES)
 

@@ -163,9 +163,12 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
 {
     uint32_t set;
     int online, cores = mdapl_ch3_cores(&set, &online), here = ranks_here(g, rank);
+    struct mdapl_err err;
 
     /* The launcher is queried for the other ranks' sets only where they decide. */
     set_polls(g, user, here > online || (here > cores && ranks_on_set(g, rank, set) > cores));
+    if (g->cfg.spin_polls == 0)
+        mdapl_ctx_tune(g->ctx, "spin_polls", "0", &err);
 }
 
 /* -- wiring ----------------------------------------------------------------------------------- */

@@ -11,12 +11,10 @@
  * for the order, with mdapl_shm_os_barrier(); where the system has no such barrier the writer
  * uses a fence. In both cases `polled` itself may be relaxed.
  *
- * `doorbell`, `doorbell_words` and `asleep` are sequentially consistent, because a sleeping reader
- * and a writer agree in the same way: the reader stores `asleep` and then loads `doorbell_words`,
- * the writer sets its bit and then loads `asleep`. The reader takes `doorbell_words` before
- * `doorbell`, the writer sets its bit in `doorbell` before it loads `doorbell_words`. The first
- * doorbell also publishes the hello: it is written before the bit is set, and read after the bit
- * has been taken.
+ * `doorbell` and `doorbell_words` are sequentially consistent, because a sleeping reader and a
+ * writer agree in the same way (sleep.c). The reader takes `doorbell_words` before `doorbell`, the
+ * writer sets its bit in `doorbell` before it loads `doorbell_words`. The first doorbell also
+ * publishes the hello: it is written before the bit is set, and read after the bit has been taken.
  */
 #include "peer.h"
 
@@ -69,16 +67,12 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_seg_head *far = peer->far.head;
     uint32_t word = peer->far_inring / 64;
-    struct mdapl_stats *stats = peer->s->stats;
 
-    stats->shm_doorbells++;
+    peer->s->stats->shm_doorbells++;
     atomic_fetch_or(&far->doorbell[word], (uint64_t)1 << peer->far_inring % 64);
     if (!(atomic_load(&far->doorbell_words) >> word & 1))
         atomic_fetch_or(&far->doorbell_words, (uint64_t)1 << word);
-    if (atomic_load(&far->asleep) && atomic_exchange(&far->asleep, 0)) {
-        stats->shm_wakes++;
-        mdapl_shm_os_wake(&far->asleep);
-    }
+    mdapl_shm_sleep_end(peer);
 }
 
 /* -- the reader: a first message --------------------------------------------------------------- */
@@ -211,6 +205,27 @@ void mdapl_shm_polled_age(struct mdapl_shm_chan *s)
     }
 }
 
+bool mdapl_shm_polled_stop(struct mdapl_shm_chan *s)
+{
+    bool empty = true;
+
+    for (int i = 0; i < s->n_polled; i++) {
+        mdapl_shm_spsc_ack_flush(&s->polled[i]->rx);
+        set_polled(s->polled[i], 0);
+    }
+    if (s->n_polled > 0)
+        barrier(s);
+    for (int i = s->n_polled; i-- > 0;) {
+        if (has_new(s->polled[i])) {
+            set_polled(s->polled[i], 1);
+            empty = false;
+        } else {
+            stop_polling(s, i);
+        }
+    }
+    return empty;
+}
+
 void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_chan *s = peer->s;
@@ -265,51 +280,4 @@ int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s)
     }
     s->slept = false;
     return n;
-}
-
-/* -- sleeping --------------------------------------------------------------------------------- */
-
-/* Stops polling all rings, so that each message rings a doorbell. False: a ring has a message. */
-static bool stop_polling_all(struct mdapl_shm_chan *s)
-{
-    bool empty = true;
-
-    for (int i = 0; i < s->n_polled; i++) {
-        mdapl_shm_spsc_ack_flush(&s->polled[i]->rx);
-        set_polled(s->polled[i], 0);
-    }
-    if (s->n_polled > 0)
-        barrier(s);
-    for (int i = s->n_polled; i-- > 0;) {
-        if (has_new(s->polled[i])) {
-            set_polled(s->polled[i], 1);
-            empty = false;
-        } else {
-            stop_polling(s, i);
-        }
-    }
-    return empty;
-}
-
-void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns)
-{
-    struct mdapl_shm_seg_head *head = s->seg.head;
-
-    if (!stop_polling_all(s))
-        return;
-    atomic_store(&head->asleep, 1);
-    if (atomic_load(&head->doorbell_words) == 0) {
-        s->stats->shm_sleeps++;
-        mdapl_ctx_sleep_begin(s->ctx);
-        mdapl_shm_os_sleep(&head->asleep, 1, ns);
-        mdapl_ctx_sleep_end(s->ctx);
-        s->slept = true;
-    }
-    atomic_store(&head->asleep, 0);
-}
-
-void mdapl_shm_doorbell_wake(struct mdapl_shm_chan *s)
-{
-    if (atomic_exchange(&s->seg.head->asleep, 0))
-        mdapl_shm_os_wake(&s->seg.head->asleep);
 }

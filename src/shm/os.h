@@ -68,6 +68,12 @@ void mdapl_shm_os_barrier(void);
 void mdapl_shm_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
 void mdapl_shm_os_wake(_Atomic uint32_t *word);
 
+/* The core that the calling thread runs on; -1: not known. */
+int mdapl_shm_os_core(void);
+/* Moves the calling thread from this core to `home`, or to any other one if that is the same core,
+ * within the set that the thread may use, which stays as it is. False: no such core. */
+bool mdapl_shm_os_core_leave(int core, int home);
+
 /*
  * A descriptor of a running process (pidfd), by which its end is noticed at once: before its parent
  * reaps it, and also when its pid is used again. Negative: the system has none, or too few

@@ -9,6 +9,7 @@
 #include <linux/membarrier.h>
 #include <linux/mempolicy.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -205,6 +206,32 @@ void mdapl_shm_os_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 void mdapl_shm_os_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* -- cores ------------------------------------------------------------------------------------ */
+
+int mdapl_shm_os_core(void)
+{
+    return sched_getcpu();
+}
+
+/* A set without the core that the thread runs on moves it at once. */
+bool mdapl_shm_os_core_leave(int core, int home)
+{
+    cpu_set_t allowed, others;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed))
+        return false;
+    others = allowed;
+    CPU_CLR(core, &others);
+    if (home != core && CPU_ISSET(home, &allowed)) {
+        CPU_ZERO(&others);
+        CPU_SET(home, &others);
+    }
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof(others), &others))
+        return false;
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+    return true;
 }
 
 /* -- processes -------------------------------------------------------------------------------- */

@@ -138,6 +138,18 @@ void mdapl_shm_os_wake(_Atomic uint32_t *word)
     (void)word;
 }
 
+int mdapl_shm_os_core(void)
+{
+    return -1;
+}
+
+bool mdapl_shm_os_core_leave(int core, int home)
+{
+    (void)core;
+    (void)home;
+    return false;
+}
+
 int mdapl_shm_os_process_open(pid_t pid)
 {
     (void)pid;

@@ -8,7 +8,8 @@
  *      shm.c      the table of calls; a round of progress
  *      tx.c       one queue for each peer; messages into the ring
  *      ring.h     the ring
- *      doorbell.c doorbells: which rings have messages; which are polled; sleeping
+ *      doorbell.c doorbells: which rings have messages; which are polled
+ *      sleep.c    sleeping until a doorbell is rung
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
  *      part.c     bodies that arrive in parts
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
@@ -294,12 +295,19 @@ void mdapl_shm_doorbell_again(struct mdapl_shm_chan *s, uint32_t inring);
 int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s);
 /* Stops polling the rings that have been silent since the last call. */
 void mdapl_shm_polled_age(struct mdapl_shm_chan *s);
-/* Sleeps until a doorbell rings, at most ns nanoseconds. */
-void mdapl_shm_doorbell_wait(struct mdapl_shm_chan *s, uint64_t ns);
-/* Ends the sleep of another thread, if it is in one. */
-void mdapl_shm_doorbell_wake(struct mdapl_shm_chan *s);
+/* Stops polling all rings, so that each message rings a doorbell. False: a ring has a message. */
+bool mdapl_shm_polled_stop(struct mdapl_shm_chan *s);
 /* Stops polling the ring of this peer, which is lost. */
 void mdapl_shm_doorbell_close(struct mdapl_shm_peer *peer);
+
+/* -- sleep.c ---------------------------------------------------------------------------------- */
+
+/* Sleeps until a doorbell rings, at most ns nanoseconds. */
+void mdapl_shm_sleep(struct mdapl_shm_chan *s, uint64_t ns);
+/* Ends the sleep of a peer whose doorbell has been rung, if it sleeps. */
+void mdapl_shm_sleep_end(struct mdapl_shm_peer *peer);
+/* Ends the sleep of another thread of this process, if it is in one. */
+void mdapl_shm_sleep_wake(struct mdapl_shm_chan *s);
 
 /* -- rx.c ------------------------------------------------------------------------------------- */
 

@@ -54,7 +54,7 @@ struct mdapl_shm_guest {
 };
 
 /* The first fields do not change after the business card has been written, and the launcher's
- * exchange of cards publishes them. All others are atomic (doorbell.c). */
+ * exchange of cards publishes them. All others are atomic (doorbell.c, sleep.c). */
 struct mdapl_shm_seg_head {
     uint32_t magic, version;
     uint64_t token;
@@ -67,6 +67,7 @@ struct mdapl_shm_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: a doorbell has to wake it */
+    _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
     struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];

@@ -265,12 +265,12 @@ static void wait(void *state, uint64_t ns)
     check(s);
     if ((!mdapl_list_empty(&s->work) || s->draining) && ns > MDAPL_US(WORK_US))
         ns = MDAPL_US(WORK_US);
-    mdapl_shm_doorbell_wait(s, ns);
+    mdapl_shm_sleep(s, ns);
 }
 
 static void wake(void *state)
 {
-    mdapl_shm_doorbell_wake(state);
+    mdapl_shm_sleep_wake(state);
 }
 
 static size_t drain(void *state)

@@ -11,6 +11,8 @@
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
+ *   knobs exchange N           N messages in turn each way: how often the system gave the core of a
+ *                              rank to another process, and the counters that grew
  *   knobs tune NAME VALUE COUNTER COUNTER
  *                              messages between all ranks until the first counter has grown at
  *                              each; then the control variable is written, and the same for the
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -192,6 +195,30 @@ static void idle(int ms)
     }
 }
 
+/* Times that the system gave this process's core to another one. */
+static long switches(void)
+{
+    struct rusage r;
+
+    getrusage(RUSAGE_SELF, &r);
+    return r.ru_nvcsw + r.ru_nivcsw;
+}
+
+static void exchange(int n)
+{
+    long before;
+
+    token(1, 0);
+    note();
+    before = switches();
+    for (int i = 0; i < n; i++) {
+        token(0, 1);
+        token(1, 0);
+    }
+    printf("rank %d switches %ld\n", rank, switches() - before);
+    print_growth();
+}
+
 static void cvar(const char *name, const char *text, int print)
 {
     MPI_T_cvar_handle handle;
@@ -279,6 +306,8 @@ int main(int argc, char **argv)
         gather(atoi(argv[2]));
     if (strcmp(what, "idle") == 0)
         idle(atoi(argv[2]));
+    if (strcmp(what, "exchange") == 0)
+        exchange(atoi(argv[2]));
     fflush(stdout);
     if (strcmp(what, "late") == 0)
         late();

@@ -10,7 +10,7 @@ check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
     test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
     test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
     test/unit/test_shm_reach test/unit/test_shm_groups \
-    test/unit/test_shm_visits \
+    test/unit/test_shm_visits test/unit/test_shm_cores \
     test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
@@ -29,6 +29,9 @@ shm_ranks_sources = test/unit/shm_ranks.c test/unit/shm_ranks.h test/unit/unit.h
 test_unit_test_shm_pair_SOURCES = test/unit/test_shm_pair.c $(shm_ranks_sources)
 test_unit_test_shm_pair_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_pair_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_cores_SOURCES = test/unit/test_shm_cores.c $(shm_ranks_sources)
+test_unit_test_shm_cores_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_cores_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_fault_SOURCES = test/unit/test_shm_fault.c $(shm_ranks_sources)
 test_unit_test_shm_fault_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_fault_LDADD = $(shm_test_ldadd)
