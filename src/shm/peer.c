@@ -5,6 +5,7 @@
 #include "err.h"
 #include "min.h"
 #include "node.h"
+#include "rx_op.h"
 #include "shm.h"
 
 #include <errno.h>
@@ -73,12 +74,12 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
     mdapl_list_init(&peer->sends);
-    mdapl_list_init(&peer->parts);
     mdapl_list_init(&peer->bodies);
     mdapl_list_init(&peer->reading);
     mdapl_list_init(&peer->work);
     mdapl_list_init(&peer->inflight_peers);
     mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
+    mdapl_parts_init(&peer->parts, &peer->inbox, &peer->reading, &peer->dead);
     *p = peer;
     return 0;
 }
@@ -90,14 +91,14 @@ static void end_all(struct mdapl_shm_peer *peer, int status)
     mdapl_shm_doorbell_close(peer);
     mdapl_shm_tx_fail(peer, status);
     mdapl_shm_rndv_fail(peer, status);
-    mdapl_shm_rx_ops_fail(peer, status);
+    mdapl_rx_ops_fail(&peer->reading, status);
     mdapl_inbox_fail(&peer->inbox);
 }
 
 void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
 {
     end_all(peer, -ECANCELED);
-    mdapl_shm_parts_free(peer);
+    mdapl_parts_free(&peer->parts);
     mdapl_shm_rndv_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_shm_guest_leave(peer);

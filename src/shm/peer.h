@@ -14,7 +14,6 @@
  *      part.c     bodies that arrive in parts
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
  *      way.c      which of these; judge.c, by what they cost
- *      rx_op.c    the owner's reads of such bodies, until all has arrived
  *      cell.c     cells
  *      store.c    how bytes of bodies are stored, in the ring and in cells
  *      peer.c     peers; their failure
@@ -28,6 +27,7 @@
 #include "idmap.h"
 #include "inbox.h"
 #include "list.h"
+#include "part.h"
 #include "pool.h"
 #include "ring.h"
 #include "seg.h"
@@ -37,7 +37,6 @@
 
 struct mdapl_iov;
 struct mdapl_shm_copying;
-struct mdapl_shm_part;
 struct mdapl_shm_rndv;
 struct mdapl_shm_stores;
 struct mdapl_stats;
@@ -164,9 +163,7 @@ struct mdapl_shm_peer {
     bool polled;                 /* its ring is polled: it is on s->polled */
     bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_inbox inbox;
-    struct mdapl_list parts;     /* bodies in parts that the owner has not finished */
-    struct mdapl_shm_part *part; /* of them, the one whose parts arrive; NULL: it is dropped */
-    size_t part_left;            /* ... bytes of it that have not arrived */
+    struct mdapl_parts parts;    /* bodies in parts */
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
@@ -339,8 +336,6 @@ static inline size_t mdapl_shm_part_len(size_t len)
  * arrived. False: the content is impossible. */
 bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m);
 mdapl_shm_on mdapl_shm_part_on_head, mdapl_shm_part_on_more;
-/* Frees the bodies that the owner never finished. */
-void mdapl_shm_parts_free(struct mdapl_shm_peer *peer);
 
 /* -- rndv.c ----------------------------------------------------------------------------------- */
 
@@ -404,11 +399,6 @@ void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way
 
 /* Copies the next len bytes of a cursor into shared memory that the peer will read. */
 void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len);
-
-/* -- rx_op.c (and rx_op.h) -------------------------------------------------------------------- */
-
-/* The peer is lost: all reads in progress end with status. */
-void mdapl_shm_rx_ops_fail(struct mdapl_shm_peer *peer, int status);
 
 /* -- cell.c ----------------------------------------------------------------------------------- */
 

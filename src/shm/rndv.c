@@ -64,7 +64,7 @@ struct long_rx {
     uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
     size_t len, at;              /* bytes of the body: all, read */
     size_t by_cells;             /* ... read through cells */
-    struct mdapl_shm_rx_op read; /* a read through cells */
+    struct mdapl_rx_op read; /* a read through cells */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses in the sender's memory */
 };
@@ -208,7 +208,7 @@ static struct mdapl_op *end_read(struct long_rx *r, bool whole)
 {
     if (r->read.op)
         mdapl_shm_way_end(r->peer, whole);
-    return mdapl_shm_rx_op_end(&r->read);
+    return mdapl_rx_op_end(&r->read);
 }
 
 static void rx_free(struct long_rx *r)
@@ -279,7 +279,7 @@ static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t 
     if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
         return -ENOMEM;
     cts.rx_id = r->id;
-    if (mdapl_shm_rx_op_begin(r->peer, &r->read, iov, n, want, op))
+    if (mdapl_rx_op_begin(&r->read, &r->peer->reading, iov, n, want, op))
         return -ENOMEM;
     mdapl_shm_way_begin(r->peer, want);
     if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
@@ -324,7 +324,7 @@ static const struct mdapl_rx_ops long_ops = {
 /* -- receiving: messages ---------------------------------------------------------------------- */
 
 /* Ends a read through cells: all bytes have arrived, or it fails with status. */
-static void read_over(struct mdapl_shm_rx_op *read, int status)
+static void read_over(struct mdapl_rx_op *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
     struct mdapl_op *op = end_read(r, status == 0);
@@ -372,7 +372,7 @@ bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
         return mdapl_shm_peer_no_memory(peer);
     *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer, .len = rts.len,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
-    mdapl_shm_rx_op_init(&r->read, read_over);
+    mdapl_rx_op_init(&r->read, read_over);
     mdapl_list_append(&peer->bodies, &r->link);
     if (!take_segs(r, (const char *)m->body + sizeof(rts))) {
         rx_free(r);
@@ -390,7 +390,7 @@ bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_
     if (!r || r->peer != peer || !r->read.op || r->tx_id != data->tx_id
         || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got)
         return false;
-    mdapl_shm_rx_op_put(&r->read, bytes, data->len);
+    mdapl_rx_op_put(&r->read, bytes, data->len);
     mdapl_shm_way_arrived(peer, data);
     if (r->read.got == r->read.want)
         read_over(&r->read, 0);

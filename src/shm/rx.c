@@ -99,7 +99,7 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
     size_t bytes = 0;
     int n = 0;
 
-    while (n < BURST && (bytes < BURST_BYTES || peer->part_left > 0)
+    while (n < BURST && (bytes < BURST_BYTES || peer->parts.left > 0)
            && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
         if (status == MDAPL_SPSC_BAD || !take(peer, &m)) {
             bad(peer);
