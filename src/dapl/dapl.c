@@ -70,6 +70,7 @@ static int fit_limits(struct mdapl_dapl_chan *d)
     d->retain = cfg->retain == MDAPL_RETAIN_ON;
     d->frame_room = (size_t)mdapl_min(max->message, (uint64_t)cfg->vbuf_size)
                     - MDAPL_FRAME_HDR_BYTES;
+    d->eager_max = mdapl_max(d->frame_room, (size_t)cfg->eager_bytes + MDAPL_HDR_MAX);
     return 0;
 }
 
@@ -260,7 +261,7 @@ static int leave(struct mdapl_peer *base)
 
 static size_t eager_max(void *state)
 {
-    return ((struct mdapl_dapl_chan *)state)->frame_room;
+    return ((struct mdapl_dapl_chan *)state)->eager_max;
 }
 
 static int wire(void *state)

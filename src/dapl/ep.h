@@ -87,6 +87,12 @@ static inline bool mdapl_dapl_ep_has_slot(const struct mdapl_dapl_ep *ep)
     return ep->req_posted < ep->req_max;
 }
 
+/* How many more requests may be posted. */
+static inline uint32_t mdapl_dapl_ep_slots(const struct mdapl_dapl_ep *ep)
+{
+    return mdapl_dapl_ep_has_slot(ep) ? ep->req_max - ep->req_posted : 0;
+}
+
 /* The posts. 0, or -EIO: nothing was posted, and ep->refused says what DAT returned. */
 int mdapl_dapl_ep_post_send(struct mdapl_dapl_ep *ep, DAT_LMR_TRIPLET *seg,
                             struct mdapl_dapl_dto *dto);

@@ -15,6 +15,7 @@
  */
 #include "channel.h"
 #include "ia.h"
+#include "iov.h"
 #include "list.h"
 #include "wire.h"
 
@@ -37,20 +38,29 @@ enum {
     MDAPL_DAPL_ANY_STREAM = -1,
 };
 
-/* Something that waits to be transmitted: a MSG, the DATA frames of a body, or a control frame; of
- * type NONE: the frames that are sent again. */
+/* A message on its way into frames: one MSG, or a HEAD and MOREs. */
+struct mdapl_dapl_out {
+    const void *hdr;
+    uint16_t hdr_len;
+    size_t len, at;              /* bytes of the body: all, in frames so far */
+    struct mdapl_iov cur;        /* the next one */
+};
+
+/* Something that waits to be transmitted: a message, the DATA frames of a body, or a control frame;
+ * of type NONE: the frames that are sent again. */
 struct mdapl_dapl_item {
     struct mdapl_list link;
     enum mdapl_dapl_frame_type type;
     int stream;                  /* which transmits its frames; ANY_STREAM: the lowest that is up */
-    struct mdapl_op *op;         /* MSG: done when the body has been copied into its frame */
-    uint32_t len;                /* bytes behind the envelope; DATA: at most, in each frame */
+    struct mdapl_op *op;         /* MSG: done when the body has been copied into its frames */
+    uint32_t len;                /* bytes behind the envelope, MSG: in all frames; DATA: at most, in
+                                  * each frame */
     uint16_t hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];
     union {
         struct {
+            struct mdapl_dapl_out out;
             struct iovec *v;     /* own[] or allocated */
-            int n;
             struct iovec own[MDAPL_ITEM_IOV];
         } msg;
         struct mdapl_dapl_rndv_tx *rndv;      /* DATA */
@@ -83,6 +93,12 @@ void mdapl_dapl_items_fail(struct mdapl_dapl_peer *peer, struct mdapl_list *list
 void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_type type,
                           int stream);
 
+/* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
+bool mdapl_dapl_tx_sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve);
+/* A buffer for a frame of at most len bytes on this stream; NULL: there is none now, and the peer
+ * waits for one. */
+struct mdapl_dapl_vbuf *mdapl_dapl_tx_buffer(struct mdapl_dapl_stream *st,
+                                             enum mdapl_dapl_frame_type type, size_t len);
 /* Transmits a frame without a psn, of len bytes of fields, on a stream at once, ahead of all that
  * is queued. False: it has no window, request slot or frame buffer now. */
 bool mdapl_dapl_tx_ahead(struct mdapl_dapl_stream *st, enum mdapl_dapl_frame_type type,
@@ -101,16 +117,22 @@ int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer);
  * refused, the connection is lost.
  */
 int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
-/* The connection is being closed: the retained frames that it carried are sent again, before
- * anything new, unless the peer acknowledges them until then. */
-void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn);
-/* Is the CTS with this rx_id still to be transmitted, or not acknowledged? */
-bool mdapl_dapl_tx_has_cts(const struct mdapl_dapl_peer *peer, uint32_t rx_id);
 /* The peer has every frame below psn `ack` (low 32 bits): releases their buffers. False: no
  * such frame has been transmitted. */
 bool mdapl_dapl_tx_acked(struct mdapl_dapl_peer *peer, uint32_t ack);
 /* The peer is lost: every queued operation fails with status, retained buffers are freed. */
 void mdapl_dapl_tx_fail(struct mdapl_dapl_peer *peer, int status);
+
+/* -- out again: replay.c ----------------------------------------------------------------------- */
+
+/* The connection is being closed: the retained frames that it carried are sent again, before
+ * anything new, unless the peer acknowledges them until then. */
+void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn);
+/* Transmits the next frame of a replay, which the item stands for, or ends it. False: that is not
+ * possible now. */
+bool mdapl_dapl_replay_next(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *item);
+/* Is the CTS with this rx_id still to be transmitted, or not acknowledged? */
+bool mdapl_dapl_tx_has_cts(const struct mdapl_dapl_peer *peer, uint32_t rx_id);
 
 /* -- in: rx.c ---------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include "min.h"
 #include "rma.h"
 #include "rndv.h"
+#include "rx_op.h"
 #include "xfer.h"
 
 #include <errno.h>
@@ -218,7 +219,7 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
     struct mdapl_dapl_peer *peer = calloc(1, sizeof(*peer));
     struct mdapl_list *lists[] = { &peer->work,      &peer->vbuf_waiters, &peer->ctl,
                                    &peer->queue,     &peer->retained,     &peer->ack_pending,
-                                   &peer->reordered, &peer->rndv_tx,
+                                   &peer->reordered, &peer->reading,      &peer->rndv_tx,
                                    &peer->rndv_rx,   &peer->xfers,
                                    &peer->rma,       &peer->rma_waiting };
     struct card card;
@@ -240,6 +241,7 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
         mdapl_list_init(lists[i]);
     peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, group->index, rank, NULL };
     mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
+    mdapl_parts_init(&peer->parts, &peer->inbox, &peer->reading, &peer->dead);
     snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
     if (group->index > 0)        /* user lines have rank and host: say that it is not the job's */
         snprintf(peer->host, sizeof(peer->host), "%.*s of job %08x", card.host_len, card.host,
@@ -271,6 +273,7 @@ void mdapl_dapl_peer_end(struct mdapl_dapl_peer *peer, int status)
     mdapl_dapl_tx_fail(peer, status);
     mdapl_dapl_rndv_fail_tx(peer, status);
     mdapl_dapl_rndv_fail_rx(peer, status);
+    mdapl_rx_ops_fail(&peer->reading, status);
     mdapl_dapl_rma_fail(peer, status);
     mdapl_dapl_rx_fail(peer);
     for (int i = 0; i < peer->n_streams; i++)
@@ -282,6 +285,7 @@ void mdapl_dapl_peer_free(struct mdapl_dapl_peer *peer)
     mdapl_dapl_peer_end(peer, -ECANCELED);
     mdapl_dapl_rndv_free_tx(peer);
     mdapl_dapl_rndv_free_rx(peer);
+    mdapl_parts_free(&peer->parts);
     mdapl_dapl_rma_free(peer);
     mdapl_list_remove(&peer->work);
     mdapl_list_remove(&peer->vbuf_waiters);

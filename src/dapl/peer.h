@@ -25,6 +25,7 @@
 #include "idmap.h"
 #include "inbox.h"
 #include "list.h"
+#include "part.h"
 #include "rails.h"
 #include "pool.h"
 #include "timer.h"
@@ -83,6 +84,7 @@ struct mdapl_dapl_chan {
     bool can_read;               /* all rails have RDMA reads */
     bool retain;                 /* knob: frames are kept until they are acknowledged */
     size_t frame_room;           /* bytes of envelope and body that our frame buffers hold */
+    size_t eager_max;            /* bytes of them in messages that are sent without a rendezvous */
 
     struct mdapl_dapl_paths *paths;  /* alternate paths; NULL: no adapter has them */
     struct mdapl_dapl_regcache *regs; /* of the user's memory */
@@ -216,6 +218,8 @@ struct mdapl_dapl_peer {
     struct mdapl_list ack_pending; /* on d->ack_pending while rx_next > rx_acked */
     uint64_t ack_pending_since;
     struct mdapl_inbox inbox;
+    struct mdapl_parts parts;    /* messages of several frames */
+    struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
 
     /* long bodies */
     struct mdapl_list rndv_tx, rndv_rx;

@@ -211,9 +211,9 @@ bool mdapl_dapl_on_ring_given(struct mdapl_dapl_stream *st,
 
 /* -- writing ---------------------------------------------------------------------------------- */
 
-int mdapl_dapl_ring_post(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
+int mdapl_dapl_ring_post(struct mdapl_dapl_conn *conn, struct mdapl_dapl_vbuf *b)
 {
-    struct mdapl_dapl_ring_out *out = &st->up->ring_out;
+    struct mdapl_dapl_ring_out *out = &conn->ring_out;
     uint32_t slot = (uint32_t)(out->win.sent % out->slots);
     size_t pad = mdapl_dapl_ring_padded(b->len), len = pad + MDAPL_RING_TRAILER;
     uint64_t number = (uint32_t)++out->win.sent;
@@ -227,7 +227,7 @@ int mdapl_dapl_ring_post(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
     assert(out->win.sent <= out->win.limit && len <= out->slot_bytes);
     memset(b->data + b->len, 0, pad - b->len);
     memcpy(b->data + pad, &word, sizeof(word));
-    return mdapl_dapl_ep_post_write_unsignaled(&st->up->ep, &from, &to, &b->dto);
+    return mdapl_dapl_ep_post_write_unsignaled(&conn->ep, &from, &to, &b->dto);
 }
 
 /* -- polling ---------------------------------------------------------------------------------- */

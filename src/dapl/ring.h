@@ -89,7 +89,7 @@ void mdapl_dapl_ring_fini(struct mdapl_dapl_chan *d);
 void mdapl_dapl_ring_maybe_offer(struct mdapl_dapl_peer *peer);
 /* Posts an RDMA write of the frame in b by b->dto, after mdapl_dapl_ring_has_room(). 0, or -EIO:
  * the EP refuses it. */
-int mdapl_dapl_ring_post(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b);
+int mdapl_dapl_ring_post(struct mdapl_dapl_conn *conn, struct mdapl_dapl_vbuf *b);
 /* Takes out the frames that have been written, by all peers, or on one connection. Returns how
  * many. */
 int mdapl_dapl_ring_poll(struct mdapl_dapl_chan *d);

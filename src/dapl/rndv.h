@@ -24,7 +24,6 @@
 
 struct mdapl_dapl_chan;
 struct mdapl_dapl_peer;
-struct mdapl_dapl_item;
 struct mdapl_dapl_rndv_tx;
 struct mdapl_dapl_stream;
 
@@ -41,11 +40,6 @@ void mdapl_dapl_rndv_fini(struct mdapl_dapl_chan *d);
  */
 int mdapl_dapl_rndv_send(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
                          struct mdapl_op *op);
-/* Turns an item, which has its envelope, into the RTS of a rendezvous of the first len bytes of the
- * n pieces at v; v may be memory of the item. op as above. False: out of memory, and the item is as
- * it was. */
-bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it,
-                              const struct iovec *v, int n, size_t len, struct mdapl_op *op);
 /* Writes the fields and the bytes of the next DATA frame, at most room bytes, to out. Returns the
  * bytes written; *last_p: they are the last ones that the CTS requests. */
 size_t mdapl_dapl_rndv_put_data(struct mdapl_dapl_rndv_tx *tx, uint8_t *out, size_t room,

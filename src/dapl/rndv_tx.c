@@ -71,20 +71,23 @@ static void tx_end(struct mdapl_dapl_rndv_tx *tx)
     op->done(op, status);
 }
 
-bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it,
-                              const struct iovec *v, int n, size_t len, struct mdapl_op *op)
+int mdapl_dapl_rndv_send(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
+                         struct mdapl_op *op)
 {
-    struct mdapl_dapl_chan *d = peer->d;
+    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_RTS);
     struct mdapl_dapl_rndv_tx *tx = calloc(1, sizeof(*tx));
+    struct mdapl_dapl_chan *d = peer->d;
     int64_t how = mdapl_ctx_cfg(d->ctx)->rndv;
     struct mdapl_dapl_rts rts;
 
-    if (!tx || mdapl_dapl_body_init(&tx->body, d->rails.lmr_max, v, n, len)
+    if (!it || !tx || mdapl_dapl_body_init(&tx->body, d->rails.lmr_max, msg->body, msg->n_body, len)
         || mdapl_idmap_add(&d->tx_ids, tx, &tx->id)) {
+        if (it)
+            mdapl_pool_give(&d->items, it);
         if (tx)
             mdapl_dapl_body_free(&tx->body);
         free(tx);
-        return false;
+        return -ENOMEM;
     }
     tx->peer = peer;
     tx->op = op;
@@ -97,21 +100,7 @@ bool mdapl_dapl_rndv_announce(struct mdapl_dapl_peer *peer, struct mdapl_dapl_it
     rts.at.n = rts.at.n_rails = 0;
     if (how == MDAPL_RNDV_RGET)
         mdapl_dapl_body_describe(&tx->body, 0, peer->n_rails, &rts.at);
-    it->type = MDAPL_FRAME_RTS;
     it->len = (uint32_t)mdapl_dapl_rts_put(&rts, it->u.bytes);
-    return true;
-}
-
-int mdapl_dapl_rndv_send(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
-                         struct mdapl_op *op)
-{
-    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_RTS);
-
-    if (!it || !mdapl_dapl_rndv_announce(peer, it, msg->body, msg->n_body, len, op)) {
-        if (it)
-            mdapl_pool_give(&peer->d->items, it);
-        return -ENOMEM;
-    }
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
     mdapl_dapl_item_queue(peer, it);

@@ -6,6 +6,7 @@
 #include "conn.h"
 #include "iov.h"
 #include "log.h"
+#include "min.h"
 #include "peer.h"
 #include "ring.h"
 #include "rndv.h"
@@ -23,8 +24,7 @@
 /* How a frame is transmitted. */
 enum lane { LANE_NONE, LANE_SR, LANE_RING };
 
-/* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
-static bool sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve)
+bool mdapl_dapl_tx_sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve)
 {
     return mdapl_dapl_stream_up(st) && mdapl_dapl_ep_has_slot(&st->up->ep)
            && mdapl_txwin_open(&st->up->txwin, reserve);
@@ -71,14 +71,14 @@ static void posted_once(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS st
     completed(dto, MDAPL_OF(dto, struct mdapl_dapl_vbuf, dto), status);
 }
 
-static int post_send(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b,
+static int post_send(struct mdapl_dapl_conn *conn, struct mdapl_dapl_vbuf *b,
                      struct mdapl_dapl_dto *dto)
 {
     DAT_LMR_TRIPLET seg = mdapl_dapl_vbuf_seg(b, b->len);
 
-    assert(mdapl_txwin_open(&st->up->txwin, MDAPL_SR_RESERVE));
-    st->up->txwin.sent++;
-    return mdapl_dapl_ep_post_send(&st->up->ep, &seg, dto);
+    assert(mdapl_txwin_open(&conn->txwin, MDAPL_SR_RESERVE));
+    conn->txwin.sent++;
+    return mdapl_dapl_ep_post_send(&conn->ep, &seg, dto);
 }
 
 /* A frame that is transmitted acknowledges all that has been received. */
@@ -89,19 +89,19 @@ static void ack_transmitted(struct mdapl_dapl_peer *peer)
     mdapl_list_remove(&peer->ack_pending);
 }
 
-/* Writes the header in front of a filled frame, retains it and posts it. f: all but psn, ack and
- * limits. */
-static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_dapl_vbuf *b,
+/* Writes the header in front of a filled frame, retains it and posts it, on a connection that is up
+ * or was when the caller began. f: all but psn, ack and limits. */
+static void transmit(struct mdapl_dapl_conn *conn, enum lane lane, struct mdapl_dapl_vbuf *b,
                      struct mdapl_dapl_frame *f)
 {
-    struct mdapl_dapl_peer *peer = st->peer;
+    struct mdapl_dapl_peer *peer = conn->st->peer;
     struct mdapl_dapl_chan *d = peer->d;
     struct mdapl_stats *stats = d->stats;
 
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
-    f->sr_limit = mdapl_rxwin_advertise(&st->up->rxwin);
-    f->ring_limit = mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots);
+    f->sr_limit = mdapl_rxwin_advertise(&conn->rxwin);
+    f->ring_limit = mdapl_dapl_ring_limit(&conn->ring_in, d->ring_slots);
     mdapl_dapl_frame_put(f, b->data);
     b->psn = f->psn;
     b->len = MDAPL_FRAME_HDR_BYTES + f->hdr_len + f->len;
@@ -111,7 +111,7 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
         peer->tx_next++;
         if (d->retain) {
             b->holds++;
-            b->carrier = st->up;
+            b->carrier = conn;
             mdapl_list_append(&peer->retained, &b->link);
             peer->retained_bytes += b->len;
             mdapl_stats_max(&stats->retained_max, mdapl_dapl_peer_unacked(peer));
@@ -125,21 +125,20 @@ static void transmit(struct mdapl_dapl_stream *st, enum lane lane, struct mdapl_
     if (lane == LANE_RING) {
         stats->tx_ring++;
         stats->tx_ring_bytes += b->len;
-        if (mdapl_dapl_ring_post(st, b) == 0)
+        if (mdapl_dapl_ring_post(conn, b) == 0)
             return;
     } else {
         stats->tx_sr_bytes += b->len;
-        if (post_send(st, b, &b->dto) == 0)
+        if (post_send(conn, b, &b->dto) == 0)
             return;
     }
     mdapl_dapl_vbuf_put(b->pool, b);
-    mdapl_dapl_post_refused(st->up, lane == LANE_RING ? MDAPL_DAPL_OP_RING_WRITE
-                                                      : MDAPL_DAPL_OP_SEND);
+    mdapl_dapl_post_refused(conn, lane == LANE_RING ? MDAPL_DAPL_OP_RING_WRITE
+                                                    : MDAPL_DAPL_OP_SEND);
 }
 
-/* A buffer for a frame of at most len bytes on this stream; NULL: there is none now. */
-static struct mdapl_dapl_vbuf *frame_buffer(struct mdapl_dapl_stream *st,
-                                            enum mdapl_dapl_frame_type type, size_t len)
+struct mdapl_dapl_vbuf *mdapl_dapl_tx_buffer(struct mdapl_dapl_stream *st,
+                                             enum mdapl_dapl_frame_type type, size_t len)
 {
     struct mdapl_dapl_peer *peer = st->peer;
     struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(
@@ -166,6 +165,13 @@ static struct mdapl_dapl_item *first_item(struct mdapl_dapl_peer *peer)
     return l ? MDAPL_OF(l, struct mdapl_dapl_item, link) : NULL;
 }
 
+static struct mdapl_dapl_out outgoing(const void *hdr, size_t hdr_len, const struct iovec *v, int n,
+                                      size_t len)
+{
+    return (struct mdapl_dapl_out){ .hdr = hdr, .hdr_len = (uint16_t)hdr_len, .len = len,
+                                    .cur = mdapl_iov_start(v, n) };
+}
+
 static int queue_msg(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len,
                      struct mdapl_op *op)
 {
@@ -177,7 +183,6 @@ static int queue_msg(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, 
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
     it->len = (uint32_t)len;
-    it->u.msg.n = msg->n_body;
     it->u.msg.v = it->u.msg.own;
     if (msg->n_body > MDAPL_ITEM_IOV) {
         it->u.msg.v = malloc(sizeof(struct iovec) * (size_t)msg->n_body);
@@ -188,31 +193,72 @@ static int queue_msg(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, 
     }
     if (msg->n_body > 0)
         memcpy(it->u.msg.v, msg->body, sizeof(struct iovec) * (size_t)msg->n_body);
+    it->u.msg.out = outgoing(it->hdr, it->hdr_len, it->u.msg.v, msg->n_body, len);
     mdapl_dapl_item_queue(peer, it);
     return 0;
 }
 
-/* Nothing waits and a lane is open: the body is copied straight into a frame. */
+/* Writes the next frame of a message, from the envelope on, to p; f gets its type and lengths. */
+static void put_msg(const struct mdapl_dapl_peer *peer, struct mdapl_dapl_out *m, uint8_t *p,
+                    struct mdapl_dapl_frame *f)
+{
+    size_t room = peer->frame_room, n;
+
+    f->type = m->at > 0 ? MDAPL_FRAME_MORE
+            : m->hdr_len + m->len > room ? MDAPL_FRAME_HEAD : MDAPL_FRAME_MSG;
+    f->hdr_len = m->at > 0 ? 0 : m->hdr_len;
+    f->len = 0;
+    memcpy(p, m->hdr, f->hdr_len);
+    p += f->hdr_len;
+    if (f->type == MDAPL_FRAME_HEAD)
+        f->len = (uint32_t)mdapl_dapl_head_put(&(struct mdapl_dapl_head){ m->len }, p);
+    if (f->type == MDAPL_FRAME_MORE)
+        f->len = (uint32_t)mdapl_dapl_more_put(&(struct mdapl_dapl_more){ m->len - m->at }, p);
+    n = mdapl_min(m->len - m->at, room - f->hdr_len - f->len);
+    mdapl_iov_gather(&m->cur, p + f->len, n);
+    f->len += (uint32_t)n;
+    m->at += n;
+}
+
+/* Bytes of the longest frame of a message. */
+static size_t frame_bytes(const struct mdapl_dapl_peer *peer, size_t hdr_len, size_t len)
+{
+    return MDAPL_FRAME_HDR_BYTES + mdapl_min(hdr_len + len, peer->frame_room);
+}
+
+/* The lane for all frames of a message, if they may be transmitted now. */
+static enum lane pick_lane_of_all(const struct mdapl_dapl_stream *st, size_t hdr_len, size_t len)
+{
+    size_t room = st->peer->frame_room, least = room - MDAPL_MORE_BYTES, n;
+
+    if (hdr_len + len <= room)
+        return pick_lane(st, frame_bytes(st->peer, hdr_len, len));
+    n = (hdr_len + len + MDAPL_HEAD_BYTES + least - 1) / least;
+    return mdapl_dapl_stream_up(st) && n <= mdapl_txwin_left(&st->up->txwin)
+           && n <= mdapl_dapl_ep_slots(&st->up->ep)
+           && n <= mdapl_dapl_vbufs_for(st->ia->vbufs, MDAPL_VBUF_FRAME) ? LANE_SR : LANE_NONE;
+}
+
+/* Nothing waits and a lane is open: the body is copied straight into its frames. */
 static bool send_now(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
-    struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
-                             .len = (uint32_t)len };
-    struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
+    struct mdapl_dapl_out m = outgoing(msg->hdr, msg->hdr_len, msg->body, msg->n_body, len);
     struct mdapl_dapl_stream *st = mdapl_dapl_peer_main(peer);
-    enum lane lane;
-    struct mdapl_dapl_vbuf *b;
+    enum lane lane = first_item(peer) ? LANE_NONE : pick_lane_of_all(st, m.hdr_len, len);
+    struct mdapl_dapl_conn *conn = st->up;     /* which may refuse one of several frames */
+    struct mdapl_dapl_frame f = { 0 };
 
-    if (first_item(peer))
-        return false;
-    lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
     if (lane == LANE_NONE)
         return false;
-    b = frame_buffer(st, MDAPL_FRAME_MSG, MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len);
-    if (!b)
-        return false;
-    memcpy(b->data + MDAPL_FRAME_HDR_BYTES, msg->hdr, msg->hdr_len);
-    mdapl_iov_gather(&cur, b->data + MDAPL_FRAME_HDR_BYTES + msg->hdr_len, len);
-    transmit(st, lane, b, &f);
+    do {
+        struct mdapl_dapl_vbuf *b = mdapl_dapl_tx_buffer(st, MDAPL_FRAME_MSG,
+                                                         frame_bytes(peer, m.hdr_len, len));
+
+        if (!b)                  /* the only one: of several all buffers are there */
+            return false;
+        put_msg(peer, &m, b->data + MDAPL_FRAME_HDR_BYTES, &f);
+        transmit(conn, lane, b, &f);
+    } while (m.at < len);
     return true;
 }
 
@@ -230,7 +276,7 @@ int mdapl_dapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, str
 {
     struct mdapl_dapl_peer *peer = mdapl_dapl_peer_of(base);
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
-    bool eager = msg->hdr_len + len <= peer->frame_room && !(msg->synchronous && len > 0);
+    bool eager = msg->hdr_len + len <= peer->d->eager_max && !(msg->synchronous && len > 0);
     int rc;
 
     if (peer->dead)
@@ -250,51 +296,29 @@ int mdapl_dapl_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, str
     return rc;
 }
 
-/*
- * A message that was queued before the hello of the peer, and is longer than the frames that the
- * peer takes, becomes a rendezvous in its place in the queue. False: out of memory.
- */
-static bool rendezvous_instead(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
+/* Copies an item's next frame, from the envelope on, to p; f gets its type and lengths. True: it
+ * was the last one of the item. */
+static bool put_item(const struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it, uint8_t *p,
+                     struct mdapl_dapl_frame *f)
 {
-    struct mdapl_stats *stats = mdapl_ctx_stats(peer->d->ctx);
-    struct iovec *v = it->u.msg.v == it->u.msg.own ? NULL : it->u.msg.v;
-    size_t len = it->len;
-
-    if (!mdapl_dapl_rndv_announce(peer, it, it->u.msg.v, it->u.msg.n, len, it->op)) {
-        mdapl_dapl_out_of_memory(peer, "a message to be sent");
-        return false;
-    }
-    free(v);
-    it->op = NULL;
-    stats->tx_eager--;
-    stats->tx_rndv++;
-    stats->tx_eager_bytes -= len;
-    stats->tx_rndv_bytes += len;
-    return true;
-}
-
-/* Copies an item's next frame, from the envelope on, to p; *len_p: bytes behind the envelope. True:
- * it was the last one of the item. */
-static bool put_item(struct mdapl_dapl_item *it, uint8_t *p, uint32_t *len_p)
-{
-    struct mdapl_iov cur;
     bool last = true;
 
+    if (it->type == MDAPL_FRAME_MSG) {
+        put_msg(peer, &it->u.msg.out, p, f);
+        return it->u.msg.out.at == it->u.msg.out.len;
+    }
+    *f = (struct mdapl_dapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len,
+                                    .len = it->len };
     memcpy(p, it->hdr, it->hdr_len);
     p += it->hdr_len;
-    *len_p = it->len;
-    if (it->type == MDAPL_FRAME_MSG) {
-        cur = mdapl_iov_start(it->u.msg.v, it->u.msg.n);
-        mdapl_iov_gather(&cur, p, it->len);
-    } else if (it->type == MDAPL_FRAME_DATA) {
-        *len_p = (uint32_t)mdapl_dapl_rndv_put_data(it->u.rndv, p, it->len, &last);
-    } else {
+    if (it->type == MDAPL_FRAME_DATA)
+        f->len = (uint32_t)mdapl_dapl_rndv_put_data(it->u.rndv, p, it->len, &last);
+    else
         memcpy(p, it->u.bytes, it->len);
-    }
     return last;
 }
 
-/* -- replay ----------------------------------------------------------------------------------- */
+/* -- a frame once more ------------------------------------------------------------------------- */
 
 static void reposted(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
 {
@@ -311,7 +335,7 @@ int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
     struct mdapl_dapl_chan *d = peer->d;
     struct mdapl_dapl_repost *r;
 
-    if (!sr_open(st, 0))
+    if (!mdapl_dapl_tx_sr_open(st, 0))
         return -EAGAIN;
     r = mdapl_pool_take(&d->reposts);
     if (!r)
@@ -328,129 +352,12 @@ int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
     d->stats->replayed_frames++;
     d->stats->replayed_bytes += b->len;
-    if (post_send(st, b, &r->dto) == 0)
+    if (post_send(st->up, b, &r->dto) == 0)
         return 0;
     mdapl_dapl_vbuf_put(b->pool, b);
     mdapl_pool_give(&d->reposts, r);
     mdapl_dapl_post_refused(st->up, MDAPL_DAPL_OP_SEND);
     return -EIO;
-}
-
-/* The oldest retained frame whose connection has ended; NULL: there is none. */
-static struct mdapl_dapl_vbuf *oldest_lost(const struct mdapl_dapl_peer *peer)
-{
-    MDAPL_LIST_EACH(pos, &peer->retained)
-        if (!MDAPL_OF(pos, struct mdapl_dapl_vbuf, link)->carrier)
-            return MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
-    return NULL;
-}
-
-/* The lowest stream that has a slot and an open window. Where the peer waits for the lost frames,
- * those behind them hold the credits of their stream. NULL: there is none. */
-static struct mdapl_dapl_stream *replay_stream(const struct mdapl_dapl_peer *peer)
-{
-    for (int i = 0; i < peer->n_streams; i++)
-        if (sr_open(&peer->stream[i], 0))
-            return &peer->stream[i];
-    return NULL;
-}
-
-/* A copy of a retained frame, in a buffer that is registered on the stream's rail; it takes the
- * place of b, whose posts complete by themselves. NULL: there is no buffer now. */
-static struct mdapl_dapl_vbuf *moved(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b)
-{
-    struct mdapl_dapl_vbuf *copy = frame_buffer(st, MDAPL_FRAME_NONE, b->len);
-
-    if (!copy)
-        return NULL;
-    memcpy(copy->data, b->data, b->len);
-    copy->len = b->len;
-    copy->psn = b->psn;
-    copy->carrier = NULL;
-    mdapl_list_before(&b->link, &copy->link);
-    mdapl_list_remove(&b->link);
-    mdapl_dapl_vbuf_put(b->pool, b);
-    return copy;
-}
-
-/* Transmits the next frame of a replay, or ends it. False: that is not possible now. */
-static bool replay_next(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
-{
-    struct mdapl_dapl_vbuf *b = oldest_lost(peer);
-    struct mdapl_dapl_stream *st;
-    int rc;
-
-    if (!b) {
-        peer->replaying = false;
-        mdapl_dapl_item_put(peer, it);
-        return true;
-    }
-    st = replay_stream(peer);
-    /* What its connection may still transmit must not have the limits of another one. */
-    if (st && (b->pool != st->ia->vbufs || b->holds > 1))
-        b = moved(st, b);
-    if (!st || !b)
-        return false;
-    rc = mdapl_dapl_tx_repost(st, b);
-    if (rc == -ENOMEM)
-        mdapl_dapl_out_of_memory(peer, "a frame that is sent again");
-    return rc == 0;
-}
-
-/* Before anything else that is queued, since the peer expects the frames in their order. */
-static void queue_replay(struct mdapl_dapl_peer *peer)
-{
-    struct mdapl_dapl_item *it = mdapl_dapl_item_get(peer, MDAPL_FRAME_NONE);
-
-    if (!it) {
-        mdapl_dapl_out_of_memory(peer, "frames that are sent again");
-        return;
-    }
-    peer->replaying = true;
-    mdapl_list_before(peer->ctl.next, &it->link);
-}
-
-void mdapl_dapl_tx_lost(struct mdapl_dapl_peer *peer, const struct mdapl_dapl_conn *conn)
-{
-    uint64_t n = 0;
-
-    MDAPL_LIST_EACH(pos, &peer->retained) {
-        struct mdapl_dapl_vbuf *b = MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
-
-        if (b->carrier != conn)
-            continue;
-        b->carrier = NULL;
-        n++;
-    }
-    if (n > 0)
-        mdapl_dapl_event(peer, conn->stream, MDAPL_DAPL_EVENT_REPLAY, "", "", n);
-    if (n > 0 && !peer->replaying && !peer->dead)
-        queue_replay(peer);
-}
-
-static bool is_cts(const uint8_t *fields, size_t len, uint32_t rx_id)
-{
-    struct mdapl_dapl_cts cts;
-
-    return mdapl_dapl_cts_get(&cts, fields, len) && cts.rx_id == rx_id;
-}
-
-bool mdapl_dapl_tx_has_cts(const struct mdapl_dapl_peer *peer, uint32_t rx_id)
-{
-    MDAPL_LIST_EACH(pos, &peer->ctl) {
-        const struct mdapl_dapl_item *it = MDAPL_OF(pos, struct mdapl_dapl_item, link);
-
-        if (it->type == MDAPL_FRAME_CTS && is_cts(it->u.bytes, it->len, rx_id))
-            return true;
-    }
-    MDAPL_LIST_EACH(pos, &peer->retained) {
-        const struct mdapl_dapl_vbuf *b = MDAPL_OF(pos, struct mdapl_dapl_vbuf, link);
-
-        if (b->data[0] == MDAPL_FRAME_CTS
-            && is_cts(b->data + MDAPL_FRAME_HDR_BYTES, b->len - MDAPL_FRAME_HDR_BYTES, rx_id))
-            return true;
-    }
-    return false;
 }
 
 /* -- what is transmitted next ----------------------------------------------------------------- */
@@ -468,30 +375,27 @@ static bool send_next(struct mdapl_dapl_peer *peer)
     struct mdapl_dapl_item *it = first_item(peer);
     struct mdapl_dapl_stream *st = it ? stream_of(peer, it) : NULL;
     enum lane lane = LANE_NONE;
+    struct mdapl_dapl_frame f = { 0 };
     struct mdapl_op *op = NULL;
-    struct mdapl_dapl_frame f;
     struct mdapl_dapl_vbuf *b;
 
     if (it && it->type == MDAPL_FRAME_NONE)
-        return replay_next(peer, it);
+        return mdapl_dapl_replay_next(peer, it);
     if (it)
-        lane = pick_lane(st, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len);
+        lane = pick_lane(st, frame_bytes(peer, it->hdr_len, it->len));
     if (lane == LANE_NONE)
         return false;
-    if (it->type == MDAPL_FRAME_MSG && it->hdr_len + it->len > peer->frame_room)
-        return rendezvous_instead(peer, it);
-    b = frame_buffer(st, it->type, MDAPL_FRAME_HDR_BYTES + it->hdr_len + it->len);
+    b = mdapl_dapl_tx_buffer(st, it->type, frame_bytes(peer, it->hdr_len, it->len));
     if (!b)
         return false;
-    f = (struct mdapl_dapl_frame){ .type = (uint8_t)it->type, .hdr_len = it->hdr_len };
     if (it->type != MDAPL_FRAME_MSG && it->type != MDAPL_FRAME_DATA)
         mdapl_dapl_event(peer, st->index, MDAPL_DAPL_EVENT_SENT,
                          mdapl_dapl_frame_name((uint8_t)it->type), "", peer->tx_next);
-    if (put_item(it, b->data + MDAPL_FRAME_HDR_BYTES, &f.len)) {
+    if (put_item(peer, it, b->data + MDAPL_FRAME_HDR_BYTES, &f)) {
         op = it->op;
         mdapl_dapl_item_put(peer, it);
     }
-    transmit(st, lane, b, &f);
+    transmit(st->up, lane, b, &f);
     if (op)
         op->done(op, 0);
     return true;
@@ -501,13 +405,14 @@ bool mdapl_dapl_tx_ahead(struct mdapl_dapl_stream *st, enum mdapl_dapl_frame_typ
                          const void *fields, uint32_t len)
 {
     struct mdapl_dapl_frame f = { .type = (uint8_t)type, .len = len };
-    struct mdapl_dapl_vbuf *b = sr_open(st, 0) ? frame_buffer(st, type, MDAPL_FRAME_HDR_BYTES + len)
-                                                : NULL;
+    struct mdapl_dapl_vbuf *b = NULL;
 
+    if (mdapl_dapl_tx_sr_open(st, 0))
+        b = mdapl_dapl_tx_buffer(st, type, MDAPL_FRAME_HDR_BYTES + len);
     if (!b)
         return false;
     memcpy(b->data + MDAPL_FRAME_HDR_BYTES, fields, len);
-    transmit(st, LANE_SR, b, &f);
+    transmit(st->up, LANE_SR, b, &f);
     return true;
 }
 
@@ -520,13 +425,13 @@ static bool send_ack(struct mdapl_dapl_stream *st, uint32_t reserve)
     struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_ACK };
     struct mdapl_dapl_vbuf *b;
 
-    if (!sr_open(st, reserve))
+    if (!mdapl_dapl_tx_sr_open(st, reserve))
         return false;
-    b = frame_buffer(st, MDAPL_FRAME_ACK, MDAPL_FRAME_HDR_BYTES);
+    b = mdapl_dapl_tx_buffer(st, MDAPL_FRAME_ACK, MDAPL_FRAME_HDR_BYTES);
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
-    transmit(st, LANE_SR, b, &f);
+    transmit(st->up, LANE_SR, b, &f);
     return true;
 }
 

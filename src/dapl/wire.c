@@ -354,6 +354,16 @@ static bool drained_valid(const struct mdapl_dapl_drained *d, size_t rest)
     return rest == 0 && d->stream < MDAPL_MAX_STREAMS && d->epoch > 0;
 }
 
+static bool head_valid(const struct mdapl_dapl_head *h, size_t rest)
+{
+    return rest > 0 && h->body_len > rest && h->body_len <= MDAPL_PARTS_MAX;
+}
+
+static bool more_valid(const struct mdapl_dapl_more *m, size_t rest)
+{
+    return rest > 0 && m->left >= rest && m->left <= MDAPL_PARTS_MAX;
+}
+
 #define BARE(...)
 #define FRAME(number, NAME, name, psn, envelope, fields, tail)             \
     size_t mdapl_dapl_##name##_put(const struct mdapl_dapl_##name *b, uint8_t *out)  \

@@ -17,7 +17,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 10,
+    MDAPL_HELLO_VERSION = 11,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_GONE = 0x04,       /* flag: a rejection for ever: src has failed or left dst */
@@ -195,6 +195,8 @@ enum {
 #define RANGES(member) + 4
 #include "frames.def"
 };
+
+enum { MDAPL_PARTS_MAX = 1 << 20 };  /* bytes of a body in a HEAD and MOREs, at most */
 
 enum mdapl_dapl_fin_status { MDAPL_FIN_READ = 0, MDAPL_FIN_DROPPED = 1 };
 

@@ -57,6 +57,12 @@ static inline bool mdapl_txwin_open(const struct mdapl_txwin *w, uint32_t reserv
     return w->sent < w->limit + reserve;
 }
 
+/* How many more frames may be transmitted. */
+static inline uint64_t mdapl_txwin_left(const struct mdapl_txwin *w)
+{
+    return mdapl_txwin_open(w, 0) ? w->limit - w->sent : 0;
+}
+
 /* Takes an advertised limit (its low 32 bits); a lower one than before is old and is ignored.
  * Returns whether the window grew. */
 bool mdapl_txwin_update(struct mdapl_txwin *w, uint32_t limit);

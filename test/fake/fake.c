@@ -157,7 +157,7 @@ static struct {
     DAT_IA_HANDLE held_ia;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, accepts, executed, counted, recvs;
+    unsigned lmrs, calls, accepts, executed, counted, recvs, sends;
     int strangers_rejected, parked;
     unsigned steps, end_ia_at;   /* step; 0: none */
     int end_ia;
@@ -986,6 +986,8 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, DAT_DTOS op, const DAT_LMR_
 static DAT_RETURN ep_post_send(DAT_EP_HANDLE ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
+    if (f.faults.refuse_send && ++f.sends == f.faults.refuse_send)
+        return ERROR(DAT_INSUFFICIENT_RESOURCES);
     return n == 1 ? post_request(ep, DAT_DTO_SEND, seg, cookie, NULL, flags)
                   : ERROR(DAT_INVALID_PARAMETER);
 }

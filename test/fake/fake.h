@@ -23,6 +23,7 @@
 struct fake_faults {
     unsigned refuse_lmr;         /* dat_lmr_create fails */
     unsigned refuse_recv;        /* dat_ep_post_recv fails once, of an EP with 2 received */
+    unsigned refuse_send;        /* dat_ep_post_send fails once */
     unsigned reject_cr;          /* a request is rejected on its way, as a busy host would */
     unsigned time_out_cr;        /* a request is lost: the caller times out */
     DAT_DTOS fail_op;            /* of the requests of this kind, in the order in which they */

@@ -354,8 +354,9 @@ int sim_open(struct sim *s, int i, const char *knobs, struct mdapl_err *err)
 
     *me = (struct sim_rank){ .sim = s, .rank = i, .job = job };
     mdapl_cfg_init(&me->cfg);
-    /* What is kept depends on the machine: not here. */
-    set_knobs(s, &me->cfg, "ia=fake reg_cache=off");
+    /* What is kept depends on the machine: not here. All bodies longer than a frame travel by
+     * rendezvous, unless the test says more. */
+    set_knobs(s, &me->cfg, "ia=fake reg_cache=off eager_bytes=0 vbuf_size=8192");
     set_knobs(s, &me->cfg, knobs);
     if (s->verbose)
         set_knobs(s, &me->cfg, "verbose=3");

@@ -84,6 +84,8 @@ static const struct {
     { "ring=off rndv=rput ia=fake,fake stripe_bytes=1000", false },
     { "ring=off rndv=copy vbuf_size=4096", true },
     { "ring=on ring_after=1 rndv=rput streams=2", false },
+    { "ring=off eager_bytes=65536 vbuf_size=4096", true },
+    { "ring=off eager_bytes=65536 vbuf_size=1000 streams=2 stripe_bytes=1000", true },
 };
 
 enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };

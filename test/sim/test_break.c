@@ -86,6 +86,28 @@ static void a_failed_send_is_sent_again(void **state)
     }
 }
 
+/* One of the frames of a message, all of which are posted in one call, is refused: those behind it
+ * are sent again as well. */
+static void a_refused_frame_of_several(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (unsigned nth = 1; nth <= 24; nth++) {
+        const struct fake_faults faults = { .refuse_send = nth };
+
+        start(&s, nth, &faults);
+        sim_open_all(&s, "ring=off dead_ms=0 sr_window=100 vbuf_size=1000 eager_bytes=20000");
+        sim_send(&s, 0, 1, 20000, false);
+        sim_send(&s, 0, 1, 100, false);
+        sim_send(&s, 1, 0, 20000, false);
+        sim_until(&s, sim_settled);
+        SIM_CHECK(&s, SIM_SUM(&s, breaks) == 2 && SIM_SUM(&s, tx_eager) == 3);
+        SIM_CHECK(&s, nth < 3 || SIM_SUM(&s, replayed_frames) > 0);
+        sim_end(&s);
+    }
+}
+
 /* -- every request, every kind of fault -------------------------------------------------------- */
 
 static const struct {
@@ -100,6 +122,8 @@ static const struct {
     { "wiring=ondemand ring=off streams=2", 3000 },
     { "wiring=ring ring=on ring_after=1 ring_slots=4 ia=fake,fake", 3000 },
     { "wiring=ring ring=off ia=fake,fake rndv=rput sr_window=2 stripe_bytes=4000", 20000 },
+    { "wiring=ring ring=off eager_bytes=65536 vbuf_size=1000", 10000 },
+    { "wiring=ondemand ring=off ia=fake,fake eager_bytes=65536 vbuf_size=1000 sr_window=2", 10000 },
 };
 
 enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
@@ -409,6 +433,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_send_is_sent_again),
+        cmocka_unit_test(a_refused_frame_of_several),
         cmocka_unit_test(at_every_request),
         cmocka_unit_test(pairs),
         cmocka_unit_test(the_end_of_the_job),

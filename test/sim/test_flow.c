@@ -153,6 +153,7 @@ static void unlike_knobs(void **state)
     static const char *const vbuf[] = { "512", "1000", "8192", "65536" };
     static const char *const window[] = { "2", "5", "16", "100" };
     static const char *const rndv[] = { "rget", "rput", "copy" };
+    static const char *const eager[] = { "0", "20000", "65536" };
     static const struct fake_limits plain = { .dtos = 128, .reads = 4, .priv = 56,
                                               .rdma = 1 << 20, .one_segment = true };
     char knobs[256];
@@ -164,11 +165,11 @@ static void unlike_knobs(void **state)
         start(&s, i, 2, NULL, i % 4 == 0 ? &plain : NULL);
         for (int r = 0; r < 2; r++) {
             snprintf(knobs, sizeof(knobs), "vbuf_size=%s sr_window=%s rndv=%s retain=%s ring=%s "
-                     "ring_after=1 ring_slot_bytes=%s streams=%d wiring=%s",
+                     "ring_after=1 ring_slot_bytes=%s streams=%d wiring=%s eager_bytes=%s",
                      vbuf[fake_random(4)], window[fake_random(4)], rndv[fake_random(3)],
                      fake_random(2) ? "on" : "off", fake_random(2) ? "on" : "off",
                      fake_random(2) ? "128" : "65536", 1 + (int)fake_random(3),
-                     i % 2 ? "ring" : "ondemand");
+                     i % 2 ? "ring" : "ondemand", eager[fake_random(3)]);
             SIM_CHECK(&s, sim_open(&s, r, knobs, &err) == 0);
         }
         sim_connect(&s);
@@ -212,7 +213,9 @@ static void windows_grow_with_traffic(void **state)
     }
 }
 
-/* A frame of one end's size is not sent to an end with smaller buffers: as a rendezvous. */
+#define PLAIN "wiring=ondemand dead_ms=0 ring=off"    /* no frames but those that are needed */
+
+/* A message in a frame of one end's size goes to an end with smaller buffers in several. */
 static void queued_before_the_offer(void **state)
 {
     struct mdapl_err err;
@@ -221,17 +224,18 @@ static void queued_before_the_offer(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(20); i++) {
         start(&s, i, 2, NULL, NULL);
-        SIM_CHECK(&s, sim_open(&s, 0, "wiring=ondemand vbuf_size=8192", &err) == 0);
-        SIM_CHECK(&s, sim_open(&s, 1, "wiring=ondemand vbuf_size=1024", &err) == 0);
+        SIM_CHECK(&s, sim_open(&s, 0, PLAIN " vbuf_size=8192", &err) == 0);
+        SIM_CHECK(&s, sim_open(&s, 1, PLAIN " vbuf_size=1024", &err) == 0);
         for (uint32_t k = 0; k < 20; k++)
             sim_send(&s, 0, 1, 100 * k, false);
         sim_run(&s);
-        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 10);
-        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_rndv) == 10);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 20 && SIM_STAT(&s, 0, tx_rndv) == 0);
+        /* up to 900 bytes one, up to 1900 two */
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_frames) == 10 + 2 * 10 + SIM_STAT(&s, 0, tx_acks));
         sim_send(&s, 0, 1, 1024 - 24 - 12, false);       /* fits: 24 of the header, 12 of ours */
         sim_send(&s, 0, 1, 1024 - 24 - 12 + 1, false);
         sim_run(&s);
-        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 11 && SIM_STAT(&s, 0, tx_rndv) == 11);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_frames) == 33 + SIM_STAT(&s, 0, tx_acks));
         sim_end(&s);
     }
 }
@@ -312,6 +316,34 @@ static void counters_of_known_traffic(void **state)
         sim_rounds(&s, 500);
         SIM_CHECK(&s, SIM_STAT(&s, 1, rx_frames) == SIM_STAT(&s, 0, tx_frames));
         SIM_CHECK(&s, SIM_SUM(&s, tx_ring) == 0 && SIM_SUM(&s, tx_ring_bytes) == 0);
+        sim_end(&s);
+    }
+}
+
+/* A message that is sent at once, and one that has to wait for its connection, take the frames that
+ * they need and no other one. */
+static void counters_of_several_frames(void **state)
+{
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i, 2, NULL, NULL);
+        sim_open_all(&s, PLAIN " eager_bytes=20000 vbuf_size=1024 sr_window=100");
+        for (uint64_t k = 1; k <= 2; k++) {
+            sim_send(&s, 0, 1, 20000, false);
+            sim_run(&s);
+            SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == k && SIM_STAT(&s, 0, tx_rndv) == 0);
+            SIM_CHECK(&s, SIM_STAT(&s, 1, rx_msgs) == k && SIM_STAT(&s, 1, rx_bytes) == k * 20000);
+            /* HEAD: 24 + 12 + 8 + 980 bytes; 19 MOREs of 24 + 8 + 992 and one with the last 172 */
+            SIM_CHECK(&s, SIM_STAT(&s, 0, tx_frames) == k * 21 + SIM_STAT(&s, 0, tx_acks));
+            SIM_CHECK(&s, SIM_STAT(&s, 0, tx_sr_bytes)
+                              == k * (21 * (24 + 8) + 12 + 20000) + 24 * SIM_STAT(&s, 0, tx_acks));
+            SIM_CHECK(&s, SIM_STAT(&s, 1, tx_frames) == SIM_STAT(&s, 1, tx_acks));
+        }
+        sim_send(&s, 0, 1, 20000 + 128 - 12 + 1, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, tx_eager) == 2 && SIM_STAT(&s, 0, tx_rndv) == 1);
         sim_end(&s);
     }
 }
@@ -434,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(queued_before_the_offer),
         cmocka_unit_test(when_acknowledgements_leave),
         cmocka_unit_test(counters_of_known_traffic),
+        cmocka_unit_test(counters_of_several_frames),
         cmocka_unit_test(counters_of_written_and_copied),
         cmocka_unit_test(ring_for_few_peers),
         cmocka_unit_test(two_registrations),

@@ -89,6 +89,7 @@ static const char *const ways[] = {
     "ring=off", "ring=on ring_after=1", "ia=fake,fake ring=off", "streams=3 ring=off",
     "ring=off rndv=rput", "ia=fake,fake ring=on ring_after=1 rndv=rput stripe_bytes=4000",
     "ring=off sr_window=2 suppress=off", "ring=off rndv=copy",
+    "ring=off eager_bytes=65536 vbuf_size=1000",
 };
 
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };

@@ -254,6 +254,7 @@ static const struct mdapl_channel *const channels[] = { &mdapl_dapl_channel, NUL
 static void open_rank(int i, bool small, const char *wiring)
 {
     static const char *const rndv[] = { "rget", "rget", "rput", "copy" };
+    static const char *const eager[] = { "0", "3000", "65536" };
     struct rank *me = &w.rank[i];
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
@@ -269,6 +270,7 @@ static void open_rank(int i, bool small, const char *wiring)
     mdapl_cfg_set(&me->cfg, "ia", fake_random(3) ? "fake" : "fake,fake", &err);
     mdapl_cfg_set(&me->cfg, "streams", fake_random(2) ? "1" : "3", &err);
     mdapl_cfg_set(&me->cfg, "stripe_bytes", fake_random(2) ? "1500" : "100000", &err);
+    mdapl_cfg_set(&me->cfg, "eager_bytes", eager[fake_random(3)], &err);
     mdapl_cfg_set(&me->cfg, "wiring", wiring, &err);
     if (w.ft)
         mdapl_cfg_set(&me->cfg, "ft", w.ft, &err);

@@ -141,7 +141,7 @@ static void right_values(void **state)
     (void)state;
     mdapl_cfg_init(&cfg);
     assert_int_equal(cfg.wiring, MDAPL_WIRING_AUTO);
-    assert_int_equal(cfg.vbuf_size, 8192);
+    assert_int_equal(cfg.vbuf_size, 16640);
     assert_string_equal(cfg.ia, "");
     assert_int_equal(mdapl_cfg_set(&cfg, "vbuf_size", "64k", &err), 0);
     assert_int_equal(cfg.vbuf_size, 65536);
