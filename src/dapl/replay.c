@@ -6,7 +6,6 @@
 #include "frames.h"
 
 #include "conn.h"
-#include "log.h"
 #include "peer.h"
 #include "vbuf.h"
 

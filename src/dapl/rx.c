@@ -76,8 +76,7 @@ static bool on_ack(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *
     {                                                                                             \
         struct mdapl_dapl_##name fields;                                                          \
                                                                                                   \
-        if (number != MDAPL_FRAME_DATA && number != MDAPL_FRAME_HEAD                              \
-            && number != MDAPL_FRAME_MORE)                                                        \
+        if (!mdapl_dapl_frame_has_body(number))                                                   \
             mdapl_dapl_event(st->peer, st->index, MDAPL_DAPL_EVENT_RECEIVED, #NAME, "", f->psn);  \
         return mdapl_dapl_##name##_get(&fields, p + f->hdr_len, f->len)                           \
             && mdapl_dapl_on_##name(st, &fields, f, p);                                           \

@@ -388,7 +388,7 @@ static bool send_next(struct mdapl_dapl_peer *peer)
     b = mdapl_dapl_tx_buffer(st, it->type, frame_bytes(peer, it->hdr_len, it->len));
     if (!b)
         return false;
-    if (it->type != MDAPL_FRAME_MSG && it->type != MDAPL_FRAME_DATA)
+    if (!mdapl_dapl_frame_has_body((uint8_t)it->type))
         mdapl_dapl_event(peer, st->index, MDAPL_DAPL_EVENT_SENT,
                          mdapl_dapl_frame_name((uint8_t)it->type), "", peer->tx_next);
     if (put_item(peer, it, b->data + MDAPL_FRAME_HDR_BYTES, &f)) {

@@ -114,6 +114,19 @@ static inline bool mdapl_dapl_frame_sequenced(uint8_t type)
     return SEQUENCED >> type & 1;
 }
 
+/* Does a frame of this type carry bytes of a body? */
+static inline bool mdapl_dapl_frame_has_body(uint8_t type)
+{
+    enum { NOTHING, LIST, BYTES };
+    enum {
+        HAVE_BODY = 0
+#define FRAME(number, NAME, name, psn, envelope, fields, tail) | (tail == BYTES) << number
+#include "frames.def"
+    };
+
+    return HAVE_BODY >> type & 1;
+}
+
 /* "MSG" and so on; "?" for a type that is none. */
 const char *mdapl_dapl_frame_name(uint8_t type);
 void mdapl_dapl_frame_put(const struct mdapl_dapl_frame *f, uint8_t out[MDAPL_FRAME_HDR_BYTES]);
