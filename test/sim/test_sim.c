@@ -656,6 +656,21 @@ static void broken_connection(void **state)
     }
 }
 
+/* A rank sends this as its first frame; the k-th such test, by seed i. */
+static void forge(uint64_t i, size_t k, const uint8_t *raw, size_t len)
+{
+    uint64_t bad;
+
+    start_with_faults(seed_at(i), NULL, "on");
+    fake_forge(raw, len);
+    until_faults(2);
+    bad = SUM(bad_frames);
+    if (bad != 1)
+        fail_msg("frame %zu, seed %llu: %llu bad frames", k, (unsigned long long)w.seed,
+                 (unsigned long long)bad);
+    close_after_faults();
+}
+
 static void wrong_frames(void **state)
 {
     static const struct mdapl_dapl_frame wrong[] = {
@@ -671,18 +686,22 @@ static void wrong_frames(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++)
         for (uint64_t i = 0; i < seeds(10); i++) {
-            uint64_t bad;
-
-            start_with_faults(seed_at(i), NULL, "on");
             mdapl_dapl_frame_put(&wrong[k], raw);
-            fake_forge(raw, sizeof(raw));
-            until_faults(2);
-            bad = SUM(bad_frames);
-            if (bad != 1)
-                fail_msg("frame %zu, seed %llu: %llu bad frames", k,
-                         (unsigned long long)w.seed, (unsigned long long)bad);
-            close_after_faults();
+            forge(i, k, raw, sizeof(raw));
         }
+}
+
+/* A MORE without a HEAD. */
+static void part_of_nothing(void **state)
+{
+    const struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_MORE, .len = MDAPL_MORE_BYTES + 1 };
+    uint8_t raw[MDAPL_FRAME_HDR_BYTES + MDAPL_MORE_BYTES + 1] = { 0 };
+
+    (void)state;
+    mdapl_dapl_frame_put(&f, raw);
+    mdapl_dapl_more_put(&(struct mdapl_dapl_more){ 1 }, raw + MDAPL_FRAME_HDR_BYTES);
+    for (uint64_t i = 0; i < seeds(10); i++)
+        forge(i, 0, raw, sizeof(raw));
 }
 
 /* Which registrations are kept depends on addresses: they are to be the same for a seed. Without
@@ -708,7 +727,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(few_buffers),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(broken_connection),
-        cmocka_unit_test(wrong_frames),
+        cmocka_unit_test(wrong_frames), cmocka_unit_test(part_of_nothing),
     };
 
     fix_addresses(argv);

@@ -277,6 +277,8 @@ static void small_shapes(void **state)
     struct mdapl_dapl_written written = { 1, 2, 0, 7, { 2, { { 3, 4 }, { 9, 1 } } } };
     struct mdapl_dapl_data data = { 5, 6, 7 };
     struct mdapl_dapl_fin fin = { 8, MDAPL_FIN_DROPPED };
+    struct mdapl_dapl_head head = { 10 };
+    struct mdapl_dapl_more more = { 2 };
     uint8_t raw[64];
     size_t len;
 
@@ -301,6 +303,18 @@ static void small_shapes(void **state)
     assert_false(mdapl_dapl_data_get(&data, raw, MDAPL_DATA_BYTES)); /* no bytes */
     assert_true(mdapl_dapl_data_get(&data, raw, MDAPL_DATA_BYTES + 1));
     assert_int_equal(data.off, 7);
+    mdapl_dapl_head_put(&head, raw);
+    assert_false(mdapl_dapl_head_get(&head, raw, MDAPL_HEAD_BYTES)); /* no bytes */
+    assert_true(mdapl_dapl_head_get(&head, raw, MDAPL_HEAD_BYTES + 9));
+    assert_int_equal(head.body_len, 10);
+    assert_false(mdapl_dapl_head_get(&head, raw, MDAPL_HEAD_BYTES + 10)); /* all of the body */
+    head.body_len = MDAPL_PARTS_MAX + 1;
+    assert_false(mdapl_dapl_head_get(&head, raw, mdapl_dapl_head_put(&head, raw) + 1));
+    mdapl_dapl_more_put(&more, raw);
+    assert_false(mdapl_dapl_more_get(&more, raw, MDAPL_MORE_BYTES));
+    assert_true(mdapl_dapl_more_get(&more, raw, MDAPL_MORE_BYTES + 2));
+    assert_int_equal(more.left, 2);
+    assert_false(mdapl_dapl_more_get(&more, raw, MDAPL_MORE_BYTES + 3)); /* more than is left */
     len = mdapl_dapl_written_put(&written, raw);
     assert_int_equal(len, MDAPL_WRITTEN_BYTES + 2 * MDAPL_RANGE_BYTES);
     assert_true(mdapl_dapl_written_get(&written, raw, len));
