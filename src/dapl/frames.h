@@ -150,7 +150,7 @@ void mdapl_dapl_rx_unreserve(struct mdapl_dapl_conn *conn);
 bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const void *frame,
                          size_t len);
 /*
- * The handlers of the types that have fields: mdapl_dapl_on_rts() and so on, in rndv_tx.c,
+ * The handlers of the types that have fields: mdapl_dapl_on_rts() and so on, in part.c, rndv_tx.c,
  * rndv_rx.c, ring.c, probe.c and rma.c. They are called in the order of psns, with
  *   st      the stream of its sender on which the frame has arrived, perhaps on a connection that
  *           has ended since, when it has been in the reorder queue

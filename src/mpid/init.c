@@ -167,6 +167,7 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
 
     /* The launcher is queried for the other ranks' sets only where they decide. */
     set_polls(g, user, here > online || (here > cores && ranks_on_set(g, rank, set) > cores));
+    /* The channels were opened with the estimate: shared memory moves ranks that spin only. */
     if (g->cfg.spin_polls == 0)
         mdapl_ctx_tune(g->ctx, "spin_polls", "0", &err);
 }
