@@ -109,7 +109,7 @@ static int open_ctx(struct mdapl_ch4_glue *g)
                  .owner = g },
     };
 
-    mdapl_launch_dat_conf(&g->cfg);
+    mdapl_launch_dat_environment(&g->cfg);
     return mdapl_ctx_open(&args, &g->ctx, &err) ? init_error(MPIR_Process.rank, err.text)
                                                 : MPI_SUCCESS;
 }

@@ -46,8 +46,9 @@ void mdapl_launch_print(int rank, const char *text);
 /* Prints the counters as the knob SUMMARY wants it. */
 void mdapl_launch_summary(const struct mdapl_cfg *cfg, const struct mdapl_stats *counters,
                           int rank);
-/* Has libdat2 read the dat.conf of this installation, unless the user names one. */
-void mdapl_launch_dat_conf(const struct mdapl_cfg *cfg);
+/* Sets what the user has not set of libdat2's environment and its providers': the dat.conf of this
+ * installation, and that Debian's providers print nothing of their own. */
+void mdapl_launch_dat_environment(const struct mdapl_cfg *cfg);
 /* In a job of one rank: 0, or -EINVAL with the line in err and the task's number, if it is one of
  * several tasks that a launcher has started together, without this MPI's PMI. */
 int mdapl_launch_alone(struct mdapl_err *err, int *task_p);

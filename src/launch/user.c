@@ -61,12 +61,14 @@ void mdapl_launch_summary(const struct mdapl_cfg *cfg, const struct mdapl_stats 
     fputs(text, stderr);
 }
 
-void mdapl_launch_dat_conf(const struct mdapl_cfg *cfg)
+void mdapl_launch_dat_environment(const struct mdapl_cfg *cfg)
 {
     const char *file = *cfg->dat_conf ? cfg->dat_conf : MDAPL_DAT_CONF;
 
     if (!getenv("DAT_OVERRIDE") && (*cfg->dat_conf || access(file, R_OK) == 0))
         setenv("DAT_OVERRIDE", file, 1);
+    /* They print on the program's stdout, and what the program should know it has from the calls */
+    setenv("DAPL_DBG_TYPE", "0", 0);
 }
 
 /*

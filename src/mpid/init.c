@@ -58,7 +58,7 @@ static int open_ctx(struct mdapl_ch3_glue *g, int rank)
                  .owner = g->pg },
     };
 
-    mdapl_launch_dat_conf(&g->cfg);
+    mdapl_launch_dat_environment(&g->cfg);
     if (mdapl_ctx_open(&args, &g->ctx, &err))
         return init_error(rank, err.text);
     g->pg->ch.group = mdapl_ctx_job(g->ctx);

@@ -2,6 +2,7 @@
 """The ground without a kernel: the stand-in for libibverbs and librdmacm, and the verbs providers on it."""
 import os
 import pathlib
+import re
 import shutil
 
 import tap
@@ -15,6 +16,11 @@ def ias(library):
     return {"own": f'{library} daplverbs.1.0 "127.0.0.1"',
             "ofa": 'libdaplofa.so.2 dapl.2.0 "127.0.0.1 0"',
             "scm": 'libdaploscm.so.2 dapl.2.0 "hv0 1"'}
+
+
+def is_quiet(text):
+    """Have Debian's providers printed nothing of their own among this output? Their lines have a time."""
+    return not re.search(r" us\(\d+ us", text)
 
 
 class Ground:
