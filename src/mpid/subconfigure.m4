@@ -50,5 +50,17 @@ AM_COND_IF([BUILD_DAPL],[
     CFLAGS=$save_CFLAGS
     AC_SUBST([mdapl_cflags])
     dnl libmpi is not linked with it: dat.h in the channel loads it
+
+    dnl Hydra makes each rank the leader of a session, so that it can signal the rank with its children. A process group
+    dnl is enough for that; and Linux schedules each session as a group (autogroup), where a switch between ranks that
+    dnl share a core costs more and sched_yield() rarely reaches another rank. hydra_config.h is in the folder include
+    dnl before MPICH 4.1.
+    AC_CONFIG_COMMANDS([hydra-groups],[
+        for mdapl_file in src/pm/hydra/hydra_config.h src/pm/hydra/include/hydra_config.h; do
+            if test -f $mdapl_file && ! grep 'define setsid' $mdapl_file >/dev/null; then
+                printf '%s\n' '' '#include <unistd.h>' '#define setsid() setpgid(0, 0)' >>$mdapl_file
+            fi
+        done
+    ])
 ])
 ])
