@@ -58,11 +58,12 @@ alternate. The whole job is bound to these cores (taskset), a rank to none of th
 The time is that of one operation, of the slowest rank; of jobs that run at once it is the mean. Without a number: the
 program had not ended after {LIMIT_S} s in any turn. Every number is in crowd.json.
 
-Hydra makes a session for each rank, and Linux a group of its own for each session (autogroup), within which alone
-sched_yield() gives the core away; Open MPI's ranks share one. Open MPI yields where a node has more ranks than cores,
-whatever cores the job is bound to, so not with 2 ranks here. Where two jobs share the cores, a rank that polls in vain
-sleeps; when a message wakes it on its sender's core it goes back to its own (src/shm/sleep.c), so that the ranks of
-a job run at the same time.
+Linux schedules each session as a group (autogroup): between groups a switch costs more, and sched_yield() rarely gives
+the core to another one. MPICH's Hydra makes a session for each rank; built with ch3:dapl it makes a process group only
+(src/mpid/subconfigure.m4). Open MPI's ranks share a session, too. Open MPI yields where a node has more ranks than
+cores, whatever cores the job is bound to, so not with 2 ranks here. Where two jobs share the cores, a rank that polls
+in vain sleeps; when a message wakes it on its sender's core it goes back to its own (src/shm/sleep.c), so that the
+ranks of a job run at the same time.
 
 """ + "\n".join(place_text(v, titles, where) for where in PLACES)
 

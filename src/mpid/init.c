@@ -138,14 +138,16 @@ static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
 }
 
 /* How long a waiting rank polls. Where ranks share cores it does not spin, because the rank that it
- * waits for may need the same core: it yields as often as that pays (yields.h), then sleeps. user:
- * the knobs as the user set them. */
-static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, bool oversubscribed)
+ * waits for may need the same core: it yields (yields.h), then sleeps. user: the knobs as the user
+ * set them. So many ranks run on so many cores. */
+static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ranks, int cores)
 {
+    bool oversubscribed = ranks > cores;
+
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
     g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls : oversubscribed ? -1 : 200;
-    mdapl_yields_init(&g->yields);
+    mdapl_yields_init(&g->yields, (ranks + cores - 1) / cores);
 }
 
 /* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound
@@ -156,7 +158,7 @@ static void estimate_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *use
     int online;
 
     mdapl_ch3_cores(&set, &online);
-    set_polls(g, user, ranks_here(g, rank) > online);
+    set_polls(g, user, ranks_here(g, rank), online);
 }
 
 static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int rank)
@@ -166,7 +168,10 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
     struct mdapl_err err;
 
     /* The launcher is queried for the other ranks' sets only where they decide. */
-    set_polls(g, user, here > online || (here > cores && ranks_on_set(g, rank, set) > cores));
+    if (here <= cores || here > online)
+        set_polls(g, user, here, online);
+    else
+        set_polls(g, user, ranks_on_set(g, rank, set), cores);
     /* The channels were opened with the estimate: shared memory moves ranks that spin only. */
     if (g->cfg.spin_polls == 0)
         mdapl_ctx_tune(g->ctx, "spin_polls", "0", &err);

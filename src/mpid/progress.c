@@ -30,10 +30,10 @@ static int poll_rest(bool *moved_p)
     return mdapl_ch3_vc_terminate_idle();
 }
 
-/* How often a wait yields before it sleeps: as the knob says, or as yields have paid. */
+/* How often a wait yields before it sleeps: as the knob says, or yields.h. */
 static int64_t yields_allowed(const struct mdapl_ch3_glue *g)
 {
-    return g->cfg.yield_polls >= 0 ? g->cfg.yield_polls : g->yields.allowed;
+    return g->cfg.yield_polls >= 0 ? g->cfg.yield_polls : mdapl_yields_allowed(&g->yields);
 }
 
 static void yield_core(struct mdapl_ch3_glue *g)
@@ -59,15 +59,6 @@ static void idle(struct mdapl_ch3_glue *g, int64_t polls)
     if (yields == yields_allowed(g))
         mdapl_yields_spent(&g->yields);
     mdapl_ch3_sleep(g);
-}
-
-/* A round moved something after so many empty ones. */
-static void found(struct mdapl_ch3_glue *g, int64_t polls)
-{
-    int64_t yields = polls - g->cfg.spin_polls;
-
-    if (yields > 0 && yields <= yields_allowed(g))
-        mdapl_yields_paid(&g->yields);
 }
 
 static bool completed(const MPID_Progress_state *state)
@@ -107,10 +98,8 @@ __attribute__((noinline)) static int wait_longer(const MPID_Progress_state *stat
             return mpi_errno;
         moved = poll_channels();
         due = rest_is_due(state, polls, moved);
-        if (moved) {
-            found(&mdapl_ch3_glue, polls);
+        if (moved)
             polls = 0;
-        }
     }
 }
 

@@ -5,54 +5,65 @@
  * How often a waiting rank that shares its core yields it before it sleeps.
  *
  * A yield costs less than a sleep with its wake-up, and while other ranks run several messages may
- * arrive for one round. It brings nothing where what the rank waits for takes long, nor where the
- * scheduler returns from it at once: Linux yields only within an autogroup, which is a session, and
- * some launchers make a session for each rank. And it does harm where a program that computes gets
- * the core, for a sleeper that is woken goes before such a program, one that has yielded behind it.
- * So the number follows what the yields bring.
+ * arrive for one round. Ranks that yield keep each other from sleeping: where some have begun to
+ * sleep the others' yields bring less, so that it does not pay to reduce their number when they
+ * brought nothing, and what is wasted then is a fraction of a millisecond for a wait.
+ *
+ * It does harm where a program that computes gets the core, for a sleeper that is woken goes before
+ * such a program, one that has yielded behind it: a yield that took longer than the other ranks on
+ * the core need is followed by a pause of some waits without any. Ranks that touch new memory may
+ * need as long, together, so the first pause is short and each further one twice as long. After
+ * such a slice the scheduler prefers the ranks for a while: some yields are short then, and each of
+ * them makes the next pause shorter by one wait only.
  */
 #include <stdint.h>
 
 enum {
-    MDAPL_YIELDS_FIRST = 4,      /* in the first wait */
-    MDAPL_YIELDS_MOST = 64,      /* in one wait */
-    MDAPL_YIELDS_PAUSE = 64,     /* waits without any, before one yield is tried again */
-    MDAPL_YIELDS_LONG_US = 2000, /* a program computes on this core; many ranks that exchange
-                                  * messages have it for less, together */
+    MDAPL_YIELDS = 64,           /* in one wait */
+    MDAPL_YIELDS_FEW = 4,        /* waits of the first pause */
+    MDAPL_YIELDS_PAUSE = 1024,   /* ... of the longest */
+    MDAPL_YIELDS_RANK_US = 100,  /* many times what a rank needs to take a message and answer it */
+    MDAPL_YIELDS_RANKS = 4,      /* on a core, at least: the system does something now and then */
 };
 
 struct mdapl_yields {
-    int allowed;                 /* in one wait */
-    int pause;                   /* waits until one is tried again; 0: no pause */
+    uint64_t long_ns;            /* a yield that takes so long is a long one */
+    int pause;                   /* length of the last one, less what yields have shortened it */
+    int left;                    /* waits of it that are left */
 };
 
-static inline void mdapl_yields_init(struct mdapl_yields *y)
+/* ranks: that share the core. */
+static inline void mdapl_yields_init(struct mdapl_yields *y, int ranks)
 {
-    *y = (struct mdapl_yields){ .allowed = MDAPL_YIELDS_FIRST };
+    uint64_t all = (uint64_t)(ranks > MDAPL_YIELDS_RANKS ? ranks : MDAPL_YIELDS_RANKS);
+
+    *y = (struct mdapl_yields){ .long_ns = all * MDAPL_YIELDS_RANK_US * 1000 };
 }
 
-/* Something arrived in a wait that had yielded and not slept. */
-static inline void mdapl_yields_paid(struct mdapl_yields *y)
+/* In this wait. */
+static inline int mdapl_yields_allowed(const struct mdapl_yields *y)
 {
-    y->allowed = y->allowed < MDAPL_YIELDS_MOST / 2 ? 2 * y->allowed : MDAPL_YIELDS_MOST;
+    return y->left > 0 ? 0 : MDAPL_YIELDS;
 }
 
 /* A wait without result so far has made all its yields, and the rank sleeps now. */
 static inline void mdapl_yields_spent(struct mdapl_yields *y)
 {
-    if (y->pause > 0 && --y->pause == 0)
-        y->allowed = 1;
-    else if (y->pause == 0 && (y->allowed /= 2) == 0)
-        y->pause = MDAPL_YIELDS_PAUSE;
+    if (y->left > 0)
+        y->left--;
 }
 
 /* A yield took so many nanoseconds. */
 static inline void mdapl_yields_took(struct mdapl_yields *y, uint64_t ns)
 {
-    if (ns < MDAPL_YIELDS_LONG_US * (uint64_t)1000)
+    if (ns < y->long_ns) {
+        y->pause -= y->pause > 0;
         return;
-    y->allowed = 0;
-    y->pause = MDAPL_YIELDS_PAUSE;
+    }
+    y->pause = 2 * y->pause + MDAPL_YIELDS_FEW;
+    if (y->pause > MDAPL_YIELDS_PAUSE)
+        y->pause = MDAPL_YIELDS_PAUSE;
+    y->left = y->pause;
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "idmap.h"
 #include "iov.h"
 #include "list.h"
+#include "min.h"
 #include "pool.h"
 #include "window.h"
 #include "timer.h"
@@ -476,50 +477,61 @@ static void long_bytes(void **state)
             }
 }
 
-static void yields_follow_what_they_bring(void **state)
+/* Waits until one yields. */
+static int waits_without(struct mdapl_yields *y)
 {
-    struct mdapl_yields y;
+    int n = 0;
 
-    (void)state;
-    mdapl_yields_init(&y);
-    for (int i = 0; i < 100; i++)
-        mdapl_yields_paid(&y);
-    assert_int_equal(y.allowed, MDAPL_YIELDS_MOST);
-    mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_LONG_US) - 1);
-    assert_int_equal(y.allowed, MDAPL_YIELDS_MOST);
-    for (int n = MDAPL_YIELDS_MOST / 2; n > 0; n /= 2) {
-        mdapl_yields_spent(&y);
-        assert_int_equal(y.allowed, n);
-    }
-    mdapl_yields_spent(&y);
-    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++) {
-        assert_int_equal(y.allowed, 0);
-        mdapl_yields_spent(&y);
-    }
-    assert_int_equal(y.allowed, 1);
-    mdapl_yields_paid(&y);
-    assert_int_equal(y.allowed, 2);
+    for (; mdapl_yields_allowed(y) == 0; n++)
+        mdapl_yields_spent(y);
+    return n;
 }
 
 static void yields_end_beside_a_program_that_computes(void **state)
 {
+    const uint64_t is_long = MDAPL_US(16 * MDAPL_YIELDS_RANK_US);
     struct mdapl_yields y;
+    int pause = 0;
 
     (void)state;
-    mdapl_yields_init(&y);
-    mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_LONG_US));
-    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++) {
-        assert_int_equal(y.allowed, 0);
-        mdapl_yields_spent(&y);
+    mdapl_yields_init(&y, 16);
+    mdapl_yields_spent(&y);
+    mdapl_yields_took(&y, is_long - 1);
+    assert_int_equal(mdapl_yields_allowed(&y), MDAPL_YIELDS);
+    for (int i = 0; i < 20; i++) {
+        mdapl_yields_took(&y, is_long);
+        pause = (int)mdapl_min(2 * pause + MDAPL_YIELDS_FEW, MDAPL_YIELDS_PAUSE);
+        assert_int_equal(waits_without(&y), pause);
     }
-    assert_int_equal(y.allowed, 1);
+    assert_int_equal(pause, MDAPL_YIELDS_PAUSE);
+}
+
+/* ... which gets the core in every second yield only. */
+static void short_yields_between_long_ones(void **state)
+{
+    struct mdapl_yields y;
+    int waits = 0;
+
+    (void)state;
+    mdapl_yields_init(&y, 1);
+    for (int i = 0; i < 20; i++) {
+        mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_RANKS * MDAPL_YIELDS_RANK_US) - 1);
+        assert_int_equal(mdapl_yields_allowed(&y), MDAPL_YIELDS);
+        mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_RANKS * MDAPL_YIELDS_RANK_US));
+        waits = waits_without(&y);
+    }
+    assert_int_equal(waits, MDAPL_YIELDS_PAUSE);
+    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++)
+        mdapl_yields_took(&y, 0);
+    mdapl_yields_took(&y, MDAPL_MS(10));
+    assert_int_equal(waits_without(&y), MDAPL_YIELDS_FEW);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(yields_follow_what_they_bring),
         cmocka_unit_test(yields_end_beside_a_program_that_computes),
+        cmocka_unit_test(short_yields_between_long_ones),
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_survives_removal_in_loop),
         cmocka_unit_test(seq_widens_to_nearest),
