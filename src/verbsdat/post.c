@@ -149,7 +149,7 @@ static bool is_fenced(const struct verbsdat_ep *ep, const struct request *r)
            || (ep->h.ia->iwarp && r->kind != VERBSDAT_READ);
 }
 
-/* The kind of a call's requests is a constant: in a copy of its own nothing of rows is looked up. */
+/* The kind of a call's requests is a constant: its own copy of this looks nothing up in rows. */
 __attribute__((always_inline)) static inline DAT_RETURN
 post_request(struct verbsdat_ep *ep, const struct request *r)
 {
