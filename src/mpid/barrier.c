@@ -6,7 +6,8 @@
  * The launcher's barrier is given up when the launcher reports that a rank has ended (lost.c). A
  * peer that is lost for another reason may still be on its way to MPI_Finalize: it has
  * MPIR_CVAR_DAPL_CONNECT_TIMEOUT_MS, then the job ends. With MPIR_CVAR_ENABLE_FT nobody waits for
- * it: it may be a rank that has left the barrier out because it knew of a death before this one.
+ * it: it may be a rank that has left the barrier out because it knew of a death before this one, or
+ * one that has ended on another host, of which Hydra reports nothing here.
  *
  * After the wiring, and in MPI_Finalize, the calling thread makes progress meanwhile: it needs no
  * other rank any more, but a connection may break whose other end still needs it, and then this
@@ -16,7 +17,6 @@ struct wait {
     struct mdapl_ch3_glue *glue;
     bool serve;
     uint64_t limit;
-    int lost_before;
 };
 
 static int meanwhile(void *arg)
@@ -25,7 +25,7 @@ static int meanwhile(void *arg)
     struct mdapl_ch3_glue *g = w->glue;
     int moved = w->serve ? mdapl_progress(g->ctx) : 0;
 
-    if (g->signalled || (MPIR_CVAR_ENABLE_FT && g->n_lost_ranks > w->lost_before))
+    if (g->signalled || (MPIR_CVAR_ENABLE_FT && g->n_lost_ranks > 0))
         return -ECONNRESET;
     if (g->n_lost_ranks > 0 && mdapl_ctx_now(g->ctx) > w->limit)
         mdapl_ch3_end_job("the job ends: a rank that was lost has not called MPI_Finalize within "
@@ -37,10 +37,12 @@ static int meanwhile(void *arg)
 int mdapl_ch3_barrier(struct mdapl_ch3_glue *g, bool serve)
 {
     struct wait w = {
-        .glue = g, .serve = serve, .lost_before = g->n_lost_ranks,
+        .glue = g, .serve = serve,
         .limit = mdapl_ctx_now(g->ctx) + MDAPL_MS(g->cfg.connect_timeout_ms),
     };
 
+    if (MPIR_CVAR_ENABLE_FT && g->n_lost_ranks > 0)
+        return -ECONNRESET;
     if ((g->n_lost_ranks > 0 || g->n_dead > 0 || g->signalled) && mdapl_ch3_lost_any_dead(g))
         return -ECONNRESET;
     return mdapl_launch_barrier(meanwhile, &w);
