@@ -9,6 +9,8 @@ from uml import HERE, LIMIT_S, NODES, limited
 
 TOP = HERE.parents[2]
 LIST_S = 7200    # against hangs: of all runs of a list together
+# left out: messages of 2 GiB and more, where a node has 512 MiB; 100000 splits, of 9 ms each in these nodes
+TOO_MUCH = "(pt2pt/large_message|comm/ctxsplit)"
 KERNELS = ("ep", "is", "cg", "ft", "mg")
 
 
@@ -32,13 +34,15 @@ def list_of(nodes, suite, ia, folder):
     """A list of MPICH's suite, as test/mpi/run --quick has it."""
     env = nodes.env({"CHANNELS": "dapl", "IA": ia})
     status, text = limited([TOP / "test/mpi/run", f"--suite={suite[0]}", f"--source={suite[1]}",
-                            f"--mpiexec={wrapper(nodes)}", "--jobs=1", "--quick", folder], LIST_S, env=env)
+                            f"--mpiexec={wrapper(nodes)}", "--jobs=1", "--quick", f"--match=^(?!{TOO_MUCH} )",
+                            folder], LIST_S, env=env)
     lines = re.findall(r"^(ok|not ok) \d+ - mpi: (.*)$", text, re.M)
     skipped = [name for _, name in lines if "# SKIP" in name]
     failed = [name for word, name in lines if word == "not ok"]
     passed = len(lines) - len(skipped) - len(failed)
     return (status == 0 and passed > 0 and not failed,
-            f"{nodes.device}, {ia}: MPICH's list {folder}: {passed} pass ({len(skipped)} left out)", text)
+            f"{nodes.device}, {ia}: MPICH's list {folder}: {passed} pass ({len(skipped)} left out)",
+            "\n".join([text, f"failed: {len(failed)}", *failed]))
 
 
 def netpipe(nodes, ia):
