@@ -178,6 +178,8 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
     return 0;
 }
 
+/* As in the kernel, it is gone from here on for other threads, whose calls fail (EINVAL); what they
+ * have of it is freed when they have acknowledged their events. */
 int rdma_destroy_id(struct rdma_cm_id *handle)
 {
     uint32_t num = num_of(handle);
@@ -395,19 +397,24 @@ int rdma_connect(struct rdma_cm_id *handle, struct rdma_conn_param *param)
 {
     struct message m = { .kind = REQUEST, .from = num_of(handle) };
     struct hv_id *id;
+    int rc = 0;
 
     with_param(&m, param);
     hv_lock();
     id = hv_id(m.from);
-    id->state = HV_CALLING;
-    id->qpn = handle->qp ? handle->qp->qp_num : 0;
     m.to = listener(hv_process()->shared, &handle->route.addr.dst_sin);
-    if (m.to == 0 && hv_process()->iwarp)    /* TCP connects before this returns */
+    if (!id) {
+        rc = EINVAL;
+    } else if (m.to == 0 && hv_process()->iwarp) {    /* TCP connects before this returns */
         id->state = HV_OVER;
-    else
+        rc = ECONNREFUSED;
+    } else {
+        id->state = HV_CALLING;
+        id->qpn = handle->qp ? handle->qp->qp_num : 0;
         transmit(&m);
+    }
     hv_unlock();
-    return fails(id->state == HV_OVER ? ECONNREFUSED : 0);
+    return fails(rc);
 }
 
 int rdma_accept(struct rdma_cm_id *handle, struct rdma_conn_param *param)
@@ -419,7 +426,7 @@ int rdma_accept(struct rdma_cm_id *handle, struct rdma_conn_param *param)
     with_param(&m, param);
     hv_lock();
     id = hv_id(m.from);
-    if (id->state != HV_CALLED) {
+    if (!id || id->state != HV_CALLED) {
         rc = EINVAL;
     } else {
         id->qpn = handle->qp ? handle->qp->qp_num : 0;
@@ -445,11 +452,13 @@ int rdma_reject(struct rdma_cm_id *handle, const void *data, uint8_t bytes)
     with_data(&m, data, bytes);
     hv_lock();
     id = hv_id(m.from);
-    m.to = id->peer;
-    id->state = HV_OVER;
-    transmit(&m);
+    if (id) {
+        m.to = id->peer;
+        id->state = HV_OVER;
+        transmit(&m);
+    }
     hv_unlock();
-    return 0;
+    return fails(id ? 0 : EINVAL);
 }
 
 /* Whether the peer can still answer a DREQ. */
@@ -466,7 +475,9 @@ int rdma_disconnect(struct rdma_cm_id *handle)
 
     hv_lock();
     id = hv_id(num_of(handle));
-    if (id->state == HV_UP) {
+    if (!id) {
+        rc = EINVAL;
+    } else if (id->state == HV_UP) {
         fail_qp(id);
         id->state = HV_DREQ_SENT;
         if (can_answer(hv_id(id->peer)))
