@@ -103,8 +103,11 @@ static int do_accept(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
 {
     uint32_t number = next_number(&st->cm, s->hello->epoch);
     uint8_t hello[MDAPL_HELLO_BYTES];
-    int rc = fresh_conn(st, number);
+    int rc;
 
+    if (st->conn)
+        st->conn->loses = st->conn->caller;
+    rc = fresh_conn(st, number);
     st->cm.epoch = number;
     if (!rc)
         rc = mdapl_dapl_rx_arm(st->conn);

@@ -126,7 +126,8 @@ void mdapl_dapl_conn_close(struct mdapl_dapl_conn *conn, struct mdapl_dapl_strea
     conn->st = NULL;
     conn->waiter = waiter;
     mdapl_list_append(&peer->d->closed, &conn->link);
-    mdapl_dapl_ep_disconnect(&conn->ep);
+    if (!conn->loses)
+        mdapl_dapl_ep_disconnect(&conn->ep);
 }
 
 bool mdapl_dapl_conn_is_open(const struct mdapl_dapl_stream *st, uint32_t epoch)
@@ -163,7 +164,7 @@ struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d)
 {
     MDAPL_LIST_EACH(pos, &d->closed) {
         struct mdapl_dapl_conn *conn = MDAPL_OF(pos, struct mdapl_dapl_conn, link);
-        bool end_pending = mdapl_dapl_ep_end_pending(&conn->ep) && !d->closing;
+        bool end_pending = mdapl_dapl_ep_end_pending(&conn->ep) && (conn->loses || !d->closing);
 
         if (!mdapl_dapl_ep_flushed(&conn->ep) || (end_pending && !is_abandoned(d, conn)))
             continue;

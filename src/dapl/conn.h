@@ -20,6 +20,10 @@
  *
  *      open -> [up] -> closed, on d->closed -> drained -> freed
  *
+ * A request that has lost against the peer's is rejected there: its EP is not disconnected, and the
+ * answer is its end. libdaplofa's thread may still resolve the address of such a request, and its
+ * dat_ep_free() takes the identifier away from that thread.
+ *
  * A provider that does not report the end has MDAPL_DAPL_END_MS after the last DTO has completed;
  * then the connection is abandoned: its EP is freed, which ends it in any case. The wait for DTOs
  * has no limit, because their memory must not be used for anything else.
@@ -77,6 +81,7 @@ struct mdapl_dapl_conn {
     int rank, stream;            /* names, which outlive st */
     uint32_t epoch;              /* number of the request, of the rank that made it */
     bool caller;                 /* this rank made it */
+    bool loses;                  /* caller: its request has lost against the peer's */
     uint16_t peer_generation;    /* of the rail at its other end, from the hello (wire.h) */
     bool first_arrived;          /* acceptor: the caller's first frame has arrived */
     struct mdapl_dapl_path *path; /* its alternate path; NULL: it can have none */
@@ -106,7 +111,8 @@ bool mdapl_dapl_conn_is_open(const struct mdapl_dapl_stream *st, uint32_t epoch)
  * more: has it ended and drained? */
 bool mdapl_dapl_conn_is_over(const struct mdapl_dapl_stream *st, uint32_t epoch);
 /* Takes the next closed connection that has drained, or is abandoned, off d->closed; NULL: there is
- * none. The caller frees it. While the channel closes, only DTOs are waited for. */
+ * none. The caller frees it. While the channel closes, only DTOs are waited for, and the answers to
+ * requests that have lost. */
 struct mdapl_dapl_conn *mdapl_dapl_conn_drained(struct mdapl_dapl_chan *d);
 /* Frees its EP and itself: it has drained, or its adapter is about to be closed. */
 void mdapl_dapl_conn_free(struct mdapl_dapl_conn *conn);

@@ -157,7 +157,7 @@ static struct {
     DAT_IA_HANDLE held_ia;
     struct lmr *lmr[MAX_OBJECTS];
     uint32_t gen;
-    unsigned lmrs, calls, accepts, executed, counted, recvs, sends;
+    unsigned lmrs, calls, taken_back, accepts, executed, counted, recvs, sends;
     int strangers_rejected, parked;
     unsigned steps, end_ia_at;   /* step; 0: none */
     int end_ia;
@@ -756,11 +756,11 @@ static void drop_pending(const struct ep *ep)
     }
 }
 
-/* Is it the event of a connection's end? */
+/* Is it the event of a connection's end, or of a request's? */
 static bool ends(DAT_EVENT_NUMBER number)
 {
-    return number == DAT_CONNECTION_EVENT_DISCONNECTED
-           || number == DAT_CONNECTION_EVENT_BROKEN;
+    return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN
+           || number == DAT_CONNECTION_EVENT_PEER_REJECTED;
 }
 
 static void queue_event(struct ep *ep, DAT_EVENT_NUMBER number, const void *priv, int len)
@@ -921,6 +921,7 @@ static DAT_RETURN ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS flags)
     struct ep *ep = handle;
 
     (void)flags;
+    f.taken_back += ep->state == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
     if (ep->state != DAT_EP_STATE_UNCONNECTED && ep->state != DAT_EP_STATE_DISCONNECTED) {
         drop_pending(ep);
         end(ep, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -1128,6 +1129,11 @@ void fake_hold_ends(bool hold)
 unsigned fake_requests(void)
 {
     return f.calls;
+}
+
+unsigned fake_taken_back(void)
+{
+    return f.taken_back;
 }
 
 static DAT_RETURN ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR to, DAT_CONN_QUAL qual,

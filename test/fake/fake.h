@@ -112,6 +112,9 @@ void fake_end_requests(DAT_EVENT_NUMBER number);
 void fake_hold_requests(bool hold);
 /* How many times dat_ep_connect() has been called. */
 unsigned fake_requests(void);
+/* How many requests have been taken back, by dat_ep_disconnect() or dat_ep_free(), before there was
+ * an answer: while libdaplofa's thread may be at work on them. */
+unsigned fake_taken_back(void);
 /* How many requests of the nth IA (in the order of opening) have no answer yet. */
 unsigned fake_under_way(int nth_ia);
 /* All connections of the nth IA break. */
@@ -185,7 +188,8 @@ int fake_nth_ep(DAT_EP_HANDLE ep);
 /* Requests and receives of an EP that has ended complete when the hold is over and not at once, as
  * an adapter takes its time to flush them. */
 void fake_hold_flushes(bool hold);
-/* Events that end a connection arrive when the hold is over; a hold without end: never. */
+/* Events that end a connection, and rejections, arrive when the hold is over; a hold without end:
+ * never. */
 void fake_hold_ends(bool hold);
 /* From now on the RDMA writes of an EP that ends are flushed, and on the wire all the same: */
 void fake_delay_writes(bool delay);

@@ -204,7 +204,7 @@ static void crossing_loser_drains_aside(void **state)
         else
             fake_hold_ends(false);
         sim_rounds(&s, 2000);
-        SIM_CHECK(&s, fake_eps() == 2);
+        SIM_CHECK(&s, fake_eps() == 2 && fake_taken_back() == never);
         fake_hold_ends(false);
         sim_end(&s);
     }
