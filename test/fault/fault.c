@@ -387,6 +387,7 @@ int main(int argc, char **argv)
     int provided;
 
     MPI_Init(&argc, &argv);
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);    /* MPI_Init takes its buffer away: lines would mix */
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &me.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &me.size);

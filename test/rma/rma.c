@@ -496,6 +496,7 @@ static void computes(double seconds)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);    /* MPI_Init takes its buffer away: lines would mix */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     counters_open();
