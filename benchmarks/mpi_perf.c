@@ -13,6 +13,10 @@
  * COUNT counts round trips, windows of messages, or calls of MPI_Allreduce. What is timed lies
  * between MPI_Pcontrol(1) and MPI_Pcontrol(0).
  *
+ * With PERF_WARM_MS in the environment the ranks exchange messages for so many milliseconds first:
+ * where the processors of the ranks' hosts are themselves processes, the system has to find out that
+ * they are busy, and some 200 ms pass in which what carries their frames seldom has a processor.
+ *
  * With SLICES the ranks are on one host, which may move them between near cores and far ones while
  * it is measured: so many times COUNT, each on a line of its own, with the times (us) that a cache
  * line took from one rank to the other one before and after it.
@@ -196,6 +200,18 @@ static double timed(void (*step)(void), long from)
     return MPI_Wtime() - start;
 }
 
+static void warm_up(void)
+{
+    const char *ms = getenv("PERF_WARM_MS");
+    double end = MPI_Wtime() + (ms ? atof(ms) / 1000 : 0);
+
+    for (int more = ms != NULL; more; MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD)) {
+        for (int k = 0; k < 10; k++)
+            MPI_Barrier(MPI_COMM_WORLD);
+        more = MPI_Wtime() < end;
+    }
+}
+
 static int run(const char *name)
 {
     double before, figure;
@@ -207,6 +223,7 @@ static int run(const char *name)
         return 1;
     for (int k = 0; k < window; k++)
         incoming[k] = outgoing[k] = MPI_REQUEST_NULL;
+    warm_up();
     figure = tests[i].figure(timed(tests[i].step, -count / 10 - 1));
     if (rank == 0 && slices == 0)
         printf("%.4f\n", figure);

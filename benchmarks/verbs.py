@@ -25,7 +25,8 @@ FIGURES = {                              # test of mpi_perf: title, sizes, unit,
     "rate": ("Message rate", (8,), "millions per second", False),
     "reduce": ("MPI_Allreduce", (8,), "us", True),
 }
-KERNEL, CLASS = "is", "S"
+KERNEL, CLASS = "is", "W"
+WARM = {"PERF_WARM_MS": "1000"}
 # While it is counted nothing is sent because time has passed: it is long in these nodes.
 LATE = {"MPIR_CVAR_DAPL_ACK_IDLE_US": "3000000", "MPIR_CVAR_DAPL_DEAD_MS": "0"}
 COUNTED = (("lat", 8), ("rate", 8), ("lat", 65536), ("bw", 65536), ("lat", 1 << 20), ("bw", 1 << 20))
@@ -103,7 +104,7 @@ class Job:
         return self.command([self.perf, test, size, count(test, size), window(test)], **env)
 
     def figure(self, test, size):
-        return printed(self.perf_command(test, size), self.env)
+        return printed(self.perf_command(test, size, **WARM), self.env)
 
     def counts(self, test, size):
         """What was counted of each rank; nothing when the job failed."""
@@ -204,7 +205,9 @@ Soft-RoCE is software: a doorbell is a system call, which User-Mode Linux makes 
 Ethernet between them and the ranks share the processors of this machine. So the times say how the MPIs compare here,
 not what an adapter would do; the counts do not depend on it. In a node the program that polls has the only processor,
 so the library that counts gives it away after each round of polls that found nothing (benchmarks/verbs_count.c); it
-is preloaded in all jobs of all MPIs. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS}
+is preloaded in all jobs of all MPIs. What is timed begins after a second of messages: for some 0.2 s after both nodes
+have become busy, frames may wait that long, until the scheduler of this machine has spread the nodes and the switch
+between them. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS}
 registers memory for each long body; with an adapter registrations are kept, as those of UCX are here.
 
 {targets(target_rows(v))}
