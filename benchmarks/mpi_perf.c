@@ -13,9 +13,9 @@
  * COUNT counts round trips, windows of messages, or calls of MPI_Allreduce. What is timed lies
  * between MPI_Pcontrol(1) and MPI_Pcontrol(0).
  *
- * With PERF_WARM_MS in the environment the ranks exchange messages for so many milliseconds first:
- * where the processors of the ranks' hosts are themselves processes, the system has to find out that
- * they are busy, and some 200 ms pass in which what carries their frames seldom has a processor.
+ * With PERF_WARM_MS in the environment the ranks exchange messages for so many milliseconds first.
+ * Where the ranks' processors are themselves processes of one machine, its scheduler takes some
+ * 200 ms to spread them and what carries their frames.
  *
  * With SLICES the ranks are on one host, which may move them between near cores and far ones while
  * it is measured: so many times COUNT, each on a line of its own, with the times (us) that a cache
