@@ -2,6 +2,8 @@
 /* Rounds of progress in the channels of a context, and waiting for them. */
 #include "ctx.h"
 
+#include "min.h"
+
 enum {
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
@@ -37,6 +39,16 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
     return n;
 }
 
+/* Rounds until the next reading of the clock, which is a system call on some hosts: as many as are
+ * made in LOOK_US when they last as long as the last ones, which took `passed` ns together. */
+static unsigned next_stride(unsigned last, uint64_t passed)
+{
+    uint64_t most = mdapl_min(2 * last, STRIDE);
+    uint64_t paced = passed > 0 ? last * MDAPL_US(LOOK_US) / passed : most;
+
+    return (unsigned)mdapl_max(mdapl_min(paced, most), 1);
+}
+
 /*
  * A round that reads the clock. If the program polls rarely each round is one, so that no timer
  * depends on a number of calls; if it spins, every 16th. These rounds also poll idle channels that
@@ -47,9 +59,7 @@ static int round_with_clock(struct mdapl_ctx *ctx)
     uint64_t now = mdapl_ctx_now(ctx);
     int n = 0;
 
-    ctx->stride = now - ctx->clock_read >= MDAPL_US(LOOK_US) ? 1 : ctx->stride * 2;
-    if (ctx->stride > STRIDE)
-        ctx->stride = STRIDE;
+    ctx->stride = next_stride(ctx->stride, now - ctx->clock_read);
     ctx->until_clock = ctx->stride;
     ctx->clock_read = now;
     if (now - ctx->looked >= MDAPL_US(LOOK_US) || ++ctx->strides >= LOOK_STRIDES)

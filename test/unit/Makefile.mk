@@ -6,6 +6,7 @@ shm_test_cppflags = $(shm_cppflags) -I$(srcdir)/test/unit
 shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
 check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
+    test/unit/test_rounds \
     test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_threads \
     test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
     test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
@@ -15,6 +16,9 @@ check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
+test_unit_test_rounds_SOURCES = test/unit/test_rounds.c test/unit/unit.h
+test_unit_test_rounds_CPPFLAGS = $(util_test_cppflags)
+test_unit_test_rounds_LDADD = libutil.la -lcmocka
 test_unit_test_cfg_SOURCES = test/unit/test_cfg.c test/unit/unit.h
 test_unit_test_cfg_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_cfg_LDADD = libutil.la -lcmocka
