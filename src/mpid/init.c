@@ -26,7 +26,6 @@ static const struct mdapl_up up_several_threads = {
 
 enum {
     WIRE_YIELDS = 5,             /* before a sleep in wire(), at least */
-    YIELDS_INSTEAD = 200,        /* of a spin that the user has forbidden, on a core of its own */
     LOST_DRAIN_MS = 2000         /* how long MPI_Finalize waits for a peer that may be dead */
 };
 
@@ -139,21 +138,14 @@ static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
 }
 
 /* How long a waiting rank polls. Where ranks share cores it does not spin, because the rank that it
- * waits for may need the same core: it yields (yields.h), then sleeps. One that spins has a core of
- * its own, and sleeps after that: where another job has put the rank that it waits for on the same
- * core, yields keep both there, and each message costs a spin, while a sleeper leaves the core of
- * its waker (src/shm/sleep.c). user: the knobs as the user set them. So many ranks run on so many
- * cores. */
+ * waits for may need the same core: it yields (progress.c), then sleeps. user: the knobs as the
+ * user set them. So many ranks run on so many cores. */
 static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ranks, int cores)
 {
     bool oversubscribed = ranks > cores;
 
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
-    g->cfg.yield_polls = user->yield_polls >= 0 ? user->yield_polls
-                         : oversubscribed           ? -1
-                         : g->cfg.spin_polls > 0    ? 0
-                                                    : YIELDS_INSTEAD;
     mdapl_yields_init(&g->yields, (ranks + cores - 1) / cores);
 }
 
@@ -187,9 +179,16 @@ static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user,
 /* -- wiring ----------------------------------------------------------------------------------- */
 
 /* Yielding before sleeping lets several events arrive for one pass. */
+static int64_t yields_in_wire(const struct mdapl_ch3_glue *g)
+{
+    if (g->cfg.yield_polls < 0)
+        return g->oversubscribed ? WIRE_YIELDS : MDAPL_YIELDS_ALONE;
+    return g->cfg.yield_polls > WIRE_YIELDS ? g->cfg.yield_polls : WIRE_YIELDS;
+}
+
 static int wire(struct mdapl_ch3_glue *g, int rank)
 {
-    int64_t yields = g->cfg.yield_polls > WIRE_YIELDS ? g->cfg.yield_polls : WIRE_YIELDS, idle = 0;
+    int64_t yields = yields_in_wire(g), idle = 0;
     int rc;
 
     while ((rc = mdapl_wire(g->ctx)) == 0)

@@ -30,10 +30,19 @@ static int poll_rest(bool *moved_p)
     return mdapl_ch3_vc_terminate_idle();
 }
 
-/* How often a wait yields before it sleeps: as the knob says, or yields.h. */
+/*
+ * How often a wait yields before it sleeps: as the knob says, or yields.h. A rank that has spun on
+ * a core of its own does not: where another job has put the rank that it waits for on that core,
+ * yields keep both there, and each message costs a spin, while a sleeper leaves the core of its
+ * waker (src/shm/sleep.c).
+ */
 static int64_t yields_allowed(const struct mdapl_ch3_glue *g)
 {
-    return g->cfg.yield_polls >= 0 ? g->cfg.yield_polls : mdapl_yields_allowed(&g->yields);
+    if (g->cfg.yield_polls >= 0)
+        return g->cfg.yield_polls;
+    if (g->oversubscribed)
+        return mdapl_yields_allowed(&g->yields);
+    return g->cfg.spin_polls > 0 ? 0 : MDAPL_YIELDS_ALONE;
 }
 
 static void yield_core(struct mdapl_ch3_glue *g)

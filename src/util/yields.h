@@ -20,6 +20,7 @@
 
 enum {
     MDAPL_YIELDS = 64,           /* in one wait */
+    MDAPL_YIELDS_ALONE = 200,    /* the same, of a rank with a core of its own that does not spin */
     MDAPL_YIELDS_FEW = 4,        /* waits of the first pause */
     MDAPL_YIELDS_PAUSE = 1024,   /* ... of the longest */
     MDAPL_YIELDS_RANK_US = 100,  /* many times what a rank needs to take a message and answer it */
