@@ -196,6 +196,41 @@ static void reorder_clear(struct mdapl_dapl_peer *peer)
         free(reordered_of(l));
 }
 
+/* -- receives ---------------------------------------------------------------------------------- */
+
+static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
+
+/* Posts a buffer as a receive. 0 or -EIO. */
+static int post_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_vbuf *b)
+{
+    DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS];
+    int n = mdapl_dapl_vbuf_recv_segs(b, seg);
+
+    b->dto.done = received;
+    return mdapl_dapl_ep_post_recv(ep, n, seg, &b->dto);
+}
+
+/* Posts a receive more. False: there is no buffer for it, or it is refused. */
+static bool post_another(struct mdapl_dapl_conn *conn)
+{
+    struct mdapl_dapl_vbufs *v = conn->ep.ia->vbufs;
+    struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(v, MDAPL_VBUF_RECEIVE);
+
+    if (b && post_recv(&conn->ep, b) == 0)
+        return true;
+    if (b)
+        mdapl_dapl_vbuf_put(v, b);
+    return false;
+}
+
+/* Its window is to grow, as far as there is memory. */
+static void grow_window(struct mdapl_dapl_conn *conn)
+{
+    for (uint32_t n = mdapl_rxwin_growth(&conn->rxwin); n > 0 && post_another(conn); n--)
+        conn->rxwin.size++;
+    conn->st->rx_window = conn->rxwin.size;
+}
+
 /* -- every frame ------------------------------------------------------------------------------ */
 
 /* Delivers the frame with the next psn. p: the bytes behind its header; len: of the whole frame. */
@@ -272,6 +307,8 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     mdapl_txwin_update(&st->conn->txwin, f.sr_limit);
     if (st->conn->ring_out.slots)
         mdapl_txwin_update(&st->conn->ring_out.win, f.ring_limit);
+    if (f.flags & MDAPL_FRAME_STALLED)
+        grow_window(st->conn);
     if (!mdapl_dapl_frame_sequenced(f.type)) {
         if (!on_frame[f.type](st, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(st, f.type, "its content is wrong", len);
@@ -292,39 +329,6 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
 
 /* -- the sr lane ------------------------------------------------------------------------------ */
 
-static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len);
-
-/* Posts a buffer as a receive. 0 or -EIO. */
-static int post_recv(struct mdapl_dapl_ep *ep, struct mdapl_dapl_vbuf *b)
-{
-    DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS];
-    int n = mdapl_dapl_vbuf_recv_segs(b, seg);
-
-    b->dto.done = received;
-    return mdapl_dapl_ep_post_recv(ep, n, seg, &b->dto);
-}
-
-/* Posts a receive more. False: there is no buffer for it, or it is refused. */
-static bool post_another(struct mdapl_dapl_conn *conn)
-{
-    struct mdapl_dapl_vbufs *v = conn->ep.ia->vbufs;
-    struct mdapl_dapl_vbuf *b = mdapl_dapl_vbuf_get(v, MDAPL_VBUF_RECEIVE);
-
-    if (b && post_recv(&conn->ep, b) == 0)
-        return true;
-    if (b)
-        mdapl_dapl_vbuf_put(v, b);
-    return false;
-}
-
-/* Its window is to grow, as far as there is memory. */
-static void grow_window(struct mdapl_dapl_conn *conn)
-{
-    for (uint32_t n = mdapl_rxwin_growth(&conn->rxwin); n > 0 && post_another(conn); n--)
-        conn->rxwin.size++;
-    conn->st->rx_window = conn->rxwin.size;
-}
-
 /* A receive has completed. It is posted again in the same round, because the peer has its credit;
  * the inbox copies a message that the owner does not take. */
 static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS status, size_t len)
@@ -340,8 +344,6 @@ static void received(struct mdapl_dapl_dto *dto, DAT_DTO_COMPLETION_STATUS statu
             mdapl_dapl_cm_first_frame(conn);
         if (mdapl_dapl_rx_frame(st, &conn->rxwin.freed, b->data, len))
             conn->rxwin.freed++;
-        if (mdapl_rxwin_growth_due(&conn->rxwin) && conn->st)
-            grow_window(conn);
         mdapl_dapl_peer_wake_if_pending(st->peer);
         /* The frame may have been its last one: the connection is closed then. */
         if (conn->st && post_recv(ep, b) == 0)

@@ -45,6 +45,7 @@ static enum lane pick_lane(const struct mdapl_dapl_stream *st, size_t len)
         return LANE_RING;
     if (mdapl_txwin_open(&st->up->txwin, 0))
         return LANE_SR;
+    st->up->txwin.stalled = true;
     peer->d->stats->window_stalls++;
     return LANE_NONE;
 }
@@ -90,7 +91,7 @@ static void ack_transmitted(struct mdapl_dapl_peer *peer)
 }
 
 /* Writes the header in front of a filled frame, retains it and posts it, on a connection that is up
- * or was when the caller began. f: all but psn, ack and limits. */
+ * or was when the caller began. f: all but flags, psn, ack and limits. */
 static void transmit(struct mdapl_dapl_conn *conn, enum lane lane, struct mdapl_dapl_vbuf *b,
                      struct mdapl_dapl_frame *f)
 {
@@ -98,6 +99,8 @@ static void transmit(struct mdapl_dapl_conn *conn, enum lane lane, struct mdapl_
     struct mdapl_dapl_chan *d = peer->d;
     struct mdapl_stats *stats = d->stats;
 
+    f->flags = conn->txwin.stalled ? MDAPL_FRAME_STALLED : 0;
+    conn->txwin.stalled = false;
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
     f->sr_limit = mdapl_rxwin_advertise(&conn->rxwin);

