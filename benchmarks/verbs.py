@@ -49,13 +49,19 @@ def window(test):
     return {"lat": 1, "bw": 16, "rate": 64, "reduce": 1}[test]
 
 
+def at_once(test):
+    """Messages of a round trip, a window or a call."""
+    return window(test) if test in ("bw", "rate") else 2
+
+
 def count(test, size):
-    """Round trips, windows or calls that take about a second."""
-    return max(8, min(400, (4 << 20) // (size * window(test))) // (8 if test == "rate" else 1))
+    """Round trips, windows or calls that take about a second, where a message takes 0.1 ms and its bytes 10 ns each:
+    for shorter than that the schedulers of this machine and of the nodes may keep one of several paces."""
+    return max(8, 1000000 // ((100 + size // 100) * at_once(test)))
 
 
 def messages(test, size):
-    return count(test, size) * (2 if test == "lat" else window(test))
+    return count(test, size) * at_once(test)
 
 
 def for_ranks(mpi, env):
@@ -222,7 +228,7 @@ Counted at both ranks while messages are under way, in runs of their own, and di
 in these nodes and few on an adapter.
 
 What decides it. A short message is a send of its sender, with a completion of its receive; of the sends one in 16 makes
-a completion, with UCX one in 64. In a stream {OURS} acknowledges each half of a window of 16 frames in a frame of its
+a completion, with UCX one in 64. In a stream {OURS} acknowledges each 16 frames, half of a window, in a frame of its
 own, since the receives of a connection are its own and are never overrun; UCX shares 4096 among all peers, and asks for
 new credits after some hundred messages. A long message is an RTS, an RDMA read and a FIN, of any length; UCX sends
 64 KiB in eight pieces.

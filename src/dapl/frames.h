@@ -139,6 +139,8 @@ bool mdapl_dapl_tx_has_cts(const struct mdapl_dapl_peer *peer, uint32_t rx_id);
 /* Posts the receives reserved for a connection: an acceptor's before it accepts, a caller's when it
  * is established. 0 or -EIO; those that are posted stay so. */
 int mdapl_dapl_rx_arm(struct mdapl_dapl_conn *conn);
+/* Makes the window of a connection twice as large, as far as it may grow and there is memory. */
+void mdapl_dapl_rx_grow_window(struct mdapl_dapl_conn *conn);
 /* Gives back those that have not been posted. */
 void mdapl_dapl_rx_unreserve(struct mdapl_dapl_conn *conn);
 /*

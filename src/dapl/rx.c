@@ -223,8 +223,7 @@ static bool post_another(struct mdapl_dapl_conn *conn)
     return false;
 }
 
-/* Its window is to grow, as far as there is memory. */
-static void grow_window(struct mdapl_dapl_conn *conn)
+void mdapl_dapl_rx_grow_window(struct mdapl_dapl_conn *conn)
 {
     for (uint32_t n = mdapl_rxwin_growth(&conn->rxwin); n > 0 && post_another(conn); n--)
         conn->rxwin.size++;
@@ -308,7 +307,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
     if (st->conn->ring_out.slots)
         mdapl_txwin_update(&st->conn->ring_out.win, f.ring_limit);
     if (f.flags & MDAPL_FRAME_STALLED)
-        grow_window(st->conn);
+        mdapl_dapl_rx_grow_window(st->conn);
     if (!mdapl_dapl_frame_sequenced(f.type)) {
         if (!on_frame[f.type](st, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(st, f.type, "its content is wrong", len);

@@ -434,6 +434,8 @@ static bool send_ack(struct mdapl_dapl_stream *st, uint32_t reserve)
     if (!b)
         return false;
     mdapl_ctx_stats(st->peer->d->ctx)->tx_acks++;
+    if (mdapl_rxwin_growth_due(&st->up->rxwin))
+        mdapl_dapl_rx_grow_window(st->up);
     transmit(st->up, LANE_SR, b, &f);
     return true;
 }

@@ -27,10 +27,10 @@ struct mdapl_rxwin {
 };
 
 /*
- * Most peers of a large job have few frames under way at once, and each slot is memory: a window
- * begins with an eighth of what it may have, and grows to twice its size when a frame had to wait
- * for it. So it becomes as large as the way is long and the receiver late, and a stream waits for
- * it three times.
+ * Most peers of a large job have few frames under way at once, and answer them; each slot is
+ * memory. A window begins with an eighth of what it may have, and grows to twice its size when a
+ * frame had to wait for it, or when it was advertised in a frame of its own, which a larger one
+ * needs less often. So it is as large as the way is long, the receiver late and the answers few.
  */
 static inline uint32_t mdapl_rxwin_first(uint32_t most)
 {
@@ -45,8 +45,8 @@ static inline struct mdapl_rxwin mdapl_rxwin_new(uint32_t first, uint32_t most)
     return (struct mdapl_rxwin){ .advertised = first, .size = first, .most = most };
 }
 
-/* A frame had to wait: by how many slots the window is to grow, which the caller adds to `size` one
- * by one as it has the memory. */
+/* By how many slots the window is to grow, which the caller adds to `size` one by one as it has the
+ * memory. */
 static inline uint32_t mdapl_rxwin_growth(const struct mdapl_rxwin *w)
 {
     return w->size < w->most - w->size ? w->size : w->most - w->size;
@@ -83,6 +83,13 @@ static inline bool mdapl_rxwin_update_due(const struct mdapl_rxwin *w)
     uint32_t half = (w->size + 1) / 2;
 
     return mdapl_rxwin_limit(w) - w->advertised >= (half > 2 ? half : 2);
+}
+
+/* Is the window to grow with the update that is sent now? Not yet with those for the first frames of
+ * a connection, which are its own. */
+static inline bool mdapl_rxwin_growth_due(const struct mdapl_rxwin *w)
+{
+    return mdapl_rxwin_update_due(w) && w->freed >= 2 * (uint64_t)w->size;
 }
 
 /* The limit (low 32 bits) for a frame that is transmitted now; it counts as advertised. */

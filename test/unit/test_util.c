@@ -111,6 +111,11 @@ static void update_due_from_half(void **state)
     assert_false(mdapl_rxwin_update_due(&rx));
     rx.freed = 8;
     assert_true(mdapl_rxwin_update_due(&rx));
+    assert_false(mdapl_rxwin_growth_due(&rx));
+    rx = (struct mdapl_rxwin){ .freed = 32, .advertised = 40, .size = 16 };
+    assert_true(mdapl_rxwin_growth_due(&rx));
+    rx.advertised = 48;
+    assert_false(mdapl_rxwin_growth_due(&rx));
 }
 
 /* From an eighth on, and at least 4, twice as large each time that a frame had to wait. */
