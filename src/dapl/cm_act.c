@@ -241,11 +241,22 @@ static void raise_attempt(struct mdapl_dapl_stream *st, const struct mdapl_dapl_
     mdapl_dapl_raise(st, &f);
 }
 
+/* At the end of a job this rank needs the connection no more. If the peer does, it makes a request;
+ * if it has left the launcher's barrier already, it would refuse one for ever. */
+static bool is_end_of_job(const struct mdapl_dapl_stream *st)
+{
+    return st->peer->d->draining && mdapl_dapl_peer_idle(st->peer);
+}
+
 static int do_backoff(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
 {
     struct mdapl_dapl_chan *d = st->peer->d;
     uint64_t now = mdapl_ctx_now(d->ctx), pause = mdapl_dapl_cm_pause(st);
 
+    if (s->cause->says == MDAPL_CM_REPLY_NEVER && is_end_of_job(st)) {
+        give_up(st);
+        return MDAPL_CM_NOT_NEEDED;
+    }
     mdapl_ctx_stats(d->ctx)->connect_retries++;
     mdapl_log(log_of(st), MDAPL_CONN, "rank %d on %s: %s; trying again in %llu ms",
               st->peer->base.rank, st->peer->host, s->cause->text,
@@ -273,23 +284,15 @@ static int do_close(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
     return MDAPL_CM_NO_EVENT;
 }
 
-/* At the end of a job the peer disconnects as soon as it needs the connection no more. It knows, so
- * it will make another request if it needs one. */
-static bool is_end_of_job(const struct mdapl_dapl_stream *st,
-                          const struct mdapl_dapl_cm_cause *cause)
-{
-    return cause == mdapl_dapl_cm_cause(MDAPL_CAUSE_DISCONNECTED) && st->peer->d->draining
-           && mdapl_dapl_peer_idle(st->peer);
-}
-
 /* A fault that has been judged by recover.c is not raised again: its cause is this rank itself. */
 static int do_lose(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
 {
     bool known = s->cause == mdapl_dapl_cm_cause(MDAPL_CAUSE_OWN);
+    bool disconnected = s->cause == mdapl_dapl_cm_cause(MDAPL_CAUSE_DISCONNECTED);
 
     mdapl_dapl_ring_poll_conn(st->conn); /* what has been written is delivered before */
-    st->cm.left = is_end_of_job(st, s->cause);
-    if (!known && !st->cm.left)
+    /* The peer disconnects, too, as soon as it needs the connection no more: that is no fault. */
+    if (!known && !(disconnected && is_end_of_job(st)))
         mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){
             .kind = MDAPL_DAPL_FAULT_LOST, .stream = st->index, .cause = s->cause });
     if (mdapl_dapl_cm_outage_end(st->peer) != UINT64_MAX)
@@ -338,7 +341,7 @@ static int do_replace(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s
         st->cm.held = DAT_HANDLE_NULL;
         return mdapl_dapl_cm_wins(st->peer) ? MDAPL_CM_CR_WINS : MDAPL_CM_CR_LOSES;
     }
-    if (st->cm.left && mdapl_dapl_peer_idle(st->peer))
+    if (is_end_of_job(st))
         return MDAPL_CM_NOT_NEEDED;
     mdapl_dapl_cm_set_timer(st, mdapl_ctx_now(d->ctx) + mdapl_dapl_cm_turn(st));
     return MDAPL_CM_NO_EVENT;

@@ -132,7 +132,6 @@ struct mdapl_dapl_cm {
     bool counted;                /* on which: its request is in flight */
     bool wanted;                 /* this rank repeats requests until it is connected */
     bool overdue;                /* the timer has fired, but an event is in the queue */
-    bool left;                   /* the peer disconnected, at the end of the job */
     bool refused;                /* the last attempt ended with a definite no */
     uint64_t since;              /* when connecting began, or the last connection ended, ns */
     uint64_t called;             /* when the last request was sent, ns */

@@ -152,18 +152,22 @@ static bool is_drained(struct sim *s)
  * MPI_Finalize: each rank drains and waits for the others, then all close, one after the other. The
  * end of a connection is no reason for another one then, and nothing is printed.
  */
+static void close_all(struct sim *s, int first)
+{
+    unsigned calls = fake_requests();
+
+    mdapl_ctx_close(s->rank[first].ctx);
+    sim_leave(s, first);
+    sim_rounds(s, 3000);
+    SIM_CHECK(s, fake_requests() == calls && s->rank[1 - first].faults == 0);
+    sim_close(s);
+}
+
 static void finish(struct sim *s)
 {
-    unsigned calls;
-
     sim_until(s, is_drained);
     sim_rounds(s, 200);
-    calls = fake_requests();
-    mdapl_ctx_close(s->rank[0].ctx);
-    sim_leave(s, 0);
-    sim_rounds(s, 3000);
-    SIM_CHECK(s, fake_requests() == calls && s->rank[1].faults == 0);
-    sim_close(s);
+    close_all(s, 0);
 }
 
 /* One run with the faults of a plan. Returns how many requests there were. */
@@ -247,6 +251,25 @@ static void the_end_of_the_job(void **state)
         sim_until(&s, is_drained);
         SIM_CHECK(&s, s.rank[0].announced[1] == 6 && s.rank[1].announced[0] == 6);
         finish(&s);
+    }
+}
+
+/* All have drained, and one has left the launcher's barrier before the other, whose connection has
+ * just broken: that needs no other one, and nobody is lost. */
+static void broken_after_all_have_drained(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < seeds(100); i++) {
+        struct sim s;
+
+        start(&s, seed_at(i), NULL);
+        sim_open_all(&s, scenarios[i % SCENARIOS].knobs);
+        for (int m = 0; m < 12; m++)
+            sim_send(&s, m % 2, 1 - m % 2, 100, false);
+        sim_until(&s, is_drained);
+        fake_break_all(0);
+        sim_rounds(&s, (int)fake_random(60));
+        close_all(&s, (int)(i % 2));
     }
 }
 
@@ -440,6 +463,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(at_every_request),
         cmocka_unit_test(pairs),
         cmocka_unit_test(the_end_of_the_job),
+        cmocka_unit_test(broken_after_all_have_drained),
         cmocka_unit_test(one_of_two_is_enough),
         cmocka_unit_test(gives_up_after_max_outage),
         cmocka_unit_test(gives_up_a_drain),
