@@ -312,12 +312,12 @@ static DAT_DTO_COOKIE cookie(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dt
 /* Whether this request's success is to make an event: one of each batch does. */
 static DAT_COMPLETION_FLAGS flags_for(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto)
 {
-    const struct mdapl_dapl_vbufs *v = ep->ia->vbufs;
+    struct mdapl_dapl_vbufs *v = ep->ia->vbufs;
 
-    /* With few free buffers each request makes an event, which frees its buffer soon: the last one
-     * that a frame may have is never taken by one that makes none. */
+    /* With few buffers each request makes an event, which frees its buffer soon: the last one that
+     * a frame may have is never taken by one that makes none. */
     dto->unsignaled = ep->unsignaled_run + 1 < ep->batch
-                      && v->n_unsignaled < mdapl_dapl_vbufs_for(v, MDAPL_VBUF_FRAME);
+                      && mdapl_dapl_vbufs_more_than(v, v->n_unsignaled);
     ep->unsignaled_run = dto->unsignaled ? ep->unsignaled_run + 1 : 0;
     return dto->unsignaled ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
 }

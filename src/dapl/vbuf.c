@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    CHUNK_BYTES = 1 << 19,   /* of the first chunk; each is twice the one before it */
-    CHUNK_DOUBLINGS = 5,
+    CHUNK_BYTES = 1 << 20,   /* of the first chunk; each is twice the one before it */
+    CHUNK_DOUBLINGS = 4,
     LINE = 64,
     LEAST = 16,              /* buffers of a chunk, where the adapter takes as much in one piece */
 };
@@ -29,6 +29,7 @@ void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
     v->regs = regs;
     v->size = size;
     v->n_chunks = 0;
+    v->refused = false;
     v->n_free = v->n_promised = 0;
     v->n_unsignaled = 0;
     mdapl_list_init(&v->free);
@@ -53,7 +54,7 @@ void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v)
  * one. */
 static size_t small_bytes(const struct mdapl_dapl_vbufs *v)
 {
-    return v->ia->max.lmr < CHUNK_BYTES ? 0 : MDAPL_VBUF_SMALL;
+    return v->ia->max.lmr < CHUNK_BYTES / 2 ? 0 : MDAPL_VBUF_SMALL;
 }
 
 static struct chunk *chunk_make(struct mdapl_dapl_vbufs *v, size_t stride, size_t n)
@@ -108,6 +109,7 @@ static bool grow(struct mdapl_dapl_vbufs *v)
     size_t n = chunk_bufs(v, stride);
     struct chunk *c = n > 0 ? chunk_make(v, stride, n) : NULL;
 
+    v->refused = !c;
     if (!c)
         return false;
     v->n_chunks++;
@@ -122,6 +124,14 @@ static bool grow(struct mdapl_dapl_vbufs *v)
         mdapl_list_append(&v->free, &c->buf[i].link);
     }
     take_key(v, c);
+    return true;
+}
+
+bool mdapl_dapl_vbufs_more_than(struct mdapl_dapl_vbufs *v, uint32_t n)
+{
+    while (mdapl_dapl_vbufs_for(v, MDAPL_VBUF_FRAME) <= n)
+        if (v->refused || !grow(v))
+            return false;
     return true;
 }
 

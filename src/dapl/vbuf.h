@@ -60,6 +60,7 @@ struct mdapl_dapl_vbufs {
     struct mdapl_dapl_regcache *regs; /* unused registrations in it are evicted for chunks */
     uint32_t size;           /* bytes of one frame */
     int n_chunks;
+    bool refused;            /* no memory was to be had for the last chunk */
     uint32_t n_free;
     uint32_t n_promised;     /* of these: for the receives of connections that follow broken ones */
     uint32_t n_unsignaled;   /* posted, and their completion makes no event of its own (ep.c) */
@@ -85,6 +86,9 @@ static inline uint32_t mdapl_dapl_vbufs_for(const struct mdapl_dapl_vbufs *v,
 
     return v->n_free > kept ? v->n_free - kept : 0;
 }
+/* Are there more than n for frames? If not, more memory is registered, until it has been refused
+ * once. */
+bool mdapl_dapl_vbufs_more_than(struct mdapl_dapl_vbufs *v, uint32_t n);
 /* Chooses where in b a frame of at most len bytes is. */
 static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
 {

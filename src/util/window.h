@@ -85,8 +85,8 @@ static inline bool mdapl_rxwin_update_due(const struct mdapl_rxwin *w)
     return mdapl_rxwin_limit(w) - w->advertised >= (half > 2 ? half : 2);
 }
 
-/* Is the window to grow with the update that is sent now? Not yet with those for the first frames of
- * a connection, which are its own. */
+/* Is the window to grow with the update that is sent now? Not yet with those for the connection's
+ * own first frames. */
 static inline bool mdapl_rxwin_growth_due(const struct mdapl_rxwin *w)
 {
     return mdapl_rxwin_update_due(w) && w->freed >= 2 * (uint64_t)w->size;
