@@ -117,10 +117,14 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
     return c;
 }
 
+/* Counted once, though libibverbs' own may call the next one. */
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t bytes, int access)
 {
-    now.registrations++;
-    return NEXT(__typeof__(ibv_reg_mr), "ibv_reg_mr")(pd, addr, bytes, access);
+    unsigned long before = now.registrations;
+    struct ibv_mr *mr = NEXT(__typeof__(ibv_reg_mr), "ibv_reg_mr")(pd, addr, bytes, access);
+
+    now.registrations = before + 1;
+    return mr;
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t bytes, uint64_t iova,
