@@ -127,10 +127,11 @@ static bool grow(struct mdapl_dapl_vbufs *v)
     return true;
 }
 
-bool mdapl_dapl_vbufs_more_than(struct mdapl_dapl_vbufs *v, uint32_t n)
+bool mdapl_dapl_vbufs_grow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use, uint32_t n)
 {
-    while (mdapl_dapl_vbufs_for(v, MDAPL_VBUF_FRAME) <= n)
-        if (v->refused || !grow(v))
+    /* An adapter with small registrations takes several chunks. */
+    while (mdapl_dapl_vbufs_for(v, use) <= n)
+        if (!grow(v))
             return false;
     return true;
 }
@@ -138,12 +139,8 @@ bool mdapl_dapl_vbufs_more_than(struct mdapl_dapl_vbufs *v, uint32_t n)
 struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v,
                                             enum mdapl_dapl_vbuf_use use)
 {
-    struct mdapl_list *item;
+    struct mdapl_list *item = mdapl_dapl_vbufs_grow(v, use, 0) ? mdapl_list_take(&v->free) : NULL;
 
-    /* An adapter with small registrations takes several chunks. */
-    while (mdapl_dapl_vbufs_for(v, use) == 0 && grow(v))
-        ;
-    item = mdapl_dapl_vbufs_for(v, use) > 0 ? mdapl_list_take(&v->free) : NULL;
     if (!item)
         return NULL;
     v->n_free--;
