@@ -9,8 +9,8 @@ from uml import HERE, LIMIT_S, NODES, limited
 
 TOP = HERE.parents[2]
 LIST_S = 7200    # against hangs: of all runs of a list together
-# Left out: messages of 2 GiB and more, where a node has 512 MiB; and runs of so many messages that they take more than
-# 10 minutes at 0.1 ms each.
+# Left out: messages of 2 GiB and more, where a node has 512 MiB; and runs of so many messages that they take nearly the
+# 10 minutes of a run's limit, and more when anything runs beside.
 LEFT_OUT = ("pt2pt/large_message", "pt2pt/sendflood", "comm/ctxsplit", "rma/atomic_rmw_gacc")
 KERNELS = ("ep", "is", "cg", "ft", "mg")
 
