@@ -213,12 +213,9 @@ static uint8_t lesser(uint8_t a, uint8_t b)
     return a < b ? a : b;
 }
 
-/* With ia->lock: accepts on the EP, whose QP moves to the request's identifier. Returns the EP's
- * own one, which is to be destroyed. */
-static struct rdma_cm_id *accept_on(struct verbsdat_ep *ep, struct verbsdat_cr *cr)
+/* With ia->lock: accepts on the EP. */
+static void accept_on(struct verbsdat_ep *ep, struct verbsdat_cr *cr)
 {
-    struct rdma_cm_id *own = verbsdat_ep_take_id(ep);
-
     ep->id = cr->id;
     ep->id->context = ep;
     ep->id->qp = ep->qp;
@@ -227,7 +224,6 @@ static struct rdma_cm_id *accept_on(struct verbsdat_ep *ep, struct verbsdat_cr *
     ep->param.initiator_depth = lesser(ep->param.initiator_depth, cr->initiator_depth);
     if (rdma_accept(ep->id, &ep->param))
         verbsdat_ep_down(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
-    return own;
 }
 
 DAT_RETURN verbsdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT_COUNT size,
@@ -235,7 +231,6 @@ DAT_RETURN verbsdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT
 {
     struct verbsdat_ep *ep = verbsdat_ep_of(ep_handle);
     struct verbsdat_cr *cr = cr_of(handle);
-    struct rdma_cm_id *over = NULL;
     struct verbsdat_ia *ia;
     bool possible;
 
@@ -253,14 +248,12 @@ DAT_RETURN verbsdat_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep_handle, DAT
         ep->remote = cr->from;
         verbsdat_cm_param(ep, priv, size);
         if (cr->id)
-            over = accept_on(ep, cr);
+            accept_on(ep, cr);
         else                     /* the caller has gone */
             verbsdat_ep_down(ep, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, NULL, 0);
         verbsdat_handle_end(&cr->h);
     }
     verbsdat_unlock(ia);
-    if (over)
-        rdma_destroy_id(over);
     return possible ? DAT_SUCCESS
                     : VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
 }

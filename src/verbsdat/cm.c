@@ -385,7 +385,8 @@ void verbsdat_cm_abandoned(struct verbsdat_ia *ia)
                 continue;
             ep->abandoned = false;
             over = verbsdat_ep_take_id(ep);
-            break;
+            if (over)
+                break;
         }
         if (over) {
             verbsdat_unlock(ia);
@@ -405,7 +406,10 @@ static void connect_now(struct verbsdat_ep *ep, DAT_TIMEOUT us)
     set_state(ep, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     ep->deadline = ns;
     verbsdat_thread_deadline(ep->h.ia, ns);
-    if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&ep->remote, RESOLVE_MS))
+    ep->id = verbsdat_cm_id(ep->h.ia, &ep->h.ia->cfg.addr, 0, ep);
+    if (ep->id)
+        ep->id->qp = ep->qp;
+    if (!ep->id || rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&ep->remote, RESOLVE_MS))
         unreachable(ep);
 }
 

@@ -159,28 +159,28 @@ static struct ibv_qp_init_attr qp_attr(const struct verbsdat_ep *ep, uint32_t in
     };
 }
 
-/* A new QP and an identifier for it. Adapters differ in what they can inline, and do not say how
- * much before they refuse. 0, or an errno value. */
+/* A new QP, in the state INIT. It is made on the IA's identifier, which knows port and P_Key: the
+ * EP gets one of its own when it connects, since each holds a TCP port at which a consumer may want
+ * to listen. Adapters differ in what they can inline, and do not say how much before they refuse.
+ * 0, or an errno value. */
 static int connectable(struct verbsdat_ep *ep)
 {
+    struct rdma_cm_id *id = ep->h.ia->id;
     uint32_t inlined = ep->h.ia->cfg.max_inline;
     struct ibv_qp_init_attr attr;
     int rc;
 
-    ep->id = verbsdat_cm_id(ep->h.ia, &ep->h.ia->cfg.addr, 0, ep);
-    if (!ep->id)
-        return errno;
+    verbsdat_lock(ep->h.ia);
     do {
         attr = qp_attr(ep, inlined);
-        rc = rdma_create_qp(ep->id, ep->pz->pd, &attr) ? errno : 0;
+        rc = rdma_create_qp(id, ep->pz->pd, &attr) ? errno : 0;
         inlined /= 2;
     } while (rc && inlined > 0);
-    if (rc) {
-        rdma_destroy_id(ep->id);
-        ep->id = NULL;
+    ep->qp = id->qp;
+    id->qp = NULL;
+    verbsdat_unlock(ep->h.ia);
+    if (rc)
         return rc;
-    }
-    ep->qp = ep->id->qp;
     ep->max_inline = attr.cap.max_inline_data;
     ep->silent_run = 0;
     ep->marked = ep->over = ep->abandoned = false;

@@ -86,7 +86,7 @@ struct verbsdat_ep {
     struct verbsdat_pz *pz;
     struct verbsdat_evd *recv_evd, *req_evd, *conn_evd;
     struct verbsdat_srq *srq;
-    struct rdma_cm_id *id;
+    struct rdma_cm_id *id;           /* from the request or its acceptance on; else NULL */
     struct ibv_qp *qp;
     struct verbsdat_ep *next_by_qp;
     /* requests and receives */

@@ -367,6 +367,24 @@ static void private_data_of_a_reply(void **state)
     assert_memory_equal(e.event_data.connect_event_data.private_data, back, sizeof(back));
 }
 
+/* The stand-in gives ports in their order. An EP that holds one may have that of a service point
+ * which a consumer is about to make, and with some hundred of them it does. */
+static void idle_endpoints_take_no_port(void **state)
+{
+    struct world *w = *state;
+    DAT_CONN_QUAL before, after;
+    DAT_PSP_HANDLE psp;
+
+    OK(dat_psp_create_any(w->b.ia, &before, w->b.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    OK(dat_psp_free(psp));
+    OK(dat_ep_free(w->a.ep));
+    make_ep(&w->a);
+    OK(dat_psp_create_any(w->b.ia, &after, w->b.cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    OK(dat_psp_free(psp));
+    assert_int_equal(after, before + 1);
+    connect_pair(w);
+}
+
 /* -- events ------------------------------------------------------------------------------------ */
 
 static void expect_port(struct side *s)
@@ -488,6 +506,7 @@ int main(void)
         CASE(withdrawn_request),
         CASE(connect_times_out),
         CASE(private_data_of_a_reply),
+        CASE(idle_endpoints_take_no_port),
         CASE(port_events),
         CASE_ON(cut_path_is_left, "ports1"),
         CASE_ON(no_path_is_left, "ports1"),
