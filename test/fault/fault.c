@@ -14,6 +14,8 @@
  * With FAULT_UNTIL in the environment they send MESSAGES again and again until that file exists,
  * and rank 0 prints "fault: exchange N" after each time.
  */
+#include "../lines.h"
+
 #include <dirent.h>
 #include <malloc.h>
 #include <mpi.h>
@@ -387,7 +389,7 @@ int main(int argc, char **argv)
     int provided;
 
     MPI_Init(&argc, &argv);
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);    /* MPI_Init takes its buffer away: lines would mix */
+    print_whole_lines();
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &me.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &me.size);

@@ -21,6 +21,8 @@
  *
  * Prints "rank R NAME VALUE" lines, and "fault: ..." for what is wrong.
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +288,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "cvar") == 0)
         cvar(argv[2], argv[3], 0);
     MPI_Init(NULL, NULL);
+    print_whole_lines();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     find_counters();

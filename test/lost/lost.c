@@ -9,6 +9,8 @@
  *                late: it exits after a second without any; none: whatever connections break, by
  *                dat.conf
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -355,6 +357,7 @@ int main(int argc, char **argv)
     bool warm_up = strcmp(death, "kill") == 0 || strcmp(death, "exit") == 0;
 
     MPI_Init(&argc, &argv);
+    print_whole_lines();
     start(what, returning);
     for (int k = 0; warm_up && k < WARM_UP; k++)
         what->repeat(k);

@@ -11,6 +11,8 @@
  * (MPIX_Comm_agree); if not, they leave the communicator (MPIX_Comm_revoke, MPIX_Comm_shrink).
  * Rank 0 ends with "survived in N of M ranks"; "results wrong" is printed by who has one.
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,6 +304,7 @@ int main(int argc, char **argv)
     count = atoi(argv[2]);
     late = strcmp(argv[3], "late") == 0;
     MPI_Init(&argc, &argv);
+    print_whole_lines();
     MPI_Comm_size(MPI_COMM_WORLD, &world);
     out = malloc(sizeof(*out) * (size_t)(MOST * count));
     in = malloc(sizeof(*in) * (size_t)(MOST * count));

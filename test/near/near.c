@@ -10,6 +10,8 @@
  * Then a ring, and a broadcast of 1 MiB.
  */
 #define _GNU_SOURCE
+#include "../lines.h"
+
 #include <mpi.h>
 
 #include <errno.h>
@@ -69,6 +71,7 @@ int main(int argc, char **argv)
             prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
     MPI_Init(&argc, &argv);
+    print_whole_lines();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 0, &from, 1, MPI_INT,

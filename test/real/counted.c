@@ -6,6 +6,8 @@
  *   -DTOOL -shared    the tool, preloaded: counts these calls and prints at MPI_Finalize
  *                     `rank R: tool SENDS RECVS`
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <stdio.h>
 
@@ -45,6 +47,7 @@ int main(int argc, char **argv)
     int rank, got = 0;
 
     MPI_Init(&argc, &argv);
+    print_whole_lines();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int i = 0; i < MESSAGES; i++) {
         if (rank == 0)

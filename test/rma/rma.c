@@ -13,6 +13,8 @@
  * Rank 0 prints, at the end the counters of all ranks together. Exit status 0 only when everything
  * was right.
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -496,7 +498,7 @@ static void computes(double seconds)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);    /* MPI_Init takes its buffer away: lines would mix */
+    print_whole_lines();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     counters_open();

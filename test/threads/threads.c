@@ -5,6 +5,8 @@
  * self (a thread waits for what another thread of its rank sends), async (a rank that makes no call
  * takes part in a transfer; FILE: how the other one says that it has ended).
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -149,6 +151,7 @@ int main(int argc, char **argv)
     int provided;
 
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    print_whole_lines();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Barrier(MPI_COMM_WORLD);
     for (size_t i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++)

@@ -12,6 +12,8 @@
  *
  * Rank 0 prints. Exit status 0 only when everything was right.
  */
+#include "../lines.h"
+
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -302,6 +304,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         bytes_wanted = (MPI_Aint)atoll(argv[2]);
     MPI_Init(&argc, &argv);
+    print_whole_lines();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     count_open();
