@@ -259,6 +259,7 @@ static void tune(char **words)
 {
     until_grown(words[2]);
     note();
+    MPI_Barrier(MPI_COMM_WORLD);    /* else the value counts before it is noted */
     cvar(words[0], words[1], 0);
     until_grown(words[3]);
     print_growth();
