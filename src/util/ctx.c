@@ -42,7 +42,7 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
     }
     ctx->cfg = *args->cfg;
     ctx->clock = args->clock.now ? args->clock : mdapl_clock_system();
-    ctx->until_clock = ctx->stride = 1;
+    mdapl_rounds_init(ctx);
     ctx->log.level = args->cfg->verbose;
     ctx->log.rank = args->job.rank;
     if (gethostname(ctx->log.host, sizeof(ctx->log.host) - 1))

@@ -8,6 +8,9 @@ enum {
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
+    CLOCK_SHARE = 16,            /* a reading of the clock takes this part of that time, at most */
+    LOOK_SLOW_US = 2000,         /* that time where a reading takes long, at most */
+    WEIGH_LOOKS = 8,             /* looks between two measurements of a reading */
     SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
 };
 
@@ -22,6 +25,17 @@ static int poll_one(struct mdapl_open_channel *c)
     return count_idle(c, c->table->progress(c->state));
 }
 
+/* A reading of the clock is a system call on some hosts, and takes as long there as a round. So its
+ * part of the time between two looks is limited; now: it has been read just before. */
+static void weigh_clock(struct mdapl_ctx *ctx, uint64_t now)
+{
+    uint64_t most = MDAPL_US(LOOK_SLOW_US) / CLOCK_SHARE;
+    uint64_t took = mdapl_min(mdapl_ctx_now(ctx) - now, most);
+
+    ctx->clock_ns = (3 * ctx->clock_ns + took) / 4;
+    ctx->look_ns = mdapl_max(MDAPL_US(LOOK_US), CLOCK_SHARE * ctx->clock_ns);
+}
+
 /* Calls each channel's look(). */
 static int look(struct mdapl_ctx *ctx, uint64_t now)
 {
@@ -29,6 +43,8 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
 
     ctx->looked = now;
     ctx->strides = 0;
+    if (ctx->looks++ % WEIGH_LOOKS == 0)
+        weigh_clock(ctx, now);
     if (ctx->up && ctx->up->look)
         ctx->up->look(ctx->owner);
     for (int i = 0; i < ctx->n_channels; i++) {
@@ -39,12 +55,18 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
     return n;
 }
 
-/* Rounds until the next reading of the clock, which is a system call on some hosts: as many as are
- * made in LOOK_US when they last as long as the last ones, which took `passed` ns together. */
-static unsigned next_stride(unsigned last, uint64_t passed)
+void mdapl_rounds_init(struct mdapl_ctx *ctx)
 {
-    uint64_t most = mdapl_min(2 * last, STRIDE);
-    uint64_t paced = passed > 0 ? last * MDAPL_US(LOOK_US) / passed : most;
+    ctx->until_clock = ctx->stride = 1;
+    ctx->look_ns = MDAPL_US(LOOK_US);
+}
+
+/* Rounds until the next reading of the clock: as many as are made in look_ns when they last as long
+ * as the last ones, which took `passed` ns together. */
+static unsigned next_stride(const struct mdapl_ctx *ctx, uint64_t passed)
+{
+    uint64_t last = ctx->stride, most = mdapl_min(2 * last, STRIDE);
+    uint64_t paced = passed > 0 ? last * ctx->look_ns / passed : most;
 
     return (unsigned)mdapl_max(mdapl_min(paced, most), 1);
 }
@@ -59,10 +81,10 @@ static int round_with_clock(struct mdapl_ctx *ctx)
     uint64_t now = mdapl_ctx_now(ctx);
     int n = 0;
 
-    ctx->stride = next_stride(ctx->stride, now - ctx->clock_read);
+    ctx->stride = next_stride(ctx, now - ctx->clock_read);
     ctx->until_clock = ctx->stride;
     ctx->clock_read = now;
-    if (now - ctx->looked >= MDAPL_US(LOOK_US) || ++ctx->strides >= LOOK_STRIDES)
+    if (now - ctx->looked >= ctx->look_ns || ++ctx->strides >= LOOK_STRIDES)
         return look(ctx, now);
     for (int i = 0; i < ctx->n_channels; i++) {
         struct mdapl_open_channel *c = &ctx->channel[i];

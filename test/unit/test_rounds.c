@@ -6,9 +6,9 @@
 
 enum { ROUNDS = 10000 };
 
-/* A clock that counts its readings. */
+/* A clock that counts its readings, each of which takes so long. */
 struct counted {
-    uint64_t now;
+    uint64_t now, cost;
     unsigned readings;
 };
 
@@ -17,14 +17,16 @@ static uint64_t counted_now(void *arg)
     struct counted *c = arg;
 
     c->readings++;
+    c->now += c->cost;
     return c->now;
 }
 
 /* A context without channels. */
-static void start(struct mdapl_ctx *ctx, struct counted *c)
+static void start(struct mdapl_ctx *ctx, struct counted *c, uint64_t cost)
 {
-    *c = (struct counted){ .now = MDAPL_SEC(1) };
-    *ctx = (struct mdapl_ctx){ .until_clock = 1, .stride = 1, .clock = { counted_now, c } };
+    *c = (struct counted){ .now = MDAPL_SEC(1), .cost = cost };
+    *ctx = (struct mdapl_ctx){ .clock = { counted_now, c } };
+    mdapl_rounds_init(ctx);
 }
 
 /* Readings in n rounds that last so long. */
@@ -39,6 +41,13 @@ static unsigned readings(struct mdapl_ctx *ctx, struct counted *c, int n, uint64
     return c->readings - before;
 }
 
+/* Readings that measure how long one takes, in so many rounds of this length: every eighth look has
+ * one, and a look is due after 100 us, or 32 strides. */
+static unsigned weighings(uint64_t rounds, uint64_t ns)
+{
+    return (unsigned)(rounds * ns / MDAPL_US(800) + rounds / 16 / 32 / 8 + 1);
+}
+
 /* Rounds of this length read the clock so often at most, and at least every 100 us. */
 static void pace(uint64_t ns, unsigned most)
 {
@@ -46,10 +55,10 @@ static void pace(uint64_t ns, unsigned most)
     struct counted c;
     unsigned n;
 
-    start(&ctx, &c);
+    start(&ctx, &c, 0);
     readings(&ctx, &c, 100, ns);
     n = readings(&ctx, &c, ROUNDS, ns);
-    assert_true(n <= most);
+    assert_true(n <= most + weighings(ROUNDS, ns));
     assert_true(n >= ROUNDS / 16 && n * MDAPL_US(100) >= ROUNDS * ns - MDAPL_US(200));
 }
 
@@ -76,10 +85,42 @@ static void rare_rounds(void **state)
     struct counted c;
 
     (void)state;
-    start(&ctx, &c);
+    start(&ctx, &c, 0);
     readings(&ctx, &c, ROUNDS, 30);
     readings(&ctx, &c, 16, MDAPL_MS(1));
-    assert_int_equal(readings(&ctx, &c, 100, MDAPL_MS(1)), 100);
+    assert_int_equal(readings(&ctx, &c, 80, MDAPL_MS(1)), 80 + 80 / 8);
+}
+
+/* Where a reading takes as long as a round it is made nearly as rarely as in fast ones ... */
+static void dear_clock(void **state)
+{
+    struct mdapl_ctx ctx;
+    struct counted c;
+
+    (void)state;
+    start(&ctx, &c, MDAPL_US(70));
+    readings(&ctx, &c, 1000, MDAPL_US(50));
+    assert_true(readings(&ctx, &c, ROUNDS, MDAPL_US(50)) <= ROUNDS / 14);
+}
+
+/* ... but a program that calls every 3 ms reads it each time, and one long reading counts little. */
+static void dearest_clock(void **state)
+{
+    struct mdapl_ctx ctx;
+    struct counted c;
+
+    (void)state;
+    start(&ctx, &c, MDAPL_MS(1));
+    readings(&ctx, &c, 1000, MDAPL_MS(3));
+    assert_int_equal(readings(&ctx, &c, 80, MDAPL_MS(3)), 80 + 80 / 8);
+    c.cost = 0;
+    readings(&ctx, &c, 1000, MDAPL_MS(3));
+    assert_int_equal(ctx.look_ns, MDAPL_US(100));
+    c.cost = MDAPL_MS(20);
+    readings(&ctx, &c, 1, MDAPL_MS(3));
+    c.cost = 0;
+    readings(&ctx, &c, 7, MDAPL_MS(3));
+    assert_true(ctx.look_ns <= MDAPL_US(500));
 }
 
 int main(void)
@@ -88,6 +129,8 @@ int main(void)
         cmocka_unit_test(fast_rounds),
         cmocka_unit_test(slow_rounds),
         cmocka_unit_test(rare_rounds),
+        cmocka_unit_test(dear_clock),
+        cmocka_unit_test(dearest_clock),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
