@@ -103,7 +103,7 @@ static void dear_clock(void **state)
     assert_true(readings(&ctx, &c, ROUNDS, MDAPL_US(50)) <= ROUNDS / 14);
 }
 
-/* ... but a program that calls every 3 ms reads it each time, and one long reading counts little. */
+/* ... but a program that calls every 3 ms reads it each time. One long reading counts little. */
 static void dearest_clock(void **state)
 {
     struct mdapl_ctx ctx;
