@@ -16,6 +16,7 @@ enum {
 };
 
 static const DAT_RETURN bad_ep = DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP;
+static const DAT_RETURN no_qp = DAT_CLASS_ERROR | DAT_INSUFFICIENT_RESOURCES | DAT_RESOURCE_TEP;
 
 struct verbsdat_ep *verbsdat_ep_of(DAT_EP_HANDLE handle)
 {
@@ -159,29 +160,34 @@ static struct ibv_qp_init_attr qp_attr(const struct verbsdat_ep *ep, uint32_t in
     };
 }
 
-/* A new QP, in the state INIT. It is made on the IA's identifier, which knows port and P_Key: the
- * EP gets one of its own when it connects, since each holds a TCP port at which a consumer may want
- * to listen. Adapters differ in what they can inline, and do not say how much before they refuse.
- * 0, or an errno value. */
-static int connectable(struct verbsdat_ep *ep)
+/* A new QP, in the state INIT; NULL: errno says why. It is made on the IA's identifier, which knows
+ * port and P_Key: the EP gets one of its own when it connects, since each holds a TCP port at which
+ * a consumer may want to listen. Adapters differ in what they can inline, and do not say how much
+ * before they refuse. */
+static struct ibv_qp *make_qp(struct verbsdat_ep *ep)
 {
     struct rdma_cm_id *id = ep->h.ia->id;
     uint32_t inlined = ep->h.ia->cfg.max_inline;
     struct ibv_qp_init_attr attr;
+    struct ibv_qp *qp;
     int rc;
 
     verbsdat_lock(ep->h.ia);
     do {
         attr = qp_attr(ep, inlined);
-        rc = rdma_create_qp(id, ep->pz->pd, &attr) ? errno : 0;
+        rc = rdma_create_qp(id, ep->pz->pd, &attr);
         inlined /= 2;
     } while (rc && inlined > 0);
-    ep->qp = id->qp;
+    qp = id->qp;
     id->qp = NULL;
     verbsdat_unlock(ep->h.ia);
-    if (rc)
-        return rc;
     ep->max_inline = attr.cap.max_inline_data;
+    return qp;
+}
+
+static void begin(struct verbsdat_ep *ep, struct ibv_qp *qp)
+{
+    ep->qp = qp;
     ep->silent_run = 0;
     ep->marked = ep->over = ep->abandoned = false;
     ep->deadline = ep->path.due = UINT64_MAX;
@@ -189,11 +195,10 @@ static int connectable(struct verbsdat_ep *ep)
     atomic_store(&ep->announcing, false);
     if (ep->srq)
         verbsdat_by_qp_add(ep);
-    return 0;
 }
 
-/* Ends what connectable() made, when all DTOs have completed. Without ia->lock. */
-static void unconnect(struct verbsdat_ep *ep)
+/* Ends the QP and its connection, when all DTOs have completed. Without ia->lock. */
+static void end(struct verbsdat_ep *ep)
 {
     struct rdma_cm_id *id;
 
@@ -327,6 +332,7 @@ static DAT_RETURN create(struct verbsdat_ia *ia, struct verbsdat_pz *pz, DAT_EVD
                          const DAT_EP_ATTR *attr, DAT_EP_HANDLE *ep_p)
 {
     struct verbsdat_ep *ep;
+    struct ibv_qp *qp = NULL;
     DAT_RETURN ret;
 
     if (!ia)
@@ -343,13 +349,14 @@ static DAT_RETURN create(struct verbsdat_ia *ia, struct verbsdat_pz *pz, DAT_EVD
     atomic_store(&ep->state, DAT_EP_STATE_UNCONNECTED);
     ep->h.ia = ia;
     ret = set_evds(ep, recv, req, conn);
-    if (ret == DAT_SUCCESS && connectable(ep))
-        ret = VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+    if (ret == DAT_SUCCESS && !(qp = make_qp(ep)))
+        ret = no_qp;
     if (ret != DAT_SUCCESS) {
         ep_unmake(ep);
         free(ep);
         return ret;
     }
+    begin(ep, qp);
     count_users(ep, 1);
     verbsdat_handle_add(&ep->h, ia, DAT_HANDLE_TYPE_EP);
     *ep_p = ep;
@@ -393,7 +400,7 @@ DAT_RETURN verbsdat_ep_free(DAT_EP_HANDLE handle)
     verbsdat_ask_forget(ep);
     verbsdat_unlock(ia);
     drained = drain(ep);
-    unconnect(ep);
+    end(ep);
     count_users(ep, -1);
     verbsdat_lock(ia);
     if (drained) {
@@ -411,7 +418,7 @@ DAT_RETURN verbsdat_ep_reset(DAT_EP_HANDLE handle)
 {
     struct verbsdat_ep *ep = verbsdat_ep_of(handle);
     DAT_EP_STATE state;
-    int rc;
+    struct ibv_qp *qp;
 
     if (!ep)
         return bad_ep;
@@ -423,13 +430,15 @@ DAT_RETURN verbsdat_ep_reset(DAT_EP_HANDLE handle)
     verbsdat_unlock(ep->h.ia);
     if (!drain(ep))
         return VERBSDAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
-    unconnect(ep);
-    rc = connectable(ep);
+    qp = make_qp(ep);
+    if (!qp)
+        return no_qp;
+    end(ep);
+    begin(ep, qp);
     verbsdat_lock(ep->h.ia);
-    if (!rc)
-        atomic_store(&ep->state, DAT_EP_STATE_UNCONNECTED);
+    atomic_store(&ep->state, DAT_EP_STATE_UNCONNECTED);
     verbsdat_unlock(ep->h.ia);
-    return rc ? VERBSDAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP) : DAT_SUCCESS;
+    return DAT_SUCCESS;
 }
 
 /* -- queries ----------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { BYTES = 8, DEPTH = 32, MANY = 300, BATCH = 16 };
+enum { QPS = 2048 };         /* more than the stand-in has */
 
 /* -- the stand-in ------------------------------------------------------------------------------ */
 
@@ -385,6 +386,32 @@ static void idle_endpoints_take_no_port(void **state)
     connect_pair(w);
 }
 
+/* A reset that finds no QP leaves the EP as it is: it can be freed, or reset later. */
+static void reset_without_resources(void **state)
+{
+    struct world *w = *state;
+    DAT_EP_HANDLE other[QPS];
+    int n = 0;
+
+    connect_pair(w);
+    OK(dat_ep_disconnect(w->a.ep, DAT_CLOSE_ABRUPT_FLAG));
+    expect_conn(&w->a, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect_conn(&w->b, DAT_CONNECTION_EVENT_DISCONNECTED);
+    while (n < QPS && dat_ep_create(w->a.ia, w->a.pz, w->a.dto, w->a.dto, w->a.conn, NULL,
+                                    &other[n]) == DAT_SUCCESS)
+        n++;
+    assert_in_range(n, 1, QPS - 1);
+    IS(DAT_INSUFFICIENT_RESOURCES, dat_ep_reset(w->a.ep));
+    assert_int_equal(state_of(&w->a), DAT_EP_STATE_DISCONNECTED);
+    IS(DAT_INSUFFICIENT_RESOURCES, dat_ep_reset(w->b.ep));
+    OK(dat_ep_free(w->b.ep));
+    while (n-- > 0)
+        OK(dat_ep_free(other[n]));
+    make_ep(&w->b);
+    OK(dat_ep_reset(w->a.ep));
+    connect_pair(w);
+}
+
 /* -- events ------------------------------------------------------------------------------------ */
 
 static void expect_port(struct side *s)
@@ -507,6 +534,7 @@ int main(void)
         CASE(connect_times_out),
         CASE(private_data_of_a_reply),
         CASE(idle_endpoints_take_no_port),
+        CASE(reset_without_resources),
         CASE(port_events),
         CASE_ON(cut_path_is_left, "ports1"),
         CASE_ON(no_path_is_left, "ports1"),
