@@ -51,7 +51,7 @@ static void yield_core(struct mdapl_ch3_glue *g)
 
     sched_yield();
     if (g->ctx)
-        mdapl_yields_took(&g->yields, mdapl_ctx_now(g->ctx) - begin);
+        mdapl_yields_took(&g->yields, begin, mdapl_ctx_now(g->ctx));
 }
 
 /* After `polls` empty rounds in a row, and one more: spin, then yield the core, then sleep. */

@@ -10,12 +10,19 @@
  * brought nothing, and what is wasted then is a fraction of a millisecond for a wait.
  *
  * It does harm where a program that computes gets the core, for a sleeper that is woken goes before
- * such a program, one that has yielded behind it: a yield that took longer than the other ranks on
- * the core need is followed by a pause of some waits without any. Ranks that touch new memory may
- * need as long, together, so the first pause is short and each further one twice as long. After
- * such a slice the scheduler prefers the ranks for a while: some yields are short then, and each of
- * them makes the next pause shorter by one wait only.
+ * such a program, one that has yielded behind it. So long yields are followed by a pause of some
+ * waits without any, and the pause doubles while they go on.
+ *
+ * But ranks that are busy themselves make yields long, too: all of them touch new memory at first.
+ * A pause does harm then, as a yield among ranks that sleep and wake takes longest, and is taken
+ * for another reason to pause: an exchange of all with all of 32 ranks on 2 cores took 6 ms for
+ * good, in place of 0.4. Two things distinguish a program that computes. The ranks of a
+ * job do much the same, so a yield is long only if the other ranks of the core, each for twice as
+ * long as this one has just run, would not need so much. And beside a program every second or third
+ * yield is long, as after its slice the scheduler prefers the ranks for a while, so there is no
+ * pause while few of the yields are.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -24,11 +31,17 @@ enum {
     MDAPL_YIELDS_FEW = 4,        /* waits of the first pause */
     MDAPL_YIELDS_PAUSE = 1024,   /* ... of the longest */
     MDAPL_YIELDS_RANK_US = 100,  /* many times what a rank needs to take a message and answer it */
+    MDAPL_YIELDS_BUSY_US = 500,  /* what one that is busy between two waits needs, at most */
     MDAPL_YIELDS_RANKS = 4,      /* on a core, at least: the system does something now and then */
+    MDAPL_YIELDS_LONG = 10,      /* short yields that outweigh a long one */
+    MDAPL_YIELDS_SURE = 3 * MDAPL_YIELDS_LONG - 5,    /* so many more are long: it is a program */
 };
 
 struct mdapl_yields {
-    uint64_t long_ns;            /* a yield that takes so long is a long one */
+    uint64_t ranks;              /* on this core */
+    uint64_t end;                /* of the last yield, ns; 0: the rank has slept since */
+    uint64_t busy;               /* ns that it ran between two yields, of late */
+    int score;                   /* long yields of late, each as LONG short ones */
     int pause;                   /* length of the last one, less what yields have shortened it */
     int left;                    /* waits of it that are left */
 };
@@ -38,7 +51,7 @@ static inline void mdapl_yields_init(struct mdapl_yields *y, int ranks)
 {
     uint64_t all = (uint64_t)(ranks > MDAPL_YIELDS_RANKS ? ranks : MDAPL_YIELDS_RANKS);
 
-    *y = (struct mdapl_yields){ .long_ns = all * MDAPL_YIELDS_RANK_US * 1000 };
+    *y = (struct mdapl_yields){ .ranks = all };
 }
 
 /* In this wait. */
@@ -50,17 +63,38 @@ static inline int mdapl_yields_allowed(const struct mdapl_yields *y)
 /* A wait without result so far has made all its yields, and the rank sleeps now. */
 static inline void mdapl_yields_spent(struct mdapl_yields *y)
 {
+    y->end = 0;
     if (y->left > 0)
         y->left--;
 }
 
-/* A yield took so many nanoseconds. */
-static inline void mdapl_yields_took(struct mdapl_yields *y, uint64_t ns)
+/* Is a yield of so many nanoseconds longer than ranks make it? */
+static inline bool mdapl_yields_is_long(const struct mdapl_yields *y, uint64_t ns)
 {
-    if (ns < y->long_ns) {
+    uint64_t us = 2 * y->busy / 1000;
+
+    us = us < MDAPL_YIELDS_RANK_US ? MDAPL_YIELDS_RANK_US : us;
+    us = us > MDAPL_YIELDS_BUSY_US ? MDAPL_YIELDS_BUSY_US : us;
+    return ns >= y->ranks * us * 1000;
+}
+
+/* A yield lasted from begin to end, ns. */
+static inline void mdapl_yields_took(struct mdapl_yields *y, uint64_t begin, uint64_t end)
+{
+    uint64_t ran = y->end ? begin - y->end : 0;
+
+    y->busy -= y->busy / 4;
+    y->busy = ran > y->busy ? ran : y->busy;
+    y->end = end;
+    if (!mdapl_yields_is_long(y, end - begin)) {
+        y->score -= y->score > 0;
         y->pause -= y->pause > 0;
         return;
     }
+    if (y->score < MDAPL_YIELDS_SURE)
+        y->score += MDAPL_YIELDS_LONG;
+    if (y->score < MDAPL_YIELDS_SURE)
+        return;
     y->pause = 2 * y->pause + MDAPL_YIELDS_FEW;
     if (y->pause > MDAPL_YIELDS_PAUSE)
         y->pause = MDAPL_YIELDS_PAUSE;

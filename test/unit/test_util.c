@@ -486,51 +486,93 @@ static int waits_without(struct mdapl_yields *y)
     return n;
 }
 
+/* A yield, after the rank has run for so long. */
+static void yield_after(struct mdapl_yields *y, uint64_t ran, uint64_t ns)
+{
+    uint64_t begin = y->end ? y->end + ran : MDAPL_MS(1);
+
+    mdapl_yields_took(y, begin, begin + ns);
+}
+
+/* After a slice of a program that computes the scheduler prefers the ranks for a while. */
 static void yields_end_beside_a_program_that_computes(void **state)
 {
     const uint64_t is_long = MDAPL_US(16 * MDAPL_YIELDS_RANK_US);
     struct mdapl_yields y;
-    int pause = 0;
+    int pause = 0, n = 0;
 
     (void)state;
     mdapl_yields_init(&y, 16);
     mdapl_yields_spent(&y);
-    mdapl_yields_took(&y, is_long - 1);
-    assert_int_equal(mdapl_yields_allowed(&y), MDAPL_YIELDS);
+    while (mdapl_yields_allowed(&y) == MDAPL_YIELDS) {
+        yield_after(&y, 0, is_long - 1);
+        yield_after(&y, 0, is_long - 1);
+        yield_after(&y, 0, is_long);
+        n++;
+    }
+    assert_in_range(n, 3, 4);
     for (int i = 0; i < 20; i++) {
-        mdapl_yields_took(&y, is_long);
         pause = (int)mdapl_min(2 * pause + MDAPL_YIELDS_FEW, MDAPL_YIELDS_PAUSE);
         assert_int_equal(waits_without(&y), pause);
+        yield_after(&y, 0, is_long);
     }
     assert_int_equal(pause, MDAPL_YIELDS_PAUSE);
+    waits_without(&y);
+    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++)
+        yield_after(&y, 0, 0);
+    for (int i = 0; i < 3; i++)
+        yield_after(&y, 0, MDAPL_MS(10));
+    assert_int_equal(waits_without(&y), MDAPL_YIELDS_FEW);
 }
 
-/* ... which gets the core in every second yield only. */
-static void short_yields_between_long_ones(void **state)
+/* All ranks of the core touch new memory, so a yield takes as long as they do; then they are as
+ * quick as ever. */
+static void yields_go_on_beside_busy_ranks(void **state)
 {
     struct mdapl_yields y;
-    int waits = 0;
 
     (void)state;
-    mdapl_yields_init(&y, 1);
+    mdapl_yields_init(&y, 16);
+    yield_after(&y, 0, 0);
     for (int i = 0; i < 20; i++) {
-        mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_RANKS * MDAPL_YIELDS_RANK_US) - 1);
+        yield_after(&y, MDAPL_US(200), MDAPL_US(16 * 250));
         assert_int_equal(mdapl_yields_allowed(&y), MDAPL_YIELDS);
-        mdapl_yields_took(&y, MDAPL_US(MDAPL_YIELDS_RANKS * MDAPL_YIELDS_RANK_US));
-        waits = waits_without(&y);
     }
-    assert_int_equal(waits, MDAPL_YIELDS_PAUSE);
-    for (int i = 0; i < MDAPL_YIELDS_PAUSE; i++)
-        mdapl_yields_took(&y, 0);
-    mdapl_yields_took(&y, MDAPL_MS(10));
-    assert_int_equal(waits_without(&y), MDAPL_YIELDS_FEW);
+    for (int i = 0; i < 20; i++)
+        yield_after(&y, MDAPL_US(2), MDAPL_US(16 * 2));
+    assert_true(mdapl_yields_is_long(&y, MDAPL_US(16 * MDAPL_YIELDS_RANK_US)));
+    /* time in a sleep is none that it runs */
+    mdapl_yields_spent(&y);
+    mdapl_yields_took(&y, MDAPL_MS(1000), MDAPL_MS(1001));
+    assert_true(mdapl_yields_is_long(&y, MDAPL_US(16 * MDAPL_YIELDS_RANK_US)));
+    /* however long it computes, a yield of some ms is a long one where few ranks share the core */
+    mdapl_yields_init(&y, 2);
+    yield_after(&y, 0, 0);
+    yield_after(&y, MDAPL_MS(50), 0);
+    assert_true(mdapl_yields_is_long(&y, MDAPL_MS(2)));
+}
+
+static void yields_go_on_if_few_are_long(void **state)
+{
+    struct mdapl_yields y;
+
+    (void)state;
+    mdapl_yields_init(&y, 16);
+    for (int i = 0; i < 100; i++) {
+        for (int n = 0; n < 2 * MDAPL_YIELDS_LONG; n++)
+            yield_after(&y, 0, MDAPL_US(10));
+        yield_after(&y, 0, MDAPL_MS(8));
+        yield_after(&y, 0, MDAPL_MS(8));
+        assert_int_equal(mdapl_yields_allowed(&y), MDAPL_YIELDS);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(yields_end_beside_a_program_that_computes),
-        cmocka_unit_test(short_yields_between_long_ones),
+        cmocka_unit_test(yields_go_on_beside_busy_ranks),
+        cmocka_unit_test(yields_go_on_if_few_are_long),
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_survives_removal_in_loop),
         cmocka_unit_test(seq_widens_to_nearest),
