@@ -25,10 +25,9 @@ bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg 
         || head.len > (size_t)(peer->rx.inring->data + peer->rx.data_bytes - m->body))
         return false;
     n = mdapl_shm_parts(head.len);
-    if (!mdapl_shm_spsc_has(&peer->rx, n))
+    if (!mdapl_shm_spsc_join(&peer->rx, n, m))
         return true;
     m->type = MDAPL_SHM_MSG;
-    m->slots = (uint8_t)n;
     m->hdr += sizeof(head);
     m->hdr_len -= sizeof(head);
     m->len = m->outside = (uint32_t)head.len;

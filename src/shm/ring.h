@@ -7,13 +7,21 @@
  *
  *      hello      the writer's identity, written once
  *      line       written by the reader: how many messages it has taken, whether it polls
- *      slots      two cache lines for each message, used in turn
+ *      slots      two cache lines for each message
  *      data       what does not fit into slots
  *
  * A slot is a word, a few counters and 112 bytes of room for the header and, if it fits behind the
  * header, the body. A message of up to 48 bytes costs the transfer of one cache line; the other
  * line of the slot is adjacent, and many processors fetch it too. A header or body that does not
  * fit lies in data, at an offset that the slot names.
+ *
+ * The slots are two rings: the front ones, which are used while few messages are in flight, and the
+ * rest. So a peer with which messages are exchanged now and then takes a page of memory, and its
+ * lines stay in the cache: of 32 ranks on 2 cores that send to all others each one had 250 KiB of
+ * slots in use, and now has 31. The writer decides with each message where its next one will be,
+ * and says so in the word: in front if it knows that the place there has been taken, else in that
+ * ring whose next place has the older message. Each ring's next place is its oldest, so if any
+ * place is free, this one is.
  *
  * Where long bodies lie decides how fast they are copied. A line that the writer stored, or the
  * reader loaded, a moment ago is in that core's own cache, and each copy has to take it from there:
@@ -24,7 +32,8 @@
  *
  * Memory orders: the word is stored last (release) and carries the message's number, so a reader
  * that loads the expected number (acquire) sees the message. The place of a word holds words only,
- * so an old word differs from a new one and the reader need not write into a slot. The reader
+ * so an old word differs from a new one and the reader need not write into a slot; each place is
+ * used at least every MDAPL_SLOTS_REFRESH messages, long before the numbers repeat. The reader
  * stores `taken` (release) after it has taken a message; the writer loads it (acquire) before it
  * reuses the place, but only when it is out of room: otherwise the number arrives in `ack` of a
  * slot of the ring in the other direction, where the word of that slot orders it after the reader's
@@ -32,7 +41,8 @@
  * orders: test_shm_ring and test_shm_threads fail under TSan with any of them relaxed.
  *
  * Numbers are the low 32 bits of counts that never decrease (window.h); the first message is 1. The
- * word has the number above 20 bits for the body's length, 8 for the header's and 4 for the type.
+ * word has the number above 20 bits for the body's length, 8 for the header's, 1 for where the next
+ * message will be and 3 for the type.
  */
 #include "contract.h"
 #include "node.h"
@@ -47,6 +57,9 @@ enum {
     MDAPL_LINE_BYTES = 64,
     MDAPL_SLOT_BYTES = 128,
     MDAPL_SLOTS = 64,
+    MDAPL_SLOTS_FRONT = 8,       /* of them */
+    MDAPL_SLOTS_REFRESH = 1 << 30,
+    MDAPL_WORD_REST = 8,         /* in a word: the next message is in the rest of the slots */
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
     MDAPL_SPREAD_LONG = 4096,    /* bytes of a body in data that is long */
@@ -86,8 +99,29 @@ struct mdapl_shm_spread {
     uint64_t bytes;              /* ... after which a line has left the caches of single cores */
 };
 
+/* Where an end is: the next message is in slot `at`. Of each ring, by its own count, the next
+ * slot. */
+struct mdapl_shm_walk {
+    uint32_t at, front, rest;
+};
+
+static inline uint32_t mdapl_shm_walk_slot(const struct mdapl_shm_walk *w, bool rest)
+{
+    return rest ? MDAPL_SLOTS_FRONT + w->rest : w->front;
+}
+
+/* The slot `at` has been used. */
+static inline void mdapl_shm_walk_used(struct mdapl_shm_walk *w)
+{
+    if (w->at < MDAPL_SLOTS_FRONT)
+        w->front = (w->at + 1) % MDAPL_SLOTS_FRONT;
+    else
+        w->rest = (w->at - MDAPL_SLOTS_FRONT + 1) % (MDAPL_SLOTS - MDAPL_SLOTS_FRONT);
+}
+
 /* A message in its place. */
 struct mdapl_shm_spsc_msg {
+    struct mdapl_shm_walk after; /* the reader's, when it has been taken */
     uint8_t type;
     uint8_t slots;           /* that it takes (part.c) */
     uint8_t hdr_len;
@@ -108,8 +142,11 @@ struct mdapl_shm_spsc_tx {
     struct mdapl_shm_spread *spread;
     uint32_t next;           /* messages written */
     uint32_t acked;          /* messages that the reader has taken, as last known */
+    struct mdapl_shm_walk walk;
     uint64_t put, freed;     /* bytes of data reserved, and freed, in total; both with padding */
-    uint64_t end[MDAPL_SLOTS];   /* put, after each message */
+    uint32_t outside_from;   /* number of the first message since put was 0 last */
+    uint32_t number[MDAPL_SLOTS];    /* of the last message in each slot */
+    uint64_t end[MDAPL_SLOTS];   /* put, after each message since then, by number */
 };
 
 static inline size_t mdapl_shm_spsc_align(size_t n)
@@ -139,7 +176,10 @@ static inline void mdapl_shm_spsc_ack_in(struct mdapl_shm_spsc_tx *tx, uint32_t 
     if (taken == tx->acked || taken - tx->acked > tx->next - tx->acked)
         return;
     tx->acked = taken;
-    tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
+    if (tx->put == 0)
+        return;
+    if ((int32_t)(taken - tx->outside_from) >= 0)
+        tx->freed = tx->end[(taken - 1) % MDAPL_SLOTS];
     if (taken == tx->next && mdapl_shm_spsc_may_restart(tx))
         tx->put = tx->freed = 0;
 }
@@ -207,6 +247,14 @@ static inline size_t mdapl_shm_spsc_lines(size_t bytes)
     return (bytes + MDAPL_LINE_BYTES - 1) & ~(size_t)(MDAPL_LINE_BYTES - 1);
 }
 
+/* The next message has data up to this byte of the total. */
+static inline void mdapl_shm_spsc_put(struct mdapl_shm_spsc_tx *tx, uint64_t put)
+{
+    if (tx->put == 0)
+        tx->outside_from = tx->next + 1;
+    tx->put = put;
+}
+
 /*
  * Reserves a place for a message. False: no room. The caller fills m->hdr and m->body and publishes
  * the message before any other call for this end.
@@ -215,7 +263,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
                                           struct mdapl_shm_spsc_msg *m)
 {
     size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
-    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
+    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->walk.at];
     uint32_t off = 0;
     uint64_t at = mdapl_shm_spsc_find_now(tx, outside, 1, &off);
 
@@ -233,7 +281,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
             m->hdr = m->body;
             m->body += mdapl_shm_spsc_align(hdr_len);
         }
-        tx->put = at + mdapl_shm_spsc_lines(outside);
+        mdapl_shm_spsc_put(tx, at + mdapl_shm_spsc_lines(outside));
     }
     return true;
 }
@@ -249,7 +297,7 @@ static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, si
     if (at == UINT64_MAX)
         return false;
     mdapl_shm_spsc_spread(tx, *off_p, len);
-    tx->put = at;
+    mdapl_shm_spsc_put(tx, at);
     return true;
 }
 
@@ -258,7 +306,7 @@ static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, si
 static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t hdr_len,
                                        size_t len, struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
+    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->walk.at];
 
     slot->at = off;
     m->hdr = slot->room;
@@ -268,18 +316,35 @@ static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t of
     tx->put += mdapl_shm_spsc_lines(len);
 }
 
+/* Is the message after the last one to be in the rest of the slots? */
+static inline bool mdapl_shm_spsc_next_in_rest(const struct mdapl_shm_spsc_tx *tx)
+{
+    uint32_t front = tx->number[mdapl_shm_walk_slot(&tx->walk, false)];
+    bool refresh = (tx->next + MDAPL_SLOTS_REFRESH / 2) % MDAPL_SLOTS_REFRESH < MDAPL_SLOTS;
+
+    return ((int32_t)(front - tx->acked) > 0 || refresh)
+           && (int32_t)(tx->number[mdapl_shm_walk_slot(&tx->walk, true)] - front) < 0;
+}
+
 /* Publishes a filled message. ack: messages that this process has taken from the other ring. */
 static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
                                           const struct mdapl_shm_spsc_msg *m, uint8_t type,
                                           uint32_t ack)
 {
-    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->next % MDAPL_SLOTS];
+    struct mdapl_shm_walk *w = &tx->walk;
+    struct mdapl_shm_slot *slot = &tx->inring->slot[w->at];
+    bool rest;
 
-    tx->end[tx->next % MDAPL_SLOTS] = tx->put;
-    tx->next++;
+    if (tx->put > 0)
+        tx->end[tx->next % MDAPL_SLOTS] = tx->put;
+    tx->number[w->at] = ++tx->next;
+    mdapl_shm_walk_used(w);
+    rest = mdapl_shm_spsc_next_in_rest(tx);
+    w->at = mdapl_shm_walk_slot(w, rest);
     slot->ack = ack;
     atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32 | (uint64_t)m->len << 12
-                                           | (uint64_t)m->hdr_len << 4 | type,
+                                           | (uint64_t)m->hdr_len << 4
+                                           | (rest ? MDAPL_WORD_REST : 0) | type,
                           memory_order_release);
 }
 
@@ -288,6 +353,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
 struct mdapl_shm_spsc_rx {
     struct mdapl_shm_inring *inring;
     uint32_t data_bytes;     /* of data in it */
+    struct mdapl_shm_walk walk;
     uint32_t taken;          /* messages taken */
     uint32_t acked;          /* of them, how many have been published to the writer */
     uint32_t bytes;          /* of data, in messages taken since then */
@@ -295,18 +361,27 @@ struct mdapl_shm_spsc_rx {
 
 enum mdapl_shm_spsc_status { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
 
+/* Where the reader is after the message with this word. */
+static inline struct mdapl_shm_walk mdapl_shm_walk_by(struct mdapl_shm_walk w, uint64_t word)
+{
+    mdapl_shm_walk_used(&w);
+    w.at = mdapl_shm_walk_slot(&w, word & MDAPL_WORD_REST);
+    return w;
+}
+
 /* Finds the next message, which stays in its place. NONE: not written yet; BAD: its lengths or
  * offset are impossible. */
 static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
                                                            struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = &rx->inring->slot[rx->taken % MDAPL_SLOTS];
+    struct mdapl_shm_slot *slot = &rx->inring->slot[rx->walk.at];
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     size_t outside, at;
 
     if ((uint32_t)(word >> 32) != rx->taken + 1)
         return MDAPL_SPSC_NONE;
-    m->type = (uint8_t)(word & 15);
+    m->after = mdapl_shm_walk_by(rx->walk, word);
+    m->type = (uint8_t)(word & (MDAPL_WORD_REST - 1));
     m->slots = 1;
     m->hdr_len = (uint8_t)(word >> 4);
     m->len = (uint32_t)word >> 12;
@@ -328,19 +403,29 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     return MDAPL_SPSC_MSG;
 }
 
-/* Has the writer published this message and the n - 1 behind it? */
-static inline bool mdapl_shm_spsc_has(const struct mdapl_shm_spsc_rx *rx, unsigned n)
+/* Has the writer published this message and the n - 1 behind it? Then m is all of them. */
+static inline bool mdapl_shm_spsc_join(const struct mdapl_shm_spsc_rx *rx, unsigned n,
+                                       struct mdapl_shm_spsc_msg *m)
 {
-    uint32_t last = rx->taken + n;
-    const struct mdapl_shm_slot *slot = &rx->inring->slot[(last - 1) % MDAPL_SLOTS];
+    struct mdapl_shm_walk w = rx->walk;
 
-    return atomic_load_explicit(&slot->word, memory_order_acquire) >> 32 == last;
+    for (unsigned i = 1; i <= n; i++) {
+        uint64_t word = atomic_load_explicit(&rx->inring->slot[w.at].word, memory_order_acquire);
+
+        if ((uint32_t)(word >> 32) != rx->taken + i)
+            return false;
+        w = mdapl_shm_walk_by(w, word);
+    }
+    m->after = w;
+    m->slots = (uint8_t)n;
+    return true;
 }
 
 /* The message has been taken: the writer may reuse its place once that has been published. */
 static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
                                        const struct mdapl_shm_spsc_msg *m)
 {
+    rx->walk = m->after;
     rx->taken += m->slots;
     rx->bytes += m->outside;
 }

@@ -117,7 +117,7 @@ static size_t slot_now(void)
 {
     const struct mdapl_shm_peer *peer = peer_at(VICTIM, HOSTILE);
 
-    return (peer ? peer->rx.taken + (run & 1) : 0) % MDAPL_SLOTS;
+    return (peer ? peer->rx.walk.at + (run & 1) : 0) % MDAPL_SLOTS;
 }
 
 /* Somewhere that rank 1 can write. */

@@ -71,7 +71,7 @@ static uint32_t seen[2];
 static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct mdapl_shm_inring *inring = mdapl_shm_peer_of(sender->other)->tx.inring;
-    uint32_t slot = mdapl_shm_peer_of(peer)->rx.taken % MDAPL_SLOTS;
+    uint32_t slot = mdapl_shm_peer_of(peer)->rx.walk.at;
 
     (void)owner;
     memcpy(&seen[0], m->hdr, sizeof(seen[0]));

@@ -46,6 +46,15 @@ static int unmake(void **state)
     return 0;
 }
 
+/* Both ends after so many messages. */
+static void start_at(struct pair *p, uint32_t n)
+{
+    p->tx.next = p->tx.acked = p->rx.taken = p->rx.acked = n;
+    for (int i = 0; i < MDAPL_SLOTS; i++)
+        p->tx.number[i] = n;
+    atomic_store(&p->inring->taken, n);
+}
+
 /* A byte of the n-th message, different from those around it and from those of the last lap. */
 static uint8_t byte(uint32_t n, size_t i)
 {
@@ -169,10 +178,10 @@ static void full(void **state)
 /* Where the next message of this size lies, which is sent and taken. */
 static uint32_t place_of_next(struct pair *p, uint32_t *n, size_t len)
 {
-    uint32_t at;
+    uint32_t at, slot = p->tx.walk.at;
 
     assert_true(put(&p->tx, *n, 24, len));
-    at = p->inring->slot[(p->tx.next - 1) % MDAPL_SLOTS].at;
+    at = p->inring->slot[slot].at;
     assert_true(get(&p->rx, *n, 24, len));
     mdapl_shm_spsc_ack_flush(&p->rx);
     mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
@@ -224,21 +233,84 @@ static void rings_are_spread_together(void **state)
 static void spread_in_flight(void **state)
 {
     struct pair *p = *state;
-    uint32_t in = 0, out = 0, most = 0;
+    uint32_t in = 0, out = 0, most = 0, slot = 0;
 
     p->tx.room = DATA_BYTES;
     p->spread.bytes = 8 * SOME_BYTES;
     for (; out < 1000; out++) {
-        while (in - out < 4 && put(&p->tx, in, 24, SOME_BYTES)) {
-            most = p->inring->slot[in % MDAPL_SLOTS].at > most
-                       ? p->inring->slot[in % MDAPL_SLOTS].at : most;
-            in++;
-        }
+        for (; in - out < 4 && put(&p->tx, in, 24, SOME_BYTES); slot = p->tx.walk.at, in++)
+            most = p->inring->slot[slot].at > most ? p->inring->slot[slot].at : most;
         assert_true(get(&p->rx, out, 24, SOME_BYTES));
         mdapl_shm_spsc_ack_flush(&p->rx);
         mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
     }
     assert_int_equal(most, 7 * SOME_BYTES);
+}
+
+/* -- the two rings of slots -------------------------------------------------------------------- */
+
+/* Acknowledgements are a few messages late, as those are that come with messages of the other
+ * direction. */
+static void few_in_flight_stay_in_front(void **state)
+{
+    struct pair *p = *state;
+    uint32_t in = 0;
+
+    for (; in < MANY; in++) {
+        assert_in_range(p->tx.walk.at, 0, MDAPL_SLOTS_FRONT - 1);
+        assert_true(put(&p->tx, in, 24, 8));
+        if (in >= 2)
+            mdapl_shm_spsc_ack_in(&p->tx, in - 2);
+        assert_true(get(&p->rx, in, 24, 8));
+    }
+    for (int i = MDAPL_SLOTS_FRONT; i < MDAPL_SLOTS; i++)
+        assert_int_equal(atomic_load(&p->inring->slot[i].word), 0);
+}
+
+static uint32_t draw(uint32_t n)
+{
+    return (uint32_t)rand() % n;
+}
+
+/* There is room whenever a slot is free, whatever has been sent, taken and acknowledged. */
+static void a_free_slot_is_found(void **state)
+{
+    struct pair *p = *state;
+    uint32_t in = 0, out = 0, acked = 0;
+
+    srand(1);
+    while (out < MANY) {
+        uint32_t n, sent = draw(draw(2) ? 4 : 2 * MDAPL_SLOTS);
+
+        for (n = 0; n < sent; n++, in++) {
+            atomic_store(&p->inring->taken, acked);
+            if (in - acked == MDAPL_SLOTS)
+                break;
+            assert_true(put(&p->tx, in, 24, 8));
+        }
+        assert_true(n == sent || !put(&p->tx, in, 24, 8));
+        for (n = draw(in - out + 1); n > 0; n--, out++)
+            assert_true(get(&p->rx, out, 24, 8));
+        acked += draw(out - acked + 1);
+        if (draw(2))
+            mdapl_shm_spsc_ack_in(&p->tx, acked);
+    }
+}
+
+/* A word that was left in the rest of the slots would be that of a message 2^32 later. */
+static void each_slot_is_used_now_and_then(void **state)
+{
+    struct pair *p = *state;
+
+    start_at(p, MDAPL_SLOTS_REFRESH / 2 - 10);
+    for (uint32_t n = 0; n < 200; n++) {
+        assert_true(put(&p->tx, n, 24, 8));
+        mdapl_shm_spsc_ack_in(&p->tx, p->tx.next - 1);
+        assert_true(get(&p->rx, n, 24, 8));
+    }
+    for (int i = 0; i < MDAPL_SLOTS; i++)
+        assert_in_range(p->tx.number[i], MDAPL_SLOTS_REFRESH / 2, MDAPL_SLOTS_REFRESH / 2 + 200);
+    assert_in_range(p->tx.walk.at, 0, MDAPL_SLOTS_FRONT - 1);
 }
 
 /* Round and round with every mixture of lengths; numbers that wrap are like others. */
@@ -249,8 +321,7 @@ static void round_and_round(void **state)
     struct pair *p = *state;
     uint32_t in = 0, out = 0;
 
-    p->tx.next = p->tx.acked = p->rx.taken = p->rx.acked = UINT32_MAX - 1000;
-    atomic_store(&p->inring->taken, p->rx.taken);
+    start_at(p, UINT32_MAX - 1000);
     while (out < MANY / 4) {
         if (in - out < 40 && put(&p->tx, in, hdr[in / 3 % 6], len[in % 8])) {
             in++;
@@ -318,13 +389,6 @@ static size_t some_len(uint32_t n)
     return n % 32 == 0 ? n * 37 % 16000 : n % 120;
 }
 
-/* Both ends where half of MANY messages are left before the numbers wrap. */
-static void start_late(struct pair *p)
-{
-    p->tx.next = p->tx.acked = p->rx.taken = p->rx.acked = UINT32_MAX - MANY / 2;
-    atomic_store(&p->inring->taken, p->rx.taken);
-}
-
 static void *write_all(void *arg)
 {
     struct pair *p = arg;
@@ -344,7 +408,7 @@ static void two_threads(void **state)
     pthread_t writer;
     uint32_t n = 0;
 
-    start_late(p);
+    start_at(p, UINT32_MAX - MANY / 2);
     assert_int_equal(pthread_create(&writer, NULL, write_all, p), 0);
     while (n < MANY) {
         if (mdapl_shm_spsc_peek(&p->rx, &m) == MDAPL_SPSC_NONE) {
@@ -422,8 +486,8 @@ static void both_ways(void **state)
     pthread_t other;
 
     assert_int_equal(make((void **)&q), 0);
-    start_late(p);
-    start_late(q);
+    start_at(p, UINT32_MAX - MANY / 2);
+    start_at(q, UINT32_MAX - MANY / 2);
     here.rx = &q->rx;
     there.tx = &q->tx;
     assert_int_equal(pthread_create(&other, NULL, write_and_read, &there), 0);
@@ -442,6 +506,8 @@ int main(void)
         TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data),
         TEST(the_longest), TEST(full), TEST(long_ones_are_spread),
         TEST(rings_are_spread_together), TEST(spread_in_flight),
+        TEST(few_in_flight_stay_in_front), TEST(a_free_slot_is_found),
+        TEST(each_slot_is_used_now_and_then),
         TEST(round_and_round), TEST(impossible_acks), TEST(impossible_slots), TEST(two_threads),
         TEST(both_ways),
     };
