@@ -13,11 +13,13 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 8,                  /* of the segment, and of what travels in its rings */
+    LAYOUT = 9,                  /* of the segment, and of what travels in its rings */
     CELLS_AT = MDAPL_SEG_HEAD_BYTES,
     INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
+    STAGGERS = 32,               /* of MDAPL_SLOT_BYTES, a page together: */
+    STAGGER_BYTES = STAGGERS * MDAPL_SLOT_BYTES,
 };
 
 _Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
@@ -35,7 +37,7 @@ static size_t inring_bytes_for(int n_ranks)
 
 uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg)
 {
-    return (uint32_t)(seg->inring_bytes - sizeof(struct mdapl_shm_inring));
+    return (uint32_t)(seg->inring_bytes - STAGGER_BYTES - sizeof(struct mdapl_shm_inring));
 }
 
 static size_t inring_at(const struct mdapl_shm_seg *seg, uint32_t index)
@@ -162,9 +164,14 @@ int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t toke
 
 /* -- inrings and cells ------------------------------------------------------------------------ */
 
+/* Each inring begins at another place of its first page. What is used of an inring in which few
+ * messages are in flight is its first lines, and a cache chooses a line's place by the address in
+ * the page: it would have room for few inrings. */
 static struct mdapl_shm_inring *inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + inring_at(seg, index));
+    size_t at = inring_at(seg, index) + index % STAGGERS * MDAPL_SLOT_BYTES;
+
+    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + at);
 }
 
 struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p)

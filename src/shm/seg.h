@@ -63,11 +63,12 @@ struct mdapl_shm_seg_head {
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_inrings;  /* claimed */
-    /* A bit for each word of doorbell[] that has bits; there, a bit for each inring. */
+    /* What a doorbell needs: one line, if the inring is one of the first 384. Of the doorbells, a
+     * bit for each word that has bits; there, a bit for each inring. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t asleep;     /* 1: a doorbell has to wake it */
+    _Atomic uint32_t asleep;         /* 1: a doorbell has to wake it */
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
+    _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
     struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
