@@ -64,8 +64,7 @@ void mdapl_shm_cells_reclaim(struct mdapl_shm_peer *peer)
 
 static void reclaim_taken(struct mdapl_shm_peer *peer)
 {
-    mdapl_shm_spsc_ack_in(&peer->tx,
-                          atomic_load_explicit(&peer->tx.inring->taken, memory_order_acquire));
+    mdapl_shm_spsc_ack_in(&peer->tx, mdapl_shm_spsc_taken(&peer->tx));
     mdapl_shm_cells_reclaim(peer);
 }
 

@@ -43,7 +43,7 @@ struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer)
 }
 
 /* The inring of a guest is its own since it has joined. */
-static struct mdapl_shm_inring *claim_inring(struct mdapl_shm_peer *peer)
+static struct mdapl_shm_inring_at claim_inring(struct mdapl_shm_peer *peer)
 {
     return peer->base.group > 0 ? mdapl_shm_seg_inring(&peer->far, peer->far_inring)
                                 : mdapl_shm_seg_claim_inring(&peer->far, &peer->far_inring);
@@ -52,13 +52,15 @@ static struct mdapl_shm_inring *claim_inring(struct mdapl_shm_peer *peer)
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_chan *s = peer->s;
-    struct mdapl_shm_inring *inring = claim_inring(peer);
+    struct mdapl_shm_inring_at in = claim_inring(peer);
 
-    if (!inring)
+    if (!in.front)
         return -ENOMEM;
+    /* A load, unlike a store, has the kernel map the pages around it as well (seg.c). */
+    (void)atomic_load_explicit(&in.front->refused, memory_order_relaxed);
     peer->fence = !s->barrier || !peer->far.head->barrier;
-    inring->hello = mdapl_shm_hello_for(peer);     /* the first doorbell publishes it */
-    peer->tx.inring = inring;
+    in.front->hello = mdapl_shm_hello_for(peer);   /* the first doorbell publishes it */
+    peer->tx.in = in;
     s->n_inrings++;
     return 0;
 }
@@ -108,7 +110,7 @@ static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdap
     if (!group && !mdapl_group_find(s->ctx, h->group))
         group = mdapl_shm_guest_admit(s, h);
     if (!group || mdapl_group_peer(group, (int)h->rank, &base)
-        || base->channel != &mdapl_shm_channel || mdapl_shm_peer_of(base)->rx.inring
+        || base->channel != &mdapl_shm_channel || mdapl_shm_peer_of(base)->rx.in.front
         || mdapl_shm_peer_of(base)->dead)
         return NULL;
     return mdapl_shm_peer_of(base);
@@ -116,13 +118,13 @@ static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdap
 
 static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t index)
 {
-    struct mdapl_shm_inring *inring = mdapl_shm_seg_inring(&s->seg, index);
+    struct mdapl_shm_inring_at in = mdapl_shm_seg_inring(&s->seg, index);
     struct mdapl_shm_hello hello;
     struct mdapl_shm_peer *peer;
 
-    if (!inring || mdapl_shm_guest_has_left(s, index))
+    if (!in.front || mdapl_shm_guest_has_left(s, index))
         return NULL;
-    hello = inring->hello;       /* once: the peer may change it; the doorbell has published it */
+    hello = in.front->hello;       /* once: the peer may change it; the doorbell has published it */
     if (mdapl_shm_guest_is_early(s, index, &hello))
         return NULL;
     peer = opener(s, &hello);
@@ -130,12 +132,12 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
         s->stats->cr_refused++;
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
                   "refused shared memory to one that calls itself rank %u", hello.rank);
-        atomic_store(&inring->refused, 1);
+        atomic_store(&in.front->refused, 1);
         return NULL;
     }
     mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, inring %u",
               peer->base.rank, index);
-    peer->rx.inring = inring;
+    peer->rx.in = in;
     peer->rx.data_bytes = mdapl_shm_seg_data_bytes(&s->seg);
     peer->inring = index;
     s->owner[index] = peer;
@@ -147,7 +149,7 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
 
 static void set_polled(struct mdapl_shm_peer *peer, uint32_t yes)
 {
-    atomic_store_explicit(&peer->rx.inring->polled, yes, memory_order_relaxed);
+    atomic_store_explicit(&peer->rx.in.front->polled, yes, memory_order_relaxed);
 }
 
 static void start_polling(struct mdapl_shm_peer *peer)

@@ -64,10 +64,13 @@ void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s)
     for (uint32_t i = 0; i < MDAPL_SHM_GUESTS; i++) {
         struct mdapl_shm_guest *guest = &s->seg.head->guest[i];
         uint32_t index = s->seg.first_guest + i;
+        struct mdapl_shm_inring_at in;
 
         if (s->owner[index] || !has_left(atomic_load(&guest->state)))
             continue;
-        memset(mdapl_shm_seg_inring(&s->seg, index), 0, sizeof(struct mdapl_shm_inring));
+        in = mdapl_shm_seg_inring(&s->seg, index);
+        memset(in.front, 0, sizeof(*in.front));
+        memset(in.rest, 0, sizeof(*in.rest));
         s->early &= ~((uint64_t)1 << i);
         atomic_store(&guest->state, FREE);
     }
@@ -162,7 +165,7 @@ static bool is_awaited(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h
 
     if (!group || !peer || peer->channel != &mdapl_shm_channel)
         return !group;
-    return mdapl_shm_peer_of(peer)->rx.inring
+    return mdapl_shm_peer_of(peer)->rx.in.front
            && mdapl_shm_guest_has_left(s, mdapl_shm_peer_of(peer)->inring);
 }
 
@@ -254,10 +257,10 @@ struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
 static void refuse_all(struct mdapl_shm_chan *s)
 {
     for (uint32_t i = 0; i < MDAPL_SHM_GUESTS; i++) {
-        struct mdapl_shm_inring *inring = mdapl_shm_seg_inring(&s->seg, s->seg.first_guest + i);
+        struct mdapl_shm_inring_at in = mdapl_shm_seg_inring(&s->seg, s->seg.first_guest + i);
 
-        if (inring)
-            atomic_store(&inring->refused, 1);
+        if (in.front)
+            atomic_store(&in.front->refused, 1);
     }
 }
 
@@ -279,17 +282,17 @@ void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer)
 
     if (!is_guest(peer))
         return;
-    s->n_inrings -= (peer->tx.inring != NULL) + (peer->rx.inring != NULL);
+    s->n_inrings -= (peer->tx.in.front != NULL) + (peer->rx.in.front != NULL);
     /* What it has not taken of our cells it does not read any more. */
     peer->tx.acked = peer->tx.next;
     mdapl_shm_cells_reclaim(peer);
-    if (peer->rx.inring)
+    if (peer->rx.in.front)
         s->owner[peer->inring] = NULL;
     if (peer->far_inring)
         atomic_store(&peer->far.head->guest[peer->far_inring - peer->far.first_guest].state, GONE);
     entry = entry_of(s, mdapl_peer_group(&peer->base), peer->base.rank);
     if (entry)
-        atomic_store(&mdapl_shm_seg_inring(&s->seg, index_of(s, entry))->refused, 1);
+        atomic_store(&mdapl_shm_seg_inring(&s->seg, index_of(s, entry)).front->refused, 1);
     if (entry && mdapl_shm_os_process_ended(peer->process, peer->pid))
         atomic_store(&entry->state, GONE);
     mdapl_shm_guest_sweep(s);

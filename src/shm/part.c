@@ -22,7 +22,7 @@ bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg 
     memcpy(&head, m->hdr, sizeof(head));
     if (head.len <= MDAPL_SHM_SHORT || head.len > MDAPL_SHM_EAGER
         || m->len != mdapl_shm_part_len(head.len)
-        || head.len > (size_t)(peer->rx.inring->data + peer->rx.data_bytes - m->body))
+        || head.len > (size_t)(peer->rx.in.rest->data + peer->rx.data_bytes - m->body))
         return false;
     n = mdapl_shm_parts(head.len);
     if (!mdapl_shm_spsc_join(&peer->rx, n, m))

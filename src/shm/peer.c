@@ -139,7 +139,7 @@ static void last_messages(struct mdapl_shm_peer *peer)
 {
     int n = 0, got = 1;
 
-    while (peer->rx.inring && !peer->dead && got > 0 && n < MDAPL_SLOTS) {
+    while (peer->rx.in.front && !peer->dead && got > 0 && n < MDAPL_SLOTS) {
         got = mdapl_shm_rx_poll(peer);
         n += got;
     }
@@ -204,9 +204,9 @@ void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
         mdapl_shm_peer_broken(peer, -ECONNRESET,
                               "the process is gone. Look for what ended it: a "
                               "signal, the memory limit");
-    else if (peer->rx.inring && mdapl_shm_guest_has_left(peer->s, peer->inring))
+    else if (peer->rx.in.front && mdapl_shm_guest_has_left(peer->s, peer->inring))
         mdapl_shm_peer_broken(peer, -ECONNRESET, "it has disconnected");
-    else if (peer->tx.inring && atomic_load(&peer->tx.inring->refused))
+    else if (peer->tx.in.front && atomic_load(&peer->tx.in.front->refused))
         mdapl_shm_peer_broken(peer, -ECONNREFUSED, refusal(mdapl_peer_group(&peer->base)));
 }
 
@@ -214,9 +214,8 @@ bool mdapl_shm_peer_idle(struct mdapl_shm_peer *peer)
 {
     if (peer->dead)
         return true;
-    if (peer->tx.inring)
-        mdapl_shm_spsc_ack_in(&peer->tx,
-                              atomic_load_explicit(&peer->tx.inring->taken, memory_order_acquire));
+    if (peer->tx.in.front)
+        mdapl_shm_spsc_ack_in(&peer->tx, mdapl_shm_spsc_taken(&peer->tx));
     return peer->tx.next == peer->tx.acked && mdapl_list_empty(&peer->ctl)
            && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->sends);
 }

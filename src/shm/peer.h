@@ -157,7 +157,7 @@ struct mdapl_shm_peer {
     } inflight[MDAPL_SHM_INFLIGHT]; /* cells in flight, oldest first */
     unsigned inflight_first, inflight_n;
     struct mdapl_list inflight_peers; /* on s->inflight_peers while there are some */
-    /* receiving: rx.inring is NULL until the peer has sent a message */
+    /* receiving: rx.in is NULL until the peer has sent a message */
     struct mdapl_shm_spsc_rx rx;
     uint32_t inring;
     bool polled;                 /* its ring is polled: it is on s->polled */

@@ -3,11 +3,13 @@
 #define MDAPL_SHM_RING_H
 /*
  * The inring: a ring of messages from one process to another, with one writer and one reader
- * (Lamport's queue). It lies in the reader's segment.
+ * (Lamport's queue). It lies in the reader's segment, in two pieces:
  *
  *      hello      the writer's identity, written once
  *      line       written by the reader: how many messages it has taken, whether it polls
- *      slots      two cache lines for each message
+ *      slots      the front ones: two cache lines for each message
+ *
+ *      slots      the rest
  *      data       what does not fit into slots
  *
  * A slot is a word, a few counters and 112 bytes of room for the header and, if it fits behind the
@@ -16,12 +18,11 @@
  * fit lies in data, at an offset that the slot names.
  *
  * The slots are two rings: the front ones, which are used while few messages are in flight, and the
- * rest. So a peer with which messages are exchanged now and then takes a page of memory, and its
- * lines stay in the cache: of 32 ranks on 2 cores that send to all others each one had 250 KiB of
- * slots in use, and now has 31. The writer decides with each message where its next one will be,
- * and says so in the word: in front if it knows that the place there has been taken, else in that
- * ring whose next place has the older message. Each ring's next place is its oldest, so if any
- * place is free, this one is.
+ * rest. The first pieces of all inrings lie together (seg.h), so a peer with which messages are
+ * exchanged now and then takes a third of a page, and little of a cache. The writer decides with
+ * each message where its next one will be, and says so in the word: in front if it knows that the
+ * place there has been taken, else in that ring whose next place has the older message. Each ring's
+ * next place is its oldest, so if any place is free, this one is.
  *
  * Where long bodies lie decides how fast they are copied. A line that the writer stored, or the
  * reader loaded, a moment ago is in that core's own cache, and each copy has to take it from there:
@@ -81,17 +82,34 @@ struct mdapl_shm_slot {
     uint8_t room[MDAPL_SLOT_ROOM];
 };
 
+/* The first piece. */
 struct mdapl_shm_inring {
     struct mdapl_shm_hello hello;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
     _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
     _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
-    alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS];
+    alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS_FRONT];
+};
+
+/* The second one. */
+struct mdapl_shm_inring_rest {
+    struct mdapl_shm_slot slot[MDAPL_SLOTS - MDAPL_SLOTS_FRONT];
     uint8_t data[];              /* as many bytes as the segment has for it (seg.h) */
 };
 
 _Static_assert(sizeof(struct mdapl_shm_slot) == MDAPL_SLOT_BYTES, "a slot is two lines");
-_Static_assert(sizeof(struct mdapl_shm_inring) % MDAPL_SLOT_BYTES == 0, "data begins a line");
+
+/* Where both pieces are mapped. */
+struct mdapl_shm_inring_at {
+    struct mdapl_shm_inring *front;  /* NULL: there is no inring yet */
+    struct mdapl_shm_inring_rest *rest;
+};
+
+static inline struct mdapl_shm_slot *mdapl_shm_slot_at(const struct mdapl_shm_inring_at *in,
+                                                       uint32_t at)
+{
+    return at < MDAPL_SLOTS_FRONT ? &in->front->slot[at] : &in->rest->slot[at - MDAPL_SLOTS_FRONT];
+}
 
 /* The long bodies of a process, in all rings that it writes. */
 struct mdapl_shm_spread {
@@ -134,7 +152,7 @@ struct mdapl_shm_spsc_msg {
 /* -- the writing end -------------------------------------------------------------------------- */
 
 struct mdapl_shm_spsc_tx {
-    struct mdapl_shm_inring *inring;
+    struct mdapl_shm_inring_at in;
     uint32_t room;           /* bytes of data that may be used */
     uint32_t used;           /* ... up to here they have been used */
     bool spread_out;         /* long bodies were stored since put was at the first byte */
@@ -221,6 +239,12 @@ static inline void mdapl_shm_spsc_spread(struct mdapl_shm_spsc_tx *tx, uint32_t 
     tx->spread->stored += bytes;
 }
 
+/* What the reader has published of that. */
+static inline uint32_t mdapl_shm_spsc_taken(const struct mdapl_shm_spsc_tx *tx)
+{
+    return atomic_load_explicit(&tx->in.front->taken, memory_order_acquire);
+}
+
 /* As mdapl_shm_spsc_find(), once more with what the reader has taken by now if there is no room. */
 static inline uint64_t mdapl_shm_spsc_find_now(struct mdapl_shm_spsc_tx *tx, size_t bytes,
                                                unsigned slots, uint32_t *off_p)
@@ -229,7 +253,7 @@ static inline uint64_t mdapl_shm_spsc_find_now(struct mdapl_shm_spsc_tx *tx, siz
 
     if (at != UINT64_MAX)
         return at;
-    mdapl_shm_spsc_ack_in(tx, atomic_load_explicit(&tx->inring->taken, memory_order_acquire));
+    mdapl_shm_spsc_ack_in(tx, mdapl_shm_spsc_taken(tx));
     return mdapl_shm_spsc_find(tx, bytes, slots, off_p);
 }
 
@@ -263,7 +287,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
                                           struct mdapl_shm_spsc_msg *m)
 {
     size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
-    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->walk.at];
+    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, tx->walk.at);
     uint32_t off = 0;
     uint64_t at = mdapl_shm_spsc_find_now(tx, outside, 1, &off);
 
@@ -276,7 +300,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     if (outside > 0) {
         mdapl_shm_spsc_spread(tx, off, outside);
         slot->at = off;
-        m->body = tx->inring->data + off;
+        m->body = tx->in.rest->data + off;
         if (hdr_len > MDAPL_SLOT_ROOM) {
             m->hdr = m->body;
             m->body += mdapl_shm_spsc_align(hdr_len);
@@ -306,12 +330,12 @@ static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, si
 static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t hdr_len,
                                        size_t len, struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = &tx->inring->slot[tx->walk.at];
+    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, tx->walk.at);
 
     slot->at = off;
     m->hdr = slot->room;
     m->hdr_len = (uint8_t)hdr_len;
-    m->body = tx->inring->data + off;
+    m->body = tx->in.rest->data + off;
     m->len = (uint32_t)len;
     tx->put += mdapl_shm_spsc_lines(len);
 }
@@ -332,7 +356,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
                                           uint32_t ack)
 {
     struct mdapl_shm_walk *w = &tx->walk;
-    struct mdapl_shm_slot *slot = &tx->inring->slot[w->at];
+    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, w->at);
     bool rest;
 
     if (tx->put > 0)
@@ -351,7 +375,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
 /* -- the reading end -------------------------------------------------------------------------- */
 
 struct mdapl_shm_spsc_rx {
-    struct mdapl_shm_inring *inring;
+    struct mdapl_shm_inring_at in;
     uint32_t data_bytes;     /* of data in it */
     struct mdapl_shm_walk walk;
     uint32_t taken;          /* messages taken */
@@ -374,7 +398,7 @@ static inline struct mdapl_shm_walk mdapl_shm_walk_by(struct mdapl_shm_walk w, u
 static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
                                                            struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = &rx->inring->slot[rx->walk.at];
+    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&rx->in, rx->walk.at);
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     size_t outside, at;
 
@@ -395,7 +419,7 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     at = slot->at;           /* once: the writer may change it */
     if (m->hdr_len > MDAPL_HDR_MAX || outside > rx->data_bytes || at > rx->data_bytes - outside)
         return MDAPL_SPSC_BAD;
-    m->body = rx->inring->data + at;
+    m->body = rx->in.rest->data + at;
     if (m->hdr_len > MDAPL_SLOT_ROOM) {
         m->hdr = m->body;
         m->body += mdapl_shm_spsc_align(m->hdr_len);
@@ -410,7 +434,8 @@ static inline bool mdapl_shm_spsc_join(const struct mdapl_shm_spsc_rx *rx, unsig
     struct mdapl_shm_walk w = rx->walk;
 
     for (unsigned i = 1; i <= n; i++) {
-        uint64_t word = atomic_load_explicit(&rx->inring->slot[w.at].word, memory_order_acquire);
+        uint64_t word = atomic_load_explicit(&mdapl_shm_slot_at(&rx->in, w.at)->word,
+                                             memory_order_acquire);
 
         if ((uint32_t)(word >> 32) != rx->taken + i)
             return false;
@@ -446,7 +471,7 @@ static inline void mdapl_shm_spsc_ack_piggybacked(struct mdapl_shm_spsc_rx *rx)
 /* Publishes the number in the line. */
 static inline void mdapl_shm_spsc_ack_flush(struct mdapl_shm_spsc_rx *rx)
 {
-    atomic_store_explicit(&rx->inring->taken, rx->taken, memory_order_release);
+    atomic_store_explicit(&rx->in.front->taken, rx->taken, memory_order_release);
     mdapl_shm_spsc_ack_piggybacked(rx);
 }
 

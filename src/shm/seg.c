@@ -14,16 +14,13 @@
 enum {
     MAGIC = 0x6d64736d,
     LAYOUT = 9,                  /* of the segment, and of what travels in its rings */
-    CELLS_AT = MDAPL_SEG_HEAD_BYTES,
-    INRINGS_AT = CELLS_AT + MDAPL_CELLS * MDAPL_CELL_BYTES,
+    FRONTS_AT = (sizeof(struct mdapl_shm_seg_head) + MDAPL_SLOT_BYTES - 1)
+                & ~(size_t)(MDAPL_SLOT_BYTES - 1),
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
-    STAGGERS = 32,               /* of MDAPL_SLOT_BYTES, a page together: */
-    STAGGER_BYTES = STAGGERS * MDAPL_SLOT_BYTES,
+    TOUCHED = 65536,             /* bytes that the kernel maps at once, usually */
+    LEAST_PAGE = 4096,
 };
-
-_Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
-               "the head has its place");
 
 /* Of each inring, data included, on a node with so many ranks. */
 static size_t inring_bytes_for(int n_ranks)
@@ -37,12 +34,17 @@ static size_t inring_bytes_for(int n_ranks)
 
 uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg)
 {
-    return (uint32_t)(seg->inring_bytes - STAGGER_BYTES - sizeof(struct mdapl_shm_inring));
+    return (uint32_t)(seg->inring_bytes - sizeof(struct mdapl_shm_inring_rest));
 }
 
-static size_t inring_at(const struct mdapl_shm_seg *seg, uint32_t index)
+static size_t front_at(uint32_t index)
 {
-    return INRINGS_AT + (size_t)index * seg->inring_bytes;
+    return FRONTS_AT + (size_t)index * sizeof(struct mdapl_shm_inring);
+}
+
+static size_t rest_at(const struct mdapl_shm_seg *seg, uint32_t index)
+{
+    return seg->rests_at + (size_t)index * seg->inring_bytes;
 }
 
 /* Where everything is in the segment of a rank whose node has n_ranks. Returns the bytes of its
@@ -51,7 +53,10 @@ static size_t lay_out(struct mdapl_shm_seg *seg, int n_ranks)
 {
     seg->inring_bytes = inring_bytes_for(n_ranks);
     seg->first_guest = (uint32_t)mdapl_min((uint64_t)n_ranks, MDAPL_SHM_INRINGS);
-    return inring_at(seg, seg->first_guest + MDAPL_SHM_GUESTS);
+    seg->cells_at = (front_at(seg->first_guest + MDAPL_SHM_GUESTS) + MDAPL_SEG_HEAD_BYTES - 1)
+                    & ~(size_t)(MDAPL_SEG_HEAD_BYTES - 1);
+    seg->rests_at = seg->cells_at + MDAPL_CELLS * MDAPL_CELL_BYTES;
+    return rest_at(seg, seg->first_guest + MDAPL_SHM_GUESTS);
 }
 
 static int map(struct mdapl_shm_seg *seg, int fd, size_t bytes)
@@ -91,6 +96,17 @@ static void fill_head(struct mdapl_shm_seg_head *head, int rank, int n_ranks,
     head->word = *word;
 }
 
+/* Allocates the first pieces of the job's inrings that are mapped together with the head. Another
+ * process maps what there is of so many bytes by its first access to any of them; otherwise its
+ * first message costs it a page fault in which a page is allocated, and the owner another one. */
+static void touch_fronts(const struct mdapl_shm_seg *seg)
+{
+    size_t end = mdapl_min(front_at(seg->first_guest), TOUCHED);
+
+    for (size_t at = FRONTS_AT; at < end; at += LEAST_PAGE)
+        *((volatile uint8_t *)seg->head + at) = 0;
+}
+
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
                        bool barrier)
 {
@@ -103,7 +119,7 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
                                                 : -EFBIG;
     if (seg->fd < 0)
         return seg->fd;
-    rc = mdapl_shm_os_segment_reserve(seg->ref, 0, INRINGS_AT);
+    rc = mdapl_shm_os_segment_reserve(seg->ref, 0, seg->rests_at);
     if (!rc)
         rc = map(seg, seg->fd, bytes);
     if (rc) {
@@ -114,6 +130,7 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
      * so it holds whichever process touches a page first. */
     mdapl_shm_os_near(seg->head, seg->bytes);
     fill_head(seg->head, rank, n_ranks, word, barrier);
+    touch_fronts(seg);
     return 0;
 }
 
@@ -153,8 +170,8 @@ int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t toke
     if (fd < 0)
         return fd;
     memcpy(seg->ref, ref, strlen(ref));
-    rc = bytes < INRINGS_AT ? -EHOSTUNREACH
-                            : map(seg, fd, n_ranks > 0 ? inring_at(seg, seg->first_guest) : bytes);
+    rc = bytes < MDAPL_SEG_HEAD_BYTES
+             ? -EHOSTUNREACH : map(seg, fd, n_ranks > 0 ? rest_at(seg, seg->first_guest) : bytes);
     close(fd);
     if (rc || is_that_of(seg, token, rank, n_ranks))
         return rc;
@@ -164,29 +181,28 @@ int mdapl_shm_seg_open(struct mdapl_shm_seg *seg, const char *ref, uint64_t toke
 
 /* -- inrings and cells ------------------------------------------------------------------------ */
 
-/* Each inring begins at another place of its first page. What is used of an inring in which few
- * messages are in flight is its first lines, and a cache chooses a line's place by the address in
- * the page: it would have room for few inrings. */
-static struct mdapl_shm_inring *inring(const struct mdapl_shm_seg *seg, uint32_t index)
+static struct mdapl_shm_inring_at inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    size_t at = inring_at(seg, index) + index % STAGGERS * MDAPL_SLOT_BYTES;
+    uint8_t *base = (uint8_t *)seg->head;
 
-    return (struct mdapl_shm_inring *)(void *)((uint8_t *)seg->head + at);
+    return (struct mdapl_shm_inring_at){ .front = (void *)(base + front_at(index)),
+                                         .rest = (void *)(base + rest_at(seg, index)) };
 }
 
-struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p)
+struct mdapl_shm_inring_at mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg,
+                                                      uint32_t *index_p)
 {
     uint32_t index = atomic_fetch_add(&seg->head->n_inrings, 1);
 
     if (index >= seg->first_guest || mdapl_shm_seg_reserve_inring(seg, index))
-        return NULL;
+        return (struct mdapl_shm_inring_at){ NULL, NULL };
     *index_p = index;
     return inring(seg, index);
 }
 
 int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return mdapl_shm_os_segment_reserve(seg->ref, inring_at(seg, index), seg->inring_bytes);
+    return mdapl_shm_os_segment_reserve(seg->ref, rest_at(seg, index), seg->inring_bytes);
 }
 
 static bool is_claimed(const struct mdapl_shm_seg *seg, uint32_t index)
@@ -198,14 +214,15 @@ static bool is_claimed(const struct mdapl_shm_seg *seg, uint32_t index)
     return guest < MDAPL_SHM_GUESTS && atomic_load(&seg->head->guest[guest].state) != 0;
 }
 
-struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index)
+struct mdapl_shm_inring_at mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return is_claimed(seg, index) ? inring(seg, index) : NULL;
+    return is_claimed(seg, index) ? inring(seg, index)
+                                  : (struct mdapl_shm_inring_at){ NULL, NULL };
 }
 
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
 {
-    return (uint8_t *)seg->head + CELLS_AT;
+    return (uint8_t *)seg->head + seg->cells_at;
 }
 
 /* -- proof ------------------------------------------------------------------------------------ */

@@ -5,14 +5,16 @@
  * The segment of one process, which the other processes of its node map.
  *
  *      head       its identity; the doorbells; whether it sleeps
- *      cells      pieces of long bodies that it sends: it writes them, others read them
  *      inrings    (ring.h) one for each process that sends to it: those of its job, allocated in
- *                 order, and behind them those of guests (guest.c)
+ *                 order, and behind them those of guests (guest.c); their first pieces
+ *      cells      pieces of long bodies that it sends: it writes them, others read them
+ *      inrings    the rest of them
  *
  * The segment has room for an inring of every rank of the node, and of GUESTS processes of other
  * jobs. Pages are allocated as they are written, so the memory used grows with the number of peers
- * that send. Ranks of the job map it without the inrings of guests. The more ranks a node has, the
- * less data each inring has.
+ * that send; but the owner allocates the first ones, with the first pieces of some inrings, as the
+ * kernel maps all of them with the head. Ranks of the job map it without the rest of the guests'
+ * inrings. The more ranks a node has, the less data each inring has.
  *
  * Proof. A business card has a reference to the segment and the random token in its head. A process
  * that opens the reference and reads the token there shares memory with the card's owner. A process
@@ -81,7 +83,8 @@ struct mdapl_shm_seg_head {
 struct mdapl_shm_seg {
     struct mdapl_shm_seg_head *head; /* NULL: it is not mapped */
     size_t bytes;            /* that are mapped */
-    size_t inring_bytes;     /* of each inring */
+    size_t cells_at, rests_at;   /* offsets */
+    size_t inring_bytes;     /* of the rest of each inring */
     uint32_t first_guest;    /* index of the first inring for guests */
     int fd;                  /* own segment: the descriptor that others open; else -1 */
     char ref[MDAPL_SHM_REF_MAX];
@@ -104,11 +107,12 @@ bool mdapl_shm_seg_size_allowed(size_t bytes);
 /* Bytes of data in an inring of this segment. */
 uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg);
 /* Claims the next free inring of another process's segment. NULL: none is free, or no memory. */
-struct mdapl_shm_inring *mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg, uint32_t *index_p);
+struct mdapl_shm_inring_at mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg,
+                                                      uint32_t *index_p);
 /* Allocates the memory of an inring for a guest. 0 or -errno. */
 int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The inring of this index; NULL: it has not been claimed. */
-struct mdapl_shm_inring *mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
+struct mdapl_shm_inring_at mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The cells: MDAPL_CELLS of MDAPL_CELL_BYTES. */
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
 

@@ -18,13 +18,13 @@
 
 bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
 {
-    if (peer->tx.inring)
+    if (peer->tx.in.front)
         return true;
     if (peer->broken || peer->dead)
         return false;
     if (mdapl_shm_doorbell_open(peer))
         mdapl_shm_peer_broken(peer, -ENOMEM, "its segment has no inring or no memory left");
-    return peer->tx.inring && !peer->broken;
+    return peer->tx.in.front && !peer->broken;
 }
 
 /*
@@ -43,7 +43,7 @@ __attribute__((always_inline)) static inline void publish(struct mdapl_shm_peer 
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);   /* for the compiler's order */
-    if (!atomic_load_explicit(&peer->tx.inring->polled, memory_order_relaxed))
+    if (!atomic_load_explicit(&peer->tx.in.front->polled, memory_order_relaxed))
         mdapl_shm_doorbell_ring(peer);
 }
 
@@ -54,7 +54,7 @@ __attribute__((always_inline)) static inline bool put(struct mdapl_shm_peer *pee
 {
     struct mdapl_shm_spsc_msg m;
 
-    if ((!peer->tx.inring && !mdapl_shm_tx_open(peer))
+    if ((!peer->tx.in.front && !mdapl_shm_tx_open(peer))
         || !mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
         return false;
     mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);

@@ -169,7 +169,7 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t ns)
 {
-    size_t end = (size_t)(m->body - peer->rx.inring->data) + len;
+    size_t end = (size_t)(m->body - peer->rx.in.rest->data) + len;
 
     if (end > peer->copying->used)
         peer->copying->used = end;

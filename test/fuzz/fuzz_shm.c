@@ -60,7 +60,7 @@ static struct run {
     char card[RANKS][MDAPL_CARD_MAX];
     uint64_t now;
     bool everywhere;             /* the bystander's rings as well */
-    uint8_t *ring;               /* rank 1's inring in rank 0's segment; NULL: none yet */
+    struct mdapl_shm_inring_at in;    /* rank 1's inring in rank 0's segment */
     pthread_t thread;
     bool threaded;
     atomic_bool stop;
@@ -113,7 +113,7 @@ static struct mdapl_shm_peer *peer_at(int here, int rank)
     return peer ? mdapl_shm_peer_of(peer) : NULL;
 }
 
-static size_t slot_now(void)
+static uint32_t slot_now(void)
 {
     const struct mdapl_shm_peer *peer = peer_at(VICTIM, HOSTILE);
 
@@ -124,17 +124,15 @@ static size_t slot_now(void)
 static void meddle(uint64_t *state)
 {
     struct mdapl_shm_seg *own = &r.rank[HOSTILE].s->seg, *far = &r.rank[VICTIM].s->seg;
-    uint8_t *ring = r.ring;
 
     switch (next(state) % 5) {
     case 0:
-        if (ring)
-            change(ring, sizeof(struct mdapl_shm_inring), state);
+        if (r.in.front)
+            change((uint8_t *)r.in.front, sizeof(*r.in.front), state);
         break;
     case 1:                      /* the message that is being taken, or one of the next */
-        if (ring)
-            change(ring + offsetof(struct mdapl_shm_inring, slot) + slot_now() * MDAPL_SLOT_BYTES,
-                   MDAPL_SLOT_BYTES / 2, state);
+        if (r.in.front)
+            change((uint8_t *)mdapl_shm_slot_at(&r.in, slot_now()), MDAPL_SLOT_BYTES / 2, state);
         break;
     case 2:
         change((uint8_t *)own->head, own->bytes, state);
@@ -198,7 +196,7 @@ static void forge(void)
         hdr[0] = (hdr[0] & ~(uint64_t)UINT32_MAX) | 1 << 20 | draw(draw(2) ? 4 : 32);
     if (!peer || peer->dead || !mdapl_shm_tx_put(peer, (int)type, hdr, hdr_len, body, len))
         return;
-    r.ring = (uint8_t *)peer->tx.inring;
+    r.in = peer->tx.in;
     if (draw(2))
         mdapl_shm_doorbell_ring(peer);
 }
@@ -376,7 +374,7 @@ static void begin(void)
         static uint64_t state;
 
         state = rng;
-        r.ring = (uint8_t *)peer_at(HOSTILE, VICTIM)->tx.inring;
+        r.in = peer_at(HOSTILE, VICTIM)->tx.in;
         if (pthread_create(&r.thread, NULL, meddle_all_the_time, &state))
             die("no thread");
     }
@@ -390,7 +388,7 @@ static void step(void)
     case 0: send_some(victim, HOSTILE); break;
     case 1:
         send_some(hostile, VICTIM);
-        r.ring = (uint8_t *)peer_at(HOSTILE, VICTIM)->tx.inring;
+        r.in = peer_at(HOSTILE, VICTIM)->tx.in;
         break;
     case 2: forge(); break;
     case 3: mdapl_progress(hostile->ctx); break;

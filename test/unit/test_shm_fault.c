@@ -70,13 +70,13 @@ static uint32_t seen[2];
 
 static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
-    struct mdapl_shm_inring *inring = mdapl_shm_peer_of(sender->other)->tx.inring;
+    const struct mdapl_shm_inring_at *in = &mdapl_shm_peer_of(sender->other)->tx.in;
     uint32_t slot = mdapl_shm_peer_of(peer)->rx.walk.at;
 
     (void)owner;
     memcpy(&seen[0], m->hdr, sizeof(seen[0]));
-    memset(inring->slot[slot].room, 0xbb, MDAPL_SLOT_ROOM);
-    memset(inring->data, 0xbb, mdapl_shm_peer_of(peer)->rx.data_bytes);
+    memset(mdapl_shm_slot_at(in, slot)->room, 0xbb, MDAPL_SLOT_ROOM);
+    memset(in->rest->data, 0xbb, mdapl_shm_peer_of(peer)->rx.data_bytes);
     memcpy(&seen[1], m->hdr, sizeof(seen[1]));
     if (m->rx)
         mdapl_rx_drop(m->rx);
@@ -114,7 +114,7 @@ static void no_message_after_the_fault(void **state)
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    atomic_store(&to_b->tx.in.front->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
     rounds(b, 1);
     assert_int_equal(b->n_faults, 1);
     send_now(a, 1, 8);

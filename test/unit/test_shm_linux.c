@@ -4,9 +4,11 @@
 
 #include "seg.h"
 
+#include <errno.h>
 #include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,8 +31,8 @@ static void near_its_owner(void **state)
         SKIP_TEST("built without what only Linux has");
     assert_int_equal(mdapl_shm_seg_make(&seg, 0, 2, &word, false), 0);
     assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
-    if (syscall(SYS_get_mempolicy, &mode, NULL, 0, mdapl_shm_seg_claim_inring(&far, &index),
-                MPOL_F_ADDR))
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0,
+                mdapl_shm_seg_claim_inring(&far, &index).front, MPOL_F_ADDR))
         SKIP_TEST("no memory policies here");
     assert_int_equal(mode, MPOL_PREFERRED);
     mdapl_shm_seg_close(&far);
@@ -95,10 +97,48 @@ static void of_small_pages(void **state)
     mdapl_shm_seg_close(&seg);
 }
 
+static long page_faults(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_minflt;
+}
+
+/* First messages of many ranks to one cost it, and each of them, few page faults: their inrings
+ * share pages, and the kernel maps some at once. */
+static void first_pieces_share_pages(void **state)
+{
+    enum { RANKS = 32 };
+    struct mdapl_shm_inring_at in;
+    struct mdapl_shm_seg seg, far;
+    uint64_t word = 1;
+    uint32_t index;
+    long faults;
+
+    (void)state;
+    if (SANITIZED)
+        SKIP_TEST("a sanitizer's own memory has page faults, too");
+    assert_int_equal(mdapl_shm_seg_make(&seg, 0, RANKS, &word, false), 0);
+    assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 1, RANKS), -EHOSTUNREACH);
+    assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, RANKS), 0);
+    faults = page_faults();
+    for (int i = 0; i < RANKS; i++) {
+        in = mdapl_shm_seg_claim_inring(&far, &index);
+        in.front->hello.rank = 1;
+        in.front->slot[MDAPL_SLOTS_FRONT - 1].at = 1;
+        assert_int_equal(mdapl_shm_seg_inring(&seg, index).front->hello.rank, 1);
+    }
+    assert_in_range(page_faults() - faults, 0, RANKS * 3 / 4);
+    mdapl_shm_seg_close(&far);
+    mdapl_shm_seg_close(&seg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(near_its_owner), cmocka_unit_test(of_small_pages),
+        cmocka_unit_test(first_pieces_share_pages),
     };
 
     return RUN(tests);

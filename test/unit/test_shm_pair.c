@@ -46,7 +46,7 @@ static void strangers_are_refused(void **state)
     struct mdapl_shm_peer *peer = mdapl_shm_peer_of(p->rank[0].other);
 
     assert_int_equal(mdapl_shm_doorbell_open(peer), 0);
-    peer->tx.inring->hello.mac[3] ^= 1;
+    peer->tx.in.front->hello.mac[3] ^= 1;
     assert_int_equal(send_now(&p->rank[0], 1, 8), MDAPL_DONE);
     rounds(&p->rank[1], 3);
     assert_int_equal(p->rank[1].n_announced, 0);
@@ -224,9 +224,11 @@ static void a_full_ring(void **state)
 
 static bool in_ring(struct mdapl_peer *peer, const void *p)
 {
-    uintptr_t at = (uintptr_t)p, inring = (uintptr_t)mdapl_shm_peer_of(peer)->rx.inring;
+    const struct mdapl_shm_inring_at *in = &mdapl_shm_peer_of(peer)->rx.in;
+    uintptr_t at = (uintptr_t)p, rest = (uintptr_t)in->rest;
 
-    return at >= inring && at < inring + mdapl_shm_peer_of(peer)->s->seg.inring_bytes;
+    return (at >= (uintptr_t)in->front && at < (uintptr_t)(in->front + 1))
+           || (at >= rest && at < rest + mdapl_shm_peer_of(peer)->s->seg.inring_bytes);
 }
 
 static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
@@ -481,7 +483,7 @@ static void nonsense(void **state)
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 4 | 15);
+    atomic_store(&to_b->tx.in.front->slot[1].word, (uint64_t)2 << 32 | 24 << 4 | 15);
     rounds(b, 1);
     assert_non_null(strstr(b->fault, "none of this protocol"));
     assert_int_equal(stats(b)->bad_frames, 1);
@@ -501,7 +503,7 @@ static void reads_of_a_lost_peer(void **state)
     assert_int_equal(send_op(a, 0, LONG, true, &s.op), 0);
     rounds(b, 1);
     assert_int_equal(mdapl_rx_read(b->announced[0].rx, &v, 1, &r.op), 0);
-    atomic_store(&to_b->tx.inring->slot[1].word, (uint64_t)2 << 32 | 24 << 4 | 15);
+    atomic_store(&to_b->tx.in.front->slot[1].word, (uint64_t)2 << 32 | 24 << 4 | 15);
     rounds(b, 1);
     assert_non_null(strstr(b->fault, "none of this protocol"));
     assert_true(r.done == 1 && r.status == -EPROTO);

@@ -133,6 +133,7 @@ static bool first_ones(void *owner, int rank)
 static void room_for_the_node(void **state)
 {
     struct pair p = { .n = RANKS, .size = JOB, .near = first_ones, .now = MDAPL_SEC(1000) };
+    const struct mdapl_shm_seg *seg;
     const char *text;
 
     (void)state;
@@ -140,8 +141,8 @@ static void room_for_the_node(void **state)
         ranks_open(&p, i);
     ranks_introduce(&p);
     probe_all(&p, -1, 0);
-    assert_true(p.rank[0].s->seg.bytes
-                <= INRINGS_AT + (RANKS + MDAPL_SHM_GUESTS) * p.rank[0].s->seg.inring_bytes);
+    seg = &p.rank[0].s->seg;
+    assert_true(seg->bytes <= seg->rests_at + (RANKS + MDAPL_SHM_GUESTS) * seg->inring_bytes);
     for (int i = 1; i < RANKS; i++)
         assert_true(reached(&p, 0, i) && reached(&p, i, 0));
     assert_int_equal(mdapl_wire(p.rank[0].ctx), -EHOSTUNREACH);

@@ -11,12 +11,12 @@ enum {
     MANY = 60000,
     SOME_BYTES = 8192,
     DATA_BYTES = 262144,
-    INRING_BYTES = sizeof(struct mdapl_shm_inring) / 4096 * 4096 + 4096 + DATA_BYTES,
+    REST_BYTES = sizeof(struct mdapl_shm_inring_rest) / 4096 * 4096 + 4096 + DATA_BYTES,
     SPREAD = 20 * SOME_BYTES,    /* bytes that leave the caches */
 };
 
 struct pair {
-    struct mdapl_shm_inring *inring;
+    struct mdapl_shm_inring_at in;
     struct mdapl_shm_spsc_tx tx;
     struct mdapl_shm_spsc_rx rx;
     struct mdapl_shm_spread spread;
@@ -26,9 +26,11 @@ static int make(void **state)
 {
     struct pair *p = calloc(1, sizeof(*p));
 
-    p->inring = aligned_alloc(4096, INRING_BYTES);
-    memset(p->inring, 0, INRING_BYTES);
-    p->tx.inring = p->rx.inring = p->inring;
+    p->in.front = aligned_alloc(MDAPL_SLOT_BYTES, sizeof(*p->in.front));
+    p->in.rest = aligned_alloc(4096, REST_BYTES);
+    memset(p->in.front, 0, sizeof(*p->in.front));
+    memset(p->in.rest, 0, REST_BYTES);
+    p->tx.in = p->rx.in = p->in;
     p->rx.data_bytes = DATA_BYTES;
     p->tx.room = 7 * SOME_BYTES;
     p->tx.spread = &p->spread;
@@ -41,7 +43,8 @@ static int unmake(void **state)
 {
     struct pair *p = *state;
 
-    free(p->inring);
+    free(p->in.front);
+    free(p->in.rest);
     free(p);
     return 0;
 }
@@ -52,7 +55,7 @@ static void start_at(struct pair *p, uint32_t n)
     p->tx.next = p->tx.acked = p->rx.taken = p->rx.acked = n;
     for (int i = 0; i < MDAPL_SLOTS; i++)
         p->tx.number[i] = n;
-    atomic_store(&p->inring->taken, n);
+    atomic_store(&p->in.front->taken, n);
 }
 
 /* A byte of the n-th message, different from those around it and from those of the last lap. */
@@ -181,7 +184,7 @@ static uint32_t place_of_next(struct pair *p, uint32_t *n, size_t len)
     uint32_t at, slot = p->tx.walk.at;
 
     assert_true(put(&p->tx, *n, 24, len));
-    at = p->inring->slot[slot].at;
+    at = mdapl_shm_slot_at(&p->in, slot)->at;
     assert_true(get(&p->rx, *n, 24, len));
     mdapl_shm_spsc_ack_flush(&p->rx);
     mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
@@ -233,13 +236,16 @@ static void rings_are_spread_together(void **state)
 static void spread_in_flight(void **state)
 {
     struct pair *p = *state;
-    uint32_t in = 0, out = 0, most = 0, slot = 0;
+    uint32_t in = 0, out = 0, most = 0, at = 0;
 
     p->tx.room = DATA_BYTES;
     p->spread.bytes = 8 * SOME_BYTES;
     for (; out < 1000; out++) {
-        for (; in - out < 4 && put(&p->tx, in, 24, SOME_BYTES); slot = p->tx.walk.at, in++)
-            most = p->inring->slot[slot].at > most ? p->inring->slot[slot].at : most;
+        for (uint32_t slot = p->tx.walk.at; in - out < 4 && put(&p->tx, in, 24, SOME_BYTES); in++) {
+            at = mdapl_shm_slot_at(&p->in, slot)->at;
+            most = at > most ? at : most;
+            slot = p->tx.walk.at;
+        }
         assert_true(get(&p->rx, out, 24, SOME_BYTES));
         mdapl_shm_spsc_ack_flush(&p->rx);
         mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
@@ -264,7 +270,7 @@ static void few_in_flight_stay_in_front(void **state)
         assert_true(get(&p->rx, in, 24, 8));
     }
     for (int i = MDAPL_SLOTS_FRONT; i < MDAPL_SLOTS; i++)
-        assert_int_equal(atomic_load(&p->inring->slot[i].word), 0);
+        assert_int_equal(atomic_load(&mdapl_shm_slot_at(&p->in, (uint32_t)i)->word), 0);
 }
 
 static uint32_t draw(uint32_t n)
@@ -283,7 +289,7 @@ static void a_free_slot_is_found(void **state)
         uint32_t n, sent = draw(draw(2) ? 4 : 2 * MDAPL_SLOTS);
 
         for (n = 0; n < sent; n++, in++) {
-            atomic_store(&p->inring->taken, acked);
+            atomic_store(&p->in.front->taken, acked);
             if (in - acked == MDAPL_SLOTS)
                 break;
             assert_true(put(&p->tx, in, 24, 8));
@@ -360,15 +366,15 @@ static void impossible_slots(void **state)
     struct mdapl_shm_spsc_msg m;
 
     assert_true(put(&p->tx, 0, 24, 1000));
-    p->inring->slot[0].at = DATA_BYTES - 999;
+    p->in.front->slot[0].at = DATA_BYTES - 999;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    p->inring->slot[0].at = UINT32_MAX;
+    p->in.front->slot[0].at = UINT32_MAX;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    p->inring->slot[0].at = 0;
+    p->in.front->slot[0].at = 0;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_MSG);
-    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 0xfffff000u | 24 << 4);
+    atomic_store(&p->in.front->slot[0].word, (uint64_t)1 << 32 | 0xfffff000u | 24 << 4);
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    atomic_store(&p->inring->slot[0].word, (uint64_t)1 << 32 | 129 << 4);
+    atomic_store(&p->in.front->slot[0].word, (uint64_t)1 << 32 | 129 << 4);
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
 }
 

@@ -370,7 +370,7 @@ static void changed_card_is_refused(void **state)
 
     assert_int_equal(visit(&w->guest, &w->port, VISIT, &peer), 0);
     send_to(peer, 8);
-    memcpy(mdapl_shm_peer_of(peer)->tx.inring->hello.card, w->other.s->card,
+    memcpy(mdapl_shm_peer_of(peer)->tx.in.front->hello.card, w->other.s->card,
            sizeof(w->other.s->card));
     is_refused(w, peer);
     assert_int_equal(entries(&w->other), 0);
