@@ -22,6 +22,9 @@ enum {
     LEAST_PAGE = 4096,
 };
 
+_Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
+               "a segment of another group is no shorter");
+
 /* Of each inring, data included, on a node with so many ranks. */
 static size_t inring_bytes_for(int n_ranks)
 {
