@@ -91,9 +91,11 @@ struct mdapl_shm_inring {
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS_FRONT];
 };
 
-/* The second one. */
+/* The second one, which begins a page. Data does not: buffers of programs often do, and a body that
+ * lies at the same place of a page as its source is copied more slowly by some processors. */
 struct mdapl_shm_inring_rest {
     struct mdapl_shm_slot slot[MDAPL_SLOTS - MDAPL_SLOTS_FRONT];
+    uint8_t unused[MDAPL_SLOTS_FRONT * MDAPL_SLOT_BYTES + 4 * MDAPL_LINE_BYTES];
     uint8_t data[];              /* as many bytes as the segment has for it (seg.h) */
 };
 
