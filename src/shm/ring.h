@@ -433,9 +433,9 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
 static inline bool mdapl_shm_spsc_join(const struct mdapl_shm_spsc_rx *rx, unsigned n,
                                        struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_walk w = rx->walk;
+    struct mdapl_shm_walk w = m->after;
 
-    for (unsigned i = 1; i <= n; i++) {
+    for (unsigned i = 2; i <= n; i++) {
         uint64_t word = atomic_load_explicit(&mdapl_shm_slot_at(&rx->in, w.at)->word,
                                              memory_order_acquire);
 

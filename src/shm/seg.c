@@ -14,14 +14,14 @@
 enum {
     MAGIC = 0x6d64736d,
     LAYOUT = 9,                  /* of the segment, and of what travels in its rings */
-    FRONTS_AT = (sizeof(struct mdapl_shm_seg_head) + MDAPL_SLOT_BYTES - 1)
-                & ~(size_t)(MDAPL_SLOT_BYTES - 1),
+    FRONTS_AT = sizeof(struct mdapl_shm_seg_head),
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
-    TOUCHED = 65536,             /* bytes that the kernel maps at once, usually */
+    TOUCHED = 65536,             /* bytes that the kernel maps at once, at most */
     LEAST_PAGE = 4096,
 };
 
+_Static_assert(FRONTS_AT % MDAPL_SLOT_BYTES == 0, "a first piece begins a pair of lines");
 _Static_assert(sizeof(struct mdapl_shm_seg_head) <= MDAPL_SEG_HEAD_BYTES,
                "a segment of another group is no shorter");
 
@@ -99,9 +99,10 @@ static void fill_head(struct mdapl_shm_seg_head *head, int rank, int n_ranks,
     head->word = *word;
 }
 
-/* Allocates the first pieces of the job's inrings that are mapped together with the head. Another
- * process maps what there is of so many bytes by its first access to any of them; otherwise its
- * first message costs it a page fault in which a page is allocated, and the owner another one. */
+/* Allocates the first pieces of the job's inrings that may be mapped together with the head: by its
+ * first access to any of them another process maps what there is in the same block of so many bytes
+ * of its addresses. Otherwise its first message costs it a page fault in which a page is allocated,
+ * and the owner another one. */
 static void touch_fronts(const struct mdapl_shm_seg *seg)
 {
     size_t end = mdapl_min(front_at(seg->first_guest), TOUCHED);

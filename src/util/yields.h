@@ -15,12 +15,11 @@
  *
  * But ranks that are busy themselves make yields long, too: all of them touch new memory at first.
  * A pause does harm then, as a yield among ranks that sleep and wake takes longest, and is taken
- * for another reason to pause: an exchange of all with all of 32 ranks on 2 cores took 6 ms for
- * good, in place of 0.4. Two things distinguish a program that computes. The ranks of a
- * job do much the same, so a yield is long only if the other ranks of the core, each for twice as
- * long as this one has just run, would not need so much. And beside a program every second or third
- * yield is long, as after its slice the scheduler prefers the ranks for a while, so there is no
- * pause while few of the yields are.
+ * for another reason to pause: a job of many ranks stayed slow for good. Two things distinguish a
+ * program that computes. The ranks of a job do much the same, so a yield is long only if the other
+ * ranks of the core, each for twice as long as this one has just run, would not need so much. And
+ * beside a program every second or third yield is long, as after its slice the scheduler prefers
+ * the ranks for a while, so there is no pause while few of the yields are.
  */
 #include <stdbool.h>
 #include <stdint.h>

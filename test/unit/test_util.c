@@ -525,6 +525,24 @@ static void yields_end_beside_a_program_that_computes(void **state)
     assert_int_equal(waits_without(&y), MDAPL_YIELDS_FEW);
 }
 
+/* ... which gets the core in every second yield only. */
+static void short_yields_between_long_ones(void **state)
+{
+    struct mdapl_yields y;
+    int waits = 0;
+
+    (void)state;
+    mdapl_yields_init(&y, 1);
+    for (int i = 0; i < 20; i++) {
+        yield_after(&y, 0, MDAPL_US(MDAPL_YIELDS_RANKS * MDAPL_YIELDS_RANK_US) - 1);
+        assert_int_equal(mdapl_yields_allowed(&y), MDAPL_YIELDS);
+        yield_after(&y, 0, MDAPL_US(MDAPL_YIELDS_RANKS * MDAPL_YIELDS_RANK_US));
+        waits = waits_without(&y);
+        assert_true(i < 2 ? waits == 0 : waits > 0);
+    }
+    assert_int_equal(waits, MDAPL_YIELDS_PAUSE);
+}
+
 /* All ranks of the core touch new memory, so a yield takes as long as they do; then they are as
  * quick as ever. */
 static void yields_go_on_beside_busy_ranks(void **state)
@@ -571,6 +589,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(yields_end_beside_a_program_that_computes),
+        cmocka_unit_test(short_yields_between_long_ones),
         cmocka_unit_test(yields_go_on_beside_busy_ranks),
         cmocka_unit_test(yields_go_on_if_few_are_long),
         cmocka_unit_test(list_keeps_order),
