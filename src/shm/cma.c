@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bodies read out of the sender's memory by cross-memory attach: whether the kernel permits
- * it, and the reads. Whether it is faster than two copies: way.c. */
+/* Bodies copied out of the sender's memory, or into the receiver's, by cross-memory attach: whether
+ * the kernel permits it, and the copies. Whether it is faster than two copies: way.c. */
 #include "peer.h"
 
 #include "cfg.h"
@@ -13,7 +13,7 @@ void mdapl_shm_cma_init(struct mdapl_shm_chan *s)
 }
 
 /* Every process of the user gets this permission, so it is not given before there is a body that
- * the knob lets its receiver read from this process. */
+ * the knob lets its other end read from this process, or write to it. */
 void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len)
 {
     int64_t from = mdapl_ctx_cfg(s->ctx)->shm_single_bytes;
@@ -54,24 +54,38 @@ static int next_pieces(struct mdapl_iov cur, size_t most, struct iovec v[PIECES]
     return n;
 }
 
-bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
-                        struct mdapl_iov *there, size_t len)
+/* Copies len bytes between the two cursors. False: the kernel refused. */
+static bool move(mdapl_shm_os_move *by, pid_t pid, struct mdapl_iov *here, struct mdapl_iov *there,
+                 size_t len)
 {
-    struct iovec to[PIECES], from[PIECES];
+    struct iovec h[PIECES], t[PIECES];
 
     while (len > 0) {
         size_t most = len < CALL_BYTES ? len : CALL_BYTES;
-        int n_to = next_pieces(*here, most, to), n_from = next_pieces(*there, most, from);
-        ssize_t got = mdapl_shm_os_read(peer->pid, to, n_to, from, n_from);
+        int n_h = next_pieces(*here, most, h), n_t = next_pieces(*there, most, t);
+        ssize_t n = by(pid, h, n_h, t, n_t);
 
-        if (got <= 0) {
-            peer->can_read = MDAPL_READ_FAILS;
+        if (n <= 0)
             return false;
-        }
-        /* got < most if one of the two lists was shorter, or the kernel stopped. */
-        mdapl_iov_skip(here, (size_t)got);
-        mdapl_iov_skip(there, (size_t)got);
-        len -= (size_t)got;
+        /* n < most if one of the two lists was shorter, or the kernel stopped. */
+        mdapl_iov_skip(here, (size_t)n);
+        mdapl_iov_skip(there, (size_t)n);
+        len -= (size_t)n;
     }
     return true;
+}
+
+bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
+                        struct mdapl_iov *there, size_t len)
+{
+    if (move(mdapl_shm_os_read, peer->pid, here, there, len))
+        return true;
+    peer->can_read = MDAPL_READ_FAILS;
+    return false;
+}
+
+bool mdapl_shm_cma_write(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
+                         struct mdapl_iov *there, size_t len)
+{
+    return move(mdapl_shm_os_write, peer->pid, here, there, len);
 }

@@ -13,6 +13,7 @@ enum {
     THRIFT = 128,                /* bodies after a trial for each body's time that it cost */
     THRIFT_MAX = 1 << 20,
     CLEARLY = 90,                /* percent of the cost in use, to replace it */
+    SOON = 80,                   /* ... to try again soon: one disturbed body is not enough */
 };
 
 void mdapl_shm_judge_init(struct mdapl_shm_judge *j)
@@ -41,7 +42,7 @@ void mdapl_shm_judge_take(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_
 {
     struct mdapl_shm_judged *k = &j->c[c];
 
-    if (k->decided || j->forbidden[way])
+    if (k->decided || k->forbidden[way])
         return;
     k->way = (uint8_t)way;
     k->trying = MDAPL_SHM_WAYS;
@@ -66,58 +67,66 @@ static uint32_t merge(uint32_t old, uint32_t cost)
 }
 
 /* The way with the lowest cost; one that is possible, if none has a cost. */
-static enum mdapl_shm_way best(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+static enum mdapl_shm_way best(const struct mdapl_shm_judged *k)
 {
     int way = -1;
 
     for (int i = 0; i < MDAPL_SHM_WAYS; i++)
-        if (!j->forbidden[i] && k->cost[i] > 0 && (way < 0 || k->cost[i] < k->cost[way]))
+        if (!k->forbidden[i] && k->cost[i] > 0 && (way < 0 || k->cost[i] < k->cost[way]))
             way = i;
     if (way < 0)
-        way = j->forbidden[k->way] ? MDAPL_SHM_TWICE : k->way;
+        way = k->forbidden[k->way] ? MDAPL_SHM_TWICE : k->way;
     return (enum mdapl_shm_way)way;
 }
 
-static bool clearly_better(const struct mdapl_shm_judged *k, enum mdapl_shm_way way)
+/* Does a body cost less that way than this percentage of the way in use? */
+static bool better(const struct mdapl_shm_judged *k, enum mdapl_shm_way way, unsigned percent)
 {
     return k->cost[way] > 0
            && (k->cost[k->way] == 0
-               || (uint64_t)k->cost[way] * 100 < (uint64_t)k->cost[k->way] * CLEARLY);
+               || (uint64_t)k->cost[way] * 100 < (uint64_t)k->cost[k->way] * percent);
 }
 
 /* -- trials ----------------------------------------------------------------------------------- */
 
 /* The costs of the last trials bound how often trials take place: about 1 in THRIFT of the time. */
-static uint32_t interval(struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+static uint32_t interval(const struct mdapl_shm_judged *k)
 {
     uint64_t all = 0, least = k->cost[k->way];
 
     for (int i = 0; i < MDAPL_SHM_WAYS; i++)
-        if (!j->forbidden[i] && k->cost[i] > least)
+        if (!k->forbidden[i] && k->cost[i] > least)
             all += k->cost[i] - least;
     return k->gap + (least > 0 ? (uint32_t)mdapl_min(all * THRIFT / least, THRIFT_MAX) : 0);
 }
 
 /* All ways have been tried. Returns whether the decision is new. */
-static bool decide(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
+static bool decide(struct mdapl_shm_judged *k)
 {
-    enum mdapl_shm_way way = best(j, k);
-    bool first = !k->decided, other = way != k->way && (first || clearly_better(k, way));
+    enum mdapl_shm_way way = best(k);
+    bool first = !k->decided, other = way != k->way && (first || better(k, way, CLEARLY));
 
     if (other)
         k->way = (uint8_t)way;
     k->gap = other ? FIRST_GAP : (uint32_t)mdapl_min(k->gap * 2u, LAST_GAP);
     k->trying = MDAPL_SHM_WAYS;
     k->decided = first ? k->cost[k->way] > 0 : true;
-    k->left = interval(j, k);
+    k->left = interval(k);
     return k->decided && (first || other);
 }
 
+/* Two cores copy a body in half the time of one, at best: can that win? */
+static bool can_win(const struct mdapl_shm_judged *k, int way)
+{
+    return way != MDAPL_SHM_BOTH
+           || (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100 < (uint64_t)k->cost[best(k)] * 2 * CLEARLY;
+}
+
 /* The next way to be tried, from `from` on; the way in use only while nothing is decided. */
-static bool try_from(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k, int from)
+static bool try_from(struct mdapl_shm_judged *k, int from)
 {
     for (int i = from; i < MDAPL_SHM_WAYS; i++)
-        if (!j->forbidden[i] && (!k->decided || i != k->way)) {
+        if (!k->forbidden[i] && (!k->decided || i != k->way) && can_win(k, i)) {
             k->trying = (uint8_t)i;
             k->samples = SAMPLES;
             k->bodies = BODIES;
@@ -126,9 +135,9 @@ static bool try_from(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k, int 
     return false;
 }
 
-static bool next_trial(struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
+static bool next_trial(struct mdapl_shm_judged *k)
 {
-    return !try_from(j, k, k->trying + 1) && decide(j, k);
+    return !try_from(k, k->trying + 1) && decide(k);
 }
 
 enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
@@ -138,10 +147,10 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
     if (k->trying == MDAPL_SHM_WAYS) {
         if (k->left > 0)
             k->left--;
-        else if (!try_from(j, k, 0))
-            decide(j, k);
-    } else if (j->forbidden[k->trying] || k->bodies == 0) {
-        next_trial(j, k);
+        else if (!try_from(k, 0))
+            decide(k);
+    } else if (k->forbidden[k->trying] || k->bodies == 0) {
+        next_trial(k);
     }
     if (k->trying == MDAPL_SHM_WAYS)
         return (enum mdapl_shm_way)k->way;
@@ -149,9 +158,9 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
     return (enum mdapl_shm_way)k->trying;
 }
 
-static bool hopeless(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+static bool hopeless(const struct mdapl_shm_judged *k)
 {
-    return (uint64_t)k->cost[best(j, k)] * HOPELESS < k->cost[k->trying];
+    return (uint64_t)k->cost[best(k)] * HOPELESS < k->cost[k->trying];
 }
 
 bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
@@ -163,20 +172,20 @@ bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_sh
     /* A trial asks what the way costs now. */
     k->cost[way] = way == k->trying && k->samples == SAMPLES ? cost : merge(k->cost[way], cost);
     if (k->trying == MDAPL_SHM_WAYS) {
-        if (way == k->way && clearly_better(k, best(j, k)))
+        if (way == k->way && better(k, best(k), SOON))
             k->left = (uint32_t)mdapl_min(k->left, FIRST_GAP);
         return false;
     }
     if (way != k->trying)
         return false;
     k->samples--;
-    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(j, k))) && next_trial(j, k);
+    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(k))) && next_trial(k);
 }
 
-static bool all_known(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k)
+static bool all_known(const struct mdapl_shm_judged *k)
 {
     for (int i = 0; i < MDAPL_SHM_WAYS; i++)
-        if (!j->forbidden[i] && k->cost[i] == 0)
+        if (!k->forbidden[i] && k->cost[i] == 0)
             return false;
     return true;
 }
@@ -188,22 +197,28 @@ bool mdapl_shm_judge_note(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_
     enum mdapl_shm_way now;
 
     k->cost[way] = merge(k->cost[way], cost_of(bytes, ns));
-    now = best(j, k);
-    if (!all_known(j, k) || (k->decided && (now == k->way || !clearly_better(k, now))))
+    now = best(k);
+    if (!all_known(k) || (k->decided && (now == k->way || !better(k, now, CLEARLY))))
         return false;
     k->way = (uint8_t)now;
     k->decided = true;
     return true;
 }
 
-void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, enum mdapl_shm_way way)
+void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way)
 {
-    j->forbidden[way] = true;
-    for (unsigned c = 0; c < MDAPL_SHM_CLASSES; c++) {
-        j->c[c].cost[way] = 0;
-        if (j->c[c].way == way) {
-            j->c[c].way = MDAPL_SHM_TWICE;
-            j->c[c].decided = false;
-        }
+    struct mdapl_shm_judged *k = &j->c[c];
+
+    k->forbidden[way] = true;
+    k->cost[way] = 0;
+    if (k->way == way) {
+        k->way = MDAPL_SHM_TWICE;
+        k->decided = false;
     }
+}
+
+void mdapl_shm_judge_forbid_all(struct mdapl_shm_judge *j, enum mdapl_shm_way way)
+{
+    for (unsigned c = 0; c < MDAPL_SHM_CLASSES; c++)
+        mdapl_shm_judge_forbid(j, c, way);
 }

@@ -26,11 +26,11 @@ struct mdapl_shm_judged {
     uint8_t way;                 /* in use */
     uint8_t trying;              /* MDAPL_SHM_WAYS: no trial */
     uint8_t samples, bodies;     /* of the trial, that are still permitted */
+    bool forbidden[MDAPL_SHM_WAYS];
     bool decided;                /* way is the result of trials, here or in another process */
 };
 
 struct mdapl_shm_judge {
-    bool forbidden[MDAPL_SHM_WAYS];
     struct mdapl_shm_judged c[MDAPL_SHM_CLASSES];
 };
 
@@ -51,7 +51,8 @@ bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_sh
  * ways have a cost, and otherwise when another one is clearly better. */
 bool mdapl_shm_judge_note(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
                           size_t bytes, uint64_t ns);
-/* This way is not possible: it is not chosen again. */
-void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, enum mdapl_shm_way way);
+/* This way is not possible for a class, or for any: it is not chosen again. */
+void mdapl_shm_judge_forbid(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way);
+void mdapl_shm_judge_forbid_all(struct mdapl_shm_judge *j, enum mdapl_shm_way way);
 
 #endif

@@ -84,11 +84,12 @@ int mdapl_shm_os_process_open(pid_t pid);
 bool mdapl_shm_os_process_ended(int process, pid_t pid);
 void mdapl_shm_os_process_close(int process);
 
-/* Permits other processes of this user to read this process's memory. */
+/* Permits other processes of this user to read and write this process's memory. */
 void mdapl_shm_os_reads_allow(void);
-/* Reads another process's memory (process_vm_readv). Returns the number of bytes, perhaps fewer
- * than requested; 0 or less: it failed. */
-ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
-                          const struct iovec *there, int n_there);
+/* Reads or writes another process's memory (process_vm_readv, process_vm_writev). Return the number
+ * of bytes, perhaps fewer than requested; 0 or less: it failed. */
+typedef ssize_t mdapl_shm_os_move(pid_t pid, const struct iovec *here, int n_here,
+                                  const struct iovec *there, int n_there);
+mdapl_shm_os_move mdapl_shm_os_read, mdapl_shm_os_write;
 
 #endif

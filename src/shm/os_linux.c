@@ -267,7 +267,7 @@ void mdapl_shm_os_process_close(int process)
         close(process);
 }
 
-/* -- reading another process's memory --------------------------------------------------------- */
+/* -- another process's memory ----------------------------------------------------------------- */
 
 void mdapl_shm_os_reads_allow(void)
 {
@@ -282,6 +282,17 @@ ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
 
     do
         n = process_vm_readv(pid, here, (unsigned long)n_here, there, (unsigned long)n_there, 0);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+ssize_t mdapl_shm_os_write(pid_t pid, const struct iovec *here, int n_here,
+                           const struct iovec *there, int n_there)
+{
+    ssize_t n;
+
+    do
+        n = process_vm_writev(pid, here, (unsigned long)n_here, there, (unsigned long)n_there, 0);
     while (n < 0 && errno == EINTR);
     return n;
 }

@@ -177,4 +177,10 @@ ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
     (void)pid, (void)here, (void)n_here, (void)there, (void)n_there;
     return -1;
 }
+
+ssize_t mdapl_shm_os_write(pid_t pid, const struct iovec *here, int n_here,
+                           const struct iovec *there, int n_there)
+{
+    return mdapl_shm_os_read(pid, here, n_here, there, n_there);
+}
 #endif

@@ -13,6 +13,7 @@
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
  *      part.c     bodies that arrive in parts
  *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
+ *      split.c    long bodies that both ends copy
  *      way.c      which of these; judge.c, by what they cost
  *      cell.c     cells
  *      store.c    how bytes of bodies are stored, in the ring and in cells
@@ -26,6 +27,7 @@
  */
 #include "idmap.h"
 #include "inbox.h"
+#include "iov.h"
 #include "list.h"
 #include "part.h"
 #include "pool.h"
@@ -35,7 +37,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mdapl_iov;
 struct mdapl_shm_copying;
 struct mdapl_shm_rndv;
 struct mdapl_shm_stores;
@@ -60,9 +61,13 @@ enum mdapl_shm_type {
     MDAPL_SHM_RTS,               /* a message whose body is fetched; body: struct rts (rndv.c) */
     MDAPL_SHM_CTS,               /* the receiver requests bytes of that body in cells */
     MDAPL_SHM_DATA,              /* bytes of such a body, in a cell or behind the record */
+    MDAPL_SHM_SPLIT,             /* both ends copy the body (split.c) */
+    MDAPL_SHM_SPLIT_END,         /* the sender's parts of it are there */
     MDAPL_SHM_FIN,               /* the body has been read, not all of it in cells, or dropped */
     MDAPL_SHM_TYPES
 };
+_Static_assert((int)MDAPL_SHM_TYPES <= MDAPL_WORD_REST, "a type fits its bits of a slot's word");
+_Static_assert(MDAPL_SHM_EAGER < 1 << (32 - MDAPL_WORD_LEN), "so does the length of a body");
 
 /* Before the header of a message in parts. */
 struct mdapl_shm_head {
@@ -78,6 +83,19 @@ struct mdapl_shm_data {
     uint32_t tx_id, rx_id;
     uint64_t off;
     uint32_t cell, len;
+};
+
+struct mdapl_shm_split_at {
+    uint32_t tx_id, rx_id;
+    uint32_t number;             /* of the split: not in use since many others */
+    uint32_t word;               /* which of the inring's */
+    uint64_t off, len;           /* of the body */
+    uint64_t addr;               /* where that belongs, in the receiver's memory */
+};
+
+struct mdapl_shm_split_end {
+    uint32_t tx_id, rx_id;
+    uint32_t parts;              /* that are there */
 };
 
 struct mdapl_shm_fin {
@@ -167,6 +185,7 @@ struct mdapl_shm_peer {
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
+    uint32_t splits, split_words;      /* begun, in total; a bit for each word in use (split.c) */
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
     struct mdapl_shm_stores *stores;   /* how they are stored; NULL before the first (store.c) */
 
@@ -349,6 +368,7 @@ bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t
 /* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);
 mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin;
+mdapl_shm_on mdapl_shm_rndv_on_split, mdapl_shm_rndv_on_split_end;
 /* Handles a DATA. bytes: data->len of them, in a cell or in the ring. */
 bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
                             const uint8_t *bytes);
@@ -361,14 +381,45 @@ void mdapl_shm_rndv_free(struct mdapl_shm_peer *peer);
 
 /* Reads the knob SHM_SINGLE_BYTES. */
 void mdapl_shm_cma_init(struct mdapl_shm_chan *s);
-/* Permits other processes to read this one's memory, once a body of len bytes may be read so. */
+/* Permits other processes to read and write this one's memory, once a body of len bytes may be
+ * copied so. */
 void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len);
 /* Does the kernel permit this process to read the peer's memory? Tries at the first call. */
 bool mdapl_shm_cma_works(struct mdapl_shm_peer *peer);
-/* Reads len bytes from the cursor `there`, whose addresses are the peer's, to `here`. False: the
- * kernel refused; mdapl_shm_cma_works() is false for this peer from now on. */
-bool mdapl_shm_cma_read(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
-                        struct mdapl_iov *there, size_t len);
+/* Copies len bytes from the cursor `there`, whose addresses are the peer's, to `here`, or writes
+ * them from `here` to `there`. False: the kernel refused. If it did not read, then
+ * mdapl_shm_cma_works() is false for this peer from now on. */
+typedef bool mdapl_shm_cma_move(struct mdapl_shm_peer *peer, struct mdapl_iov *here,
+                                struct mdapl_iov *there, size_t len);
+mdapl_shm_cma_move mdapl_shm_cma_read, mdapl_shm_cma_write;
+
+/* -- split.c ---------------------------------------------------------------------------------- */
+
+/* A body that both ends copy, at one of them. */
+struct mdapl_shm_split {
+    _Atomic uint64_t *word;      /* NULL: there is none */
+    uint32_t number, index;      /* of the split; of the word, in the inring */
+    uint32_t parts, part_len;
+    size_t len;
+    uint32_t taken;              /* parts taken at this end */
+};
+
+/* Begins a split of len bytes of a body that the peer sends. False: all words are in use, or the
+ * body is too long. */
+bool mdapl_shm_split_begin(struct mdapl_shm_peer *peer, size_t len, struct mdapl_shm_split *split);
+/* The receiver ends it: the sender takes no more parts, and the word is free for another one. */
+void mdapl_shm_split_free(struct mdapl_shm_peer *peer, struct mdapl_shm_split *split);
+/* The sender's view of a split that the peer has begun. False: it is impossible. */
+bool mdapl_shm_split_join(struct mdapl_shm_peer *peer, const struct mdapl_shm_split_at *at,
+                          struct mdapl_shm_split *split);
+/* Takes parts until none is left, and copies each: the receiver from the front, here from the
+ * cursor `there`; the sender from the back. Cursors are at the first byte. Return the number of
+ * parts copied: fewer than split->taken if the kernel refused. The receiver then leaves none to the
+ * sender. */
+uint32_t mdapl_shm_split_read(struct mdapl_shm_peer *peer, struct mdapl_shm_split *split,
+                              struct mdapl_iov here, struct mdapl_iov there);
+uint32_t mdapl_shm_split_write(struct mdapl_shm_peer *peer, struct mdapl_shm_split *split,
+                               struct mdapl_iov here, struct mdapl_iov there);
 
 /* -- way.c ------------------------------------------------------------------------------------ */
 
@@ -378,8 +429,11 @@ void mdapl_shm_way_free(struct mdapl_shm_peer *peer);
 /* The receiver's choice for a body of len bytes that has been announced; once: one copy is possible
  * for it. */
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once);
-/* A body was copied once, in ns. */
-void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns);
+/* A body was copied once, by its receiver or by both ends, in ns. */
+void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                          uint64_t ns);
+/* The peer's kernel does not permit it to write to this process. */
+void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer);
 /* A body of len bytes was requested in cells; a piece of such a body has arrived; the body has
  * ended, whole or not. */
 void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len);

@@ -42,8 +42,8 @@
  * orders: test_shm_ring and test_shm_threads fail under TSan with any of them relaxed.
  *
  * Numbers are the low 32 bits of counts that never decrease (window.h); the first message is 1. The
- * word has the number above 20 bits for the body's length, 8 for the header's, 1 for where the next
- * message will be and 3 for the type.
+ * word has the number above 19 bits for the body's length, 8 for the header's, 1 for where the next
+ * message will be and 4 for the type.
  */
 #include "contract.h"
 #include "node.h"
@@ -60,11 +60,14 @@ enum {
     MDAPL_SLOTS = 64,
     MDAPL_SLOTS_FRONT = 8,       /* of them */
     MDAPL_SLOTS_REFRESH = 1 << 30,
-    MDAPL_WORD_REST = 8,         /* in a word: the next message is in the rest of the slots */
+    MDAPL_WORD_REST = 16,        /* in a word: the next message is in the rest of the slots, */
+    MDAPL_WORD_HDR = 5,          /* ... where the header's length begins, */
+    MDAPL_WORD_LEN = 13,         /* ... and the body's */
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
     MDAPL_SPREAD_LONG = 4096,    /* bytes of a body in data that is long */
     MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
+    MDAPL_SPLITS = 8,            /* bodies that both ends are copying, at most */
 };
 
 /* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). */
@@ -88,6 +91,7 @@ struct mdapl_shm_inring {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
     _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
     _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
+    alignas(MDAPL_LINE_BYTES) _Atomic uint64_t split[MDAPL_SPLITS];    /* split.c */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS_FRONT];
 };
 
@@ -368,8 +372,9 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
     rest = mdapl_shm_spsc_next_in_rest(tx);
     w->at = mdapl_shm_walk_slot(w, rest);
     slot->ack = ack;
-    atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32 | (uint64_t)m->len << 12
-                                           | (uint64_t)m->hdr_len << 4
+    atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32
+                                           | (uint64_t)m->len << MDAPL_WORD_LEN
+                                           | (uint64_t)m->hdr_len << MDAPL_WORD_HDR
                                            | (rest ? MDAPL_WORD_REST : 0) | type,
                           memory_order_release);
 }
@@ -409,8 +414,8 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     m->after = mdapl_shm_walk_by(rx->walk, word);
     m->type = (uint8_t)(word & (MDAPL_WORD_REST - 1));
     m->slots = 1;
-    m->hdr_len = (uint8_t)(word >> 4);
-    m->len = (uint32_t)word >> 12;
+    m->hdr_len = (uint8_t)(word >> MDAPL_WORD_HDR);
+    m->len = (uint32_t)word >> MDAPL_WORD_LEN;
     m->ack = slot->ack;
     m->hdr = slot->room;
     m->body = slot->room + mdapl_shm_spsc_align(m->hdr_len);

@@ -6,12 +6,15 @@
  *
  *      once    The receiver reads the body out of the sender's memory, if the kernel permits
  *              (cross-memory attach). The sender's core does nothing; the kernel pins each page.
+ *      both    The same, but the sender copies parts of the body, too, in the same way (SPLIT): two
+ *              cores, and one copy.
  *      twice   The receiver requests bytes (CTS); the sender copies them into cells of its segment
  *              while the receiver copies them out (one DATA for each cell): two cores, no system
  *              call.
  *
  * RTS and FIN are messages of a ring, so their memory order (ring.h) covers the body: the receiver
- * and its kernel see all bytes after the RTS, and the sender may change them after the FIN.
+ * and its kernel see all bytes after the RTS, and the sender may change them after the FIN. So is
+ * SPLIT_END, after which the receiver sees the sender's parts.
  *
  * Which one is faster depends on the machine and on the length: way.c decides for each body.
  */
@@ -63,8 +66,11 @@ struct long_rx {
     struct mdapl_shm_peer *peer;
     uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
     size_t len, at;              /* bytes of the body: all, read */
-    size_t by_cells;             /* ... read through cells */
-    struct mdapl_rx_op read; /* a read through cells */
+    size_t by_cells;             /* ... requested through cells */
+    struct mdapl_rx_op read;     /* a read in progress, through cells or split */
+    struct mdapl_shm_split split;
+    bool refused;                /* ... the kernel did not copy all that this end took */
+    uint64_t start;              /* ... when it began, ns */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses in the sender's memory */
 };
@@ -201,12 +207,39 @@ int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
     return n;
 }
 
+bool mdapl_shm_rndv_on_split(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    struct mdapl_shm_split_at at;
+    struct mdapl_shm_split split;
+    struct mdapl_shm_split_end end;
+    struct mdapl_shm_rndv *send;
+    struct mdapl_iov here, there;
+    struct iovec v;
+
+    memcpy(&at, m->hdr, sizeof(at));
+    send = find_send(peer, at.tx_id);
+    if (!send || !mdapl_list_empty(&send->streaming) || at.off > send->len
+        || at.len > send->len - at.off || !mdapl_shm_split_join(peer, &at, &split))
+        return false;
+    here = mdapl_iov_start(send->body, send->n_body);
+    mdapl_iov_skip(&here, at.off);
+    v = (struct iovec){ (void *)(uintptr_t)at.addr, at.len };
+    there = mdapl_iov_start(&v, 1);
+    end = (struct mdapl_shm_split_end){ at.tx_id, at.rx_id,
+                                        mdapl_shm_split_write(peer, &split, here, there) };
+    return split.taken == 0
+           || mdapl_shm_tx_record(peer, MDAPL_SHM_SPLIT_END, &end, sizeof(end)) == 0
+           || mdapl_shm_peer_no_memory(peer);
+}
+
 /* -- receiving: the end of a body -------------------------------------------------------------- */
 
-/* Ends a read through cells; whole: all its bytes have arrived. */
+/* Ends a read; whole: all its bytes have arrived. */
 static struct mdapl_op *end_read(struct long_rx *r, bool whole)
 {
-    if (r->read.op)
+    if (r->split.word)
+        mdapl_shm_split_free(r->peer, &r->split);
+    else if (r->read.op)
         mdapl_shm_way_end(r->peer, whole);
     return mdapl_rx_op_end(&r->read);
 }
@@ -266,26 +299,74 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
     mdapl_iov_skip(&there, r->at);
     if (!mdapl_shm_cma_read(r->peer, &here, &there, want))
         return false;
-    mdapl_shm_way_once(r->peer, want, mdapl_ctx_now(r->peer->s->ctx) - start);
+    mdapl_shm_way_single(r->peer, MDAPL_SHM_ONCE, want,
+                         mdapl_ctx_now(r->peer->s->ctx) - start);
     return true;
 }
 
-/* Requests the bytes through cells. */
+/* Begins a read that other messages will end. 0 or -ENOMEM. */
+static int begin_read(struct long_rx *r, const struct iovec *iov, int n, size_t want,
+                      struct mdapl_op *op)
+{
+    if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
+        return -ENOMEM;
+    return mdapl_rx_op_begin(&r->read, &r->peer->reading, iov, n, want, op);
+}
+
+/* Requests the bytes of the read through cells. 0 or -ENOMEM. */
+static int request(struct long_rx *r)
+{
+    struct mdapl_shm_cts cts = { r->tx_id, r->id, r->at, r->read.want };
+
+    r->by_cells += r->read.want;
+    mdapl_shm_way_begin(r->peer, r->read.want);
+    return mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts));
+}
+
 static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want,
                       struct mdapl_op *op)
 {
-    struct mdapl_shm_cts cts = { r->tx_id, 0, r->at, want };
+    int rc = begin_read(r, iov, n, want, op);
 
-    if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
-        return -ENOMEM;
-    cts.rx_id = r->id;
-    if (mdapl_rx_op_begin(&r->read, &r->peer->reading, iov, n, want, op))
-        return -ENOMEM;
-    mdapl_shm_way_begin(r->peer, want);
-    if (mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts)) == 0)
-        return 0;
-    end_read(r, false);
-    return -ENOMEM;
+    if (rc == 0 && (rc = request(r)))
+        end_read(r, false);
+    return rc;
+}
+
+/* All parts that this end and the sender have taken are there; or not: then all bytes of the read
+ * are requested. MDAPL_DONE, 0 or -ENOMEM. */
+static int end_split(struct long_rx *r, bool whole)
+{
+    if (!whole) {
+        mdapl_shm_split_free(r->peer, &r->split);
+        return request(r);
+    }
+    mdapl_shm_way_single(r->peer, MDAPL_SHM_BOTH, r->read.want,
+                         mdapl_ctx_now(r->peer->s->ctx) - r->start);
+    return MDAPL_DONE;
+}
+
+/* Copies parts of the split, which has begun. MDAPL_DONE: all of them; 0: the sender has others, or
+ * the kernel refused; -ENOMEM. */
+static int read_both(struct long_rx *r, const struct iovec *iov, size_t want, struct mdapl_op *op)
+{
+    struct mdapl_iov there = mdapl_iov_start(r->seg, (int)r->n_segs);
+    int rc = begin_read(r, iov, 1, want, op);
+    struct mdapl_shm_split_at at = { r->tx_id, r->id, r->split.number, r->split.index, r->at, want,
+                                     (uint64_t)(uintptr_t)iov->iov_base };
+
+    r->start = mdapl_ctx_now(r->peer->s->ctx);
+    mdapl_shm_cma_allow(r->peer->s, want);
+    if (rc == 0 && (rc = mdapl_shm_tx_record(r->peer, MDAPL_SHM_SPLIT, &at, sizeof(at))) == 0) {
+        mdapl_iov_skip(&there, r->at);
+        r->refused = mdapl_shm_split_read(r->peer, &r->split, mdapl_iov_start(iov, 1), there)
+                     < r->split.taken;
+        if (r->split.taken == r->split.parts)
+            rc = end_split(r, !r->refused);
+    }
+    if (rc)
+        end_read(r, false);
+    return rc;
 }
 
 static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
@@ -295,6 +376,7 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
     bool first = r->at == 0;
     enum mdapl_shm_way way;
+    uint64_t *counter;
     int rc;
 
     if (r->peer->dead)
@@ -304,17 +386,21 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     if (want == 0)
         return MDAPL_DONE;
     way = mdapl_shm_way_choose(r->peer, want, r->n_segs > 0);
-    if (way == MDAPL_SHM_ONCE && read_once(r, iov, n, want)) {
-        stats->shm_single_copies += first;
-        advance(r, want);
-        return MDAPL_DONE;
+    if (way == MDAPL_SHM_BOTH && n == 1 && mdapl_shm_split_begin(r->peer, want, &r->split)) {
+        counter = &stats->shm_split_copies;
+        rc = read_both(r, iov, want, op);
+    } else if (way != MDAPL_SHM_TWICE && read_once(r, iov, n, want)) {
+        counter = &stats->shm_single_copies;
+        rc = MDAPL_DONE;
+    } else {                     /* if the kernel refused, one copy is not chosen from now on */
+        counter = &stats->shm_copies;
+        rc = read_twice(r, iov, n, want, op);
     }
-    /* Refused: from now on one copy is not chosen. */
-    rc = read_twice(r, iov, n, want, op);
-    if (rc)
-        return rc;
-    stats->shm_copies += first;
-    return 0;
+    if (rc >= 0)
+        *counter += first;
+    if (rc == MDAPL_DONE)
+        advance(r, want);
+    return rc;
 }
 
 static const struct mdapl_rx_ops long_ops = {
@@ -323,16 +409,14 @@ static const struct mdapl_rx_ops long_ops = {
 
 /* -- receiving: messages ---------------------------------------------------------------------- */
 
-/* Ends a read through cells: all bytes have arrived, or it fails with status. */
+/* Ends a read: all bytes have arrived, or it fails with status. */
 static void read_over(struct mdapl_rx_op *read, int status)
 {
     struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
     struct mdapl_op *op = end_read(r, status == 0);
 
-    if (status == 0) {
-        r->by_cells += read->want;
+    if (status == 0)
         advance(r, read->want);
-    }
     op->done(op, status);
 }
 
@@ -395,6 +479,28 @@ bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_
     if (r->read.got == r->read.want)
         read_over(&r->read, 0);
     return true;
+}
+
+bool mdapl_shm_rndv_on_split_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    struct mdapl_shm_split_end end;
+    struct long_rx *r;
+    uint32_t theirs;
+    int rc;
+
+    memcpy(&end, m->hdr, sizeof(end));
+    r = mdapl_idmap_find(&peer->s->rx_ids, end.rx_id);
+    if (!r || r->peer != peer || r->tx_id != end.tx_id || !r->split.word)
+        return false;
+    theirs = r->split.parts - r->split.taken;
+    if (end.parts > theirs)
+        return false;
+    if (end.parts < theirs)
+        mdapl_shm_way_no_writes(peer);
+    rc = end_split(r, end.parts == theirs && !r->refused);
+    if (rc == MDAPL_DONE)
+        read_over(&r->read, 0);
+    return rc >= 0 || mdapl_shm_peer_no_memory(peer);
 }
 
 /* -- a lost peer ------------------------------------------------------------------------------ */

@@ -57,6 +57,8 @@ static const struct {
     [MDAPL_SHM_RTS] = { 0, mdapl_shm_rndv_on_rts },
     [MDAPL_SHM_CTS] = { sizeof(struct mdapl_shm_cts), mdapl_shm_rndv_on_cts },
     [MDAPL_SHM_DATA] = { sizeof(struct mdapl_shm_data), on_data },
+    [MDAPL_SHM_SPLIT] = { sizeof(struct mdapl_shm_split_at), mdapl_shm_rndv_on_split },
+    [MDAPL_SHM_SPLIT_END] = { sizeof(struct mdapl_shm_split_end), mdapl_shm_rndv_on_split_end },
     [MDAPL_SHM_FIN] = { sizeof(struct mdapl_shm_fin), mdapl_shm_rndv_on_fin },
 };
 

@@ -29,7 +29,8 @@
 /* How a long body is copied, and the classes of lengths for which that is decided (judge.h). */
 enum mdapl_shm_way {
     MDAPL_SHM_TWICE,             /* two copies in cells */
-    MDAPL_SHM_ONCE,              /* one copy by the kernel (cma.c) */
+    MDAPL_SHM_ONCE,              /* one copy by the kernel (cma.c), made by the receiver */
+    MDAPL_SHM_BOTH,              /* one copy by the kernel, each end a part of the body (split.c) */
     MDAPL_SHM_WAYS
 };
 

@@ -69,8 +69,10 @@ int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
     if (!k)
         return -ENOMEM;
     mdapl_shm_judge_init(&k->judge);
-    for (int i = 0; i < LONG - MIDDLE; i++)
+    for (int i = 0; i < LONG - MIDDLE; i++) {
         k->offer[i] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
+        mdapl_shm_judge_forbid(&k->judge, MIDDLE + (unsigned)i, MDAPL_SHM_BOTH);
+    }
     return 0;
 }
 
@@ -104,6 +106,7 @@ static enum mdapl_shm_way node_way(struct mdapl_shm_chan *s, unsigned c)
 static const char *const names[MDAPL_SHM_WAYS] = {
     [MDAPL_SHM_TWICE] = "two copies",
     [MDAPL_SHM_ONCE] = "one copy by the kernel",
+    [MDAPL_SHM_BOTH] = "one copy by both ends",
 };
 
 static void log_decision(struct mdapl_shm_peer *peer, unsigned c)
@@ -135,24 +138,39 @@ static void publish(struct mdapl_shm_peer *peer, unsigned c)
 
 /* -- receiving -------------------------------------------------------------------------------- */
 
+/* Bodies of this process can be copied by two copies only. */
+static void forbid_single(struct mdapl_shm_peer *peer)
+{
+    mdapl_shm_judge_forbid_all(&peer->copying->judge, MDAPL_SHM_ONCE);
+    mdapl_shm_judge_forbid_all(&peer->copying->judge, MDAPL_SHM_BOTH);
+}
+
+void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer)
+{
+    mdapl_shm_judge_forbid_all(&peer->copying->judge, MDAPL_SHM_BOTH);
+}
+
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once)
 {
     struct mdapl_shm_judge *judge = &peer->copying->judge;
     int64_t from = peer->s->single_from;
     unsigned c = mdapl_shm_judge_class(len);
+    bool possible = !judge->c[c].forbidden[MDAPL_SHM_ONCE];
     enum mdapl_shm_way way;
 
     if (from >= 0 && once && (int64_t)len >= from && mdapl_shm_cma_works(peer))
         return MDAPL_SHM_ONCE;
-    if (!judge->forbidden[MDAPL_SHM_ONCE] && (from >= 0 || !mdapl_shm_cma_works(peer)))
-        mdapl_shm_judge_forbid(judge, MDAPL_SHM_ONCE);
+    if (possible && (from >= 0 || !mdapl_shm_cma_works(peer))) {
+        forbid_single(peer);
+        possible = false;
+    }
     if (is_middle(c))            /* it is announced for this, or it is synchronous */
-        return once && !judge->forbidden[MDAPL_SHM_ONCE] ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
+        return once && possible ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
     way = node_way(peer->s, c);
     if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
         mdapl_shm_judge_take(judge, c, way);
     way = mdapl_shm_judge_choose(judge, c);
-    return way == MDAPL_SHM_ONCE && !once ? MDAPL_SHM_TWICE : way;
+    return once ? way : MDAPL_SHM_TWICE;
 }
 
 static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way way, size_t bytes,
@@ -160,7 +178,7 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
 {
     struct mdapl_shm_judge *judge = &peer->copying->judge;
 
-    if (!judge->forbidden[way]
+    if (!judge->c[c].forbidden[way]
         && (is_middle(c) ? mdapl_shm_judge_note(judge, c, way, bytes, ns)
                          : mdapl_shm_judge_sample(judge, c, way, bytes, ns)))
         publish(peer, c);
@@ -178,9 +196,10 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                ns * RING_PERCENT / 100);
 }
 
-void mdapl_shm_way_once(struct mdapl_shm_peer *peer, size_t len, uint64_t ns)
+void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                          uint64_t ns)
 {
-    sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_ONCE, len, ns);
+    sample(peer, mdapl_shm_judge_class(len), way, len, ns);
 }
 
 /* Bodies in cells overlap, so their time is that of all bytes that arrive while any is in flight,

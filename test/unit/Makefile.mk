@@ -12,7 +12,8 @@ check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
     test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
     test/unit/test_shm_reach test/unit/test_shm_groups \
     test/unit/test_shm_visits test/unit/test_shm_cores \
-    test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way
+    test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way \
+    test/unit/test_shm_split
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
@@ -48,6 +49,9 @@ test_unit_test_shm_judge_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_store_SOURCES = test/unit/test_shm_store.c test/unit/unit.h
 test_unit_test_shm_store_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_store_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_split_SOURCES = test/unit/test_shm_split.c $(shm_ranks_sources)
+test_unit_test_shm_split_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_split_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_way_SOURCES = test/unit/test_shm_way.c $(shm_ranks_sources)
 test_unit_test_shm_way_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_way_LDADD = $(shm_test_ldadd)

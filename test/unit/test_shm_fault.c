@@ -114,7 +114,8 @@ static void no_message_after_the_fault(void **state)
 
     send_now(a, 0, 8);
     rounds(b, 1);
-    atomic_store(&to_b->tx.in.front->slot[1].word, (uint64_t)2 << 32 | 24 << 8 | 250);
+    atomic_store(&to_b->tx.in.front->slot[1].word, (uint64_t)2 << 32 | 24 << MDAPL_WORD_HDR
+                                                    | MDAPL_SHM_TYPES);
     rounds(b, 1);
     assert_int_equal(b->n_faults, 1);
     send_now(a, 1, 8);

@@ -28,16 +28,18 @@ struct machine {
 /* The first two are of measurements: an Epyc, where two copies win, and a Xeon with 2 cores, where
  * the kernel wins. The others are emulations. */
 static const struct machine machines[] = {
-    { "two copies win", { { 900, 112 }, { 1500, 190 } },
+    { "two copies win", { { 900, 112 }, { 1500, 190 }, { 2500, 125 } },
       { { 16384, MDAPL_SHM_TWICE }, { 65536, MDAPL_SHM_TWICE }, { 1 << 20, MDAPL_SHM_TWICE } } },
-    { "the kernel wins", { { 1500, 76 }, { 800, 47 } },
+    { "the kernel wins", { { 1500, 76 }, { 800, 47 }, { 1600, 55 } },
       { { 16384, MDAPL_SHM_ONCE }, { 262144, MDAPL_SHM_ONCE }, { 1 << 20, MDAPL_SHM_ONCE } } },
-    { "the kernel wins for long bodies", { { 500, 100 }, { 9000, 50 } },
+    { "the kernel wins for long bodies", { { 500, 100 }, { 9000, 50 }, { 9000, 100 } },
       { { 16384, MDAPL_SHM_TWICE }, { 65536, MDAPL_SHM_TWICE }, { 1 << 20, MDAPL_SHM_ONCE } } },
-    { "the kernel is very slow", { { 500, 100 }, { 9000, 9000 } },
+    { "the kernel is very slow", { { 500, 100 }, { 9000, 9000 }, { 9000, 9000 } },
       { { 16384, MDAPL_SHM_TWICE }, { 65536, MDAPL_SHM_TWICE }, { 1 << 20, MDAPL_SHM_TWICE } } },
-    { "cells are very slow", { { 500, 9000 }, { 9000, 50 } },
+    { "cells are very slow", { { 500, 9000 }, { 9000, 50 }, { 15000, 50 } },
       { { 16384, MDAPL_SHM_ONCE }, { 65536, MDAPL_SHM_ONCE }, { 1 << 20, MDAPL_SHM_ONCE } } },
+    { "both ends are the fastest", { { 900, 112 }, { 1500, 90 }, { 3000, 55 } },
+      { { 16384, MDAPL_SHM_TWICE }, { 65536, MDAPL_SHM_BOTH }, { 1 << 20, MDAPL_SHM_BOTH } } },
 };
 enum { MACHINES = sizeof(machines) / sizeof(machines[0]) };
 
@@ -70,7 +72,7 @@ static uint64_t least(const struct run *r, size_t len)
     for (int i = 0; i < MDAPL_SHM_WAYS; i++) {
         uint64_t t = time_of(r->m, (enum mdapl_shm_way)i, len);
 
-        if (!r->judge.forbidden[i] && t < ns)
+        if (!r->judge.c[mdapl_shm_judge_class(len)].forbidden[i] && t < ns)
             ns = t;
     }
     return ns;
@@ -155,6 +157,26 @@ static void first_trials_are_few(void **state)
     }
 }
 
+/* Both ends together are at most twice as fast as the receiver alone: where that is not enough,
+ * they are not tried. */
+static void what_cannot_win_is_not_tried(void **state)
+{
+    struct run r;
+
+    (void)state;
+    for (int m = 0; m < MACHINES; m++) {
+        int both = 0;
+
+        start(&r, &machines[m], 7);
+        for (int i = 0; i < MANY; i++) {
+            bodies(&r, 1 << 20, 1, MDAPL_SHM_BOTH);
+            both += r.last == MDAPL_SHM_BOTH;
+        }
+        assert_int_equal(both > 0, time_of(&machines[m], MDAPL_SHM_ONCE, 1 << 20)
+                                       < 2 * time_of(&machines[m], MDAPL_SHM_TWICE, 1 << 20));
+    }
+}
+
 /* A machine that changes (cores that move apart, a kernel that got slower) is judged again. */
 static void a_change_is_noticed(void **state)
 {
@@ -195,13 +217,14 @@ static void what_is_forbidden_is_not_tried(void **state)
     start(&r, &machines[1], 5);
     bodies(&r, 65536, 100, MDAPL_SHM_ONCE);
     assert_int_equal(r.last, MDAPL_SHM_ONCE);
-    mdapl_shm_judge_forbid(&r.judge, MDAPL_SHM_ONCE);
+    mdapl_shm_judge_forbid_all(&r.judge, MDAPL_SHM_ONCE);
+    mdapl_shm_judge_forbid(&r.judge, mdapl_shm_judge_class(65536), MDAPL_SHM_BOTH);
     for (int i = 0; i < MANY; i++) {
         bodies(&r, 65536, 1, MDAPL_SHM_TWICE);
-        assert_int_not_equal(r.last, MDAPL_SHM_ONCE);
+        assert_int_equal(r.last, MDAPL_SHM_TWICE);
     }
-    bodies(&r, 65536, LEAD, MDAPL_SHM_TWICE);
-    assert_true(r.other < LEAD / 8);
+    bodies(&r, 1 << 20, LEAD, MDAPL_SHM_BOTH);
+    assert_int_equal(r.last, MDAPL_SHM_BOTH);    /* of another class */
 }
 
 /* Another process's decision is used at once, and is judged by the own bodies. */
@@ -261,6 +284,7 @@ int main(void)
         cmocka_unit_test(classes_are_powers_of_two),
         cmocka_unit_test(finds_the_best_way),
         cmocka_unit_test(first_trials_are_few),
+        cmocka_unit_test(what_cannot_win_is_not_tried),
         cmocka_unit_test(a_change_is_noticed),
         cmocka_unit_test(a_way_that_became_slow_is_replaced_soon),
         cmocka_unit_test(what_is_forbidden_is_not_tried),

@@ -372,9 +372,10 @@ static void impossible_slots(void **state)
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
     p->in.front->slot[0].at = 0;
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_MSG);
-    atomic_store(&p->in.front->slot[0].word, (uint64_t)1 << 32 | 0xfffff000u | 24 << 4);
+    atomic_store(&p->in.front->slot[0].word, (uint64_t)1 << 32 | UINT32_MAX << MDAPL_WORD_LEN
+                                                  | 24 << MDAPL_WORD_HDR);
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
-    atomic_store(&p->in.front->slot[0].word, (uint64_t)1 << 32 | 129 << 4);
+    atomic_store(&p->in.front->slot[0].word, (uint64_t)1 << 32 | 129 << MDAPL_WORD_HDR);
     assert_int_equal(mdapl_shm_spsc_peek(&p->rx, &m), MDAPL_SPSC_BAD);
 }
 
