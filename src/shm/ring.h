@@ -27,9 +27,10 @@
  * Where long bodies lie decides how fast they are copied. A line that the writer stored, or the
  * reader loaded, a moment ago is in that core's own cache, and each copy has to take it from there:
  * that costs two to four times as much as a line that has gone to the shared cache meanwhile. So
- * long bodies walk on through data, and begin at its first byte again only when the writing process
- * has stored more than its own cache holds, to this reader or to others (struct mdapl_shm_spread).
- * Short ones begin there whenever none is in flight: they touch little memory.
+ * bodies walk on through data, and begin at its first byte again only when the writing process has
+ * stored more than its own cache holds, to this reader or to others (struct mdapl_shm_spread). But
+ * short ones begin there whenever no data is in flight: a body that is answered before the next one
+ * is stored finds its lines in the two cores' caches, and touches little memory.
  *
  * Memory orders: the word is stored last (release) and carries the message's number, so a reader
  * that loads the expected number (acquire) sees the message. The place of a word holds words only,
@@ -65,7 +66,7 @@ enum {
     MDAPL_WORD_LEN = 13,         /* ... and the body's */
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
-    MDAPL_SPREAD_LONG = 4096,    /* bytes of a body in data that is long */
+    MDAPL_SPREAD_LONG = 4096,    /* bytes of a body in data that always walks on */
     MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
     MDAPL_SPLITS = 8,            /* bodies that both ends are copying, at most */
 };
@@ -117,7 +118,7 @@ static inline struct mdapl_shm_slot *mdapl_shm_slot_at(const struct mdapl_shm_in
     return at < MDAPL_SLOTS_FRONT ? &in->front->slot[at] : &in->rest->slot[at - MDAPL_SLOTS_FRONT];
 }
 
-/* The long bodies of a process, in all rings that it writes. */
+/* The bodies of a process that walk on, in all rings that it writes. */
 struct mdapl_shm_spread {
     uint64_t stored;             /* bytes, in total */
     uint64_t bytes;              /* ... after which a line has left the caches of single cores */
@@ -161,7 +162,7 @@ struct mdapl_shm_spsc_tx {
     struct mdapl_shm_inring_at in;
     uint32_t room;           /* bytes of data that may be used */
     uint32_t used;           /* ... up to here they have been used */
-    bool spread_out;         /* long bodies were stored since put was at the first byte */
+    bool spread_out;         /* bodies have walked on since put was at the first byte */
     uint64_t begun;          /* spread->stored, when the first of them was */
     struct mdapl_shm_spread *spread;
     uint32_t next;           /* messages written */
@@ -237,11 +238,12 @@ static inline void mdapl_shm_spsc_spread(struct mdapl_shm_spsc_tx *tx, uint32_t 
         tx->used = off + (uint32_t)bytes;
     if (off == 0)
         tx->spread_out = false;
-    if (bytes < MDAPL_SPREAD_LONG)
-        return;
-    if (!tx->spread_out)
+    if (!tx->spread_out) {
+        if (bytes < MDAPL_SPREAD_LONG && tx->put == tx->freed)
+            return;
         tx->begun = tx->spread->stored;
-    tx->spread_out = true;
+        tx->spread_out = true;
+    }
     tx->spread->stored += bytes;
 }
 

@@ -213,6 +213,39 @@ static void long_ones_are_spread(void **state)
     assert_int_equal(place_of_next(p, &n, SOME_BYTES), SOME_BYTES + 1024);
 }
 
+/* So do short ones while another one is in flight, and until as many bytes have been stored; then
+ * they lie in the first bytes again, whatever is in flight that needs no data. */
+static void short_ones_in_flight_are_spread(void **state)
+{
+    enum { LEN = 1000, LINES = 1024 };
+    struct pair *p = *state;
+    uint32_t n = 0;
+
+    p->tx.room = DATA_BYTES;
+    for (int lap = 0; lap < 3; lap++) {
+        uint32_t at = 0;
+
+        assert_true(put(&p->tx, n, 24, LEN));
+        for (int stored = 0; stored < SPREAD; stored += LEN, n++) {
+            uint32_t slot = p->tx.walk.at;
+
+            assert_true(put(&p->tx, n + 1, 24, LEN));
+            assert_int_equal(mdapl_shm_slot_at(&p->in, slot)->at, at += LINES);
+            assert_true(get(&p->rx, n, 24, LEN));
+            mdapl_shm_spsc_ack_flush(&p->rx);
+            mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
+        }
+        assert_true(get(&p->rx, n++, 24, LEN));
+        mdapl_shm_spsc_ack_flush(&p->rx);
+        mdapl_shm_spsc_ack_in(&p->tx, p->rx.taken);
+        for (int i = 0; i < 3; i++) {
+            assert_true(put(&p->tx, n, 24, 8));
+            assert_true(get(&p->rx, n++, 24, 8));
+            assert_int_equal(place_of_next(p, &n, LEN), 0);
+        }
+    }
+}
+
 /* What the process stores into its other rings counts: of two rings each has half as far to go. */
 static void rings_are_spread_together(void **state)
 {
@@ -512,6 +545,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data),
         TEST(the_longest), TEST(full), TEST(long_ones_are_spread),
+        TEST(short_ones_in_flight_are_spread),
         TEST(rings_are_spread_together), TEST(spread_in_flight),
         TEST(few_in_flight_stay_in_front), TEST(a_free_slot_is_found),
         TEST(each_slot_is_used_now_and_then),
