@@ -66,7 +66,7 @@ enum {
     MDAPL_WORD_LEN = 13,         /* ... and the body's */
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
-    MDAPL_SPREAD_LONG = 4096,    /* bytes of a body in data that always walks on */
+    MDAPL_SPREAD_LONG = 4608,    /* bytes of a body in data that always walks on */
     MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
     MDAPL_SPLITS = 8,            /* bodies that both ends are copying, at most */
 };
