@@ -43,7 +43,7 @@ struct mdapl_shm_stores;
 struct mdapl_stats;
 
 enum {
-    MDAPL_SHM_EAGER = 65536,     /* bytes of a body in the ring, at most */
+    MDAPL_SHM_EAGER = 131072,    /* bytes of a body in the ring, at most */
     MDAPL_SHM_SHORT = 16384,     /* ... up to which it is one message, and one copy by the kernel is
                                   * not tried */
     MDAPL_SHM_PART = 16384,      /* ... in one of the parts of a longer one, at most */

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 
 enum {
-    MIDDLE = 3, LONG = 5,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
+    MIDDLE = 3, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
     FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
     LAST_GAP = 4096,

@@ -326,7 +326,7 @@ static void wrong_lengths(void **state)
         size_t first;
         uint64_t all;
     } wrong[] = {
-        { 16384, 0 }, { 16384, 16384 }, { 16384, 65537 }, { 16384, UINT64_MAX },
+        { 16384, 0 }, { 16384, 16384 }, { 16384, MDAPL_SHM_EAGER + 1 }, { 16384, UINT64_MAX },
         { 16384, 65536 - 4096 }, { 8192, 65536 }, { 16384, (uint64_t)1 << 32 | 65536 },
     };
 

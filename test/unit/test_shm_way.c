@@ -155,7 +155,7 @@ static void slow_kernel(void)
     kernel_kib = 1000, cells_kib = 100;
 }
 
-static const size_t lens[] = { 20000, 65536, 65537, 300000, MIB };
+static const size_t lens[] = { 20000, 65536, MDAPL_SHM_EAGER, MDAPL_SHM_EAGER + 1, 300000, MIB };
 enum { LENS = sizeof(lens) / sizeof(lens[0]) };
 
 /* -- tests ------------------------------------------------------------------------------------ */
@@ -188,7 +188,7 @@ static void both_ends_are_used(void **state)
         before = stats(&p->rank[1])->shm_split_copies;
         bodies(p, 0, 1, lens[i], FEW);
         assert_int_equal(stats(&p->rank[1])->shm_split_copies - before >= FEW - 9,
-                         lens[i] > 65536);
+                         lens[i] > MDAPL_SHM_EAGER);
     }
 }
 
@@ -275,9 +275,11 @@ static void the_node_measures_once(void **state)
         SKIP_TEST("built without what only Linux has");
     fast_kernel();
     for (int i = 0; i < LENS; i++) {
+        unsigned long least = lens[i] > MDAPL_SHM_EAGER ? 10 : 10 - 3;
+
         decision(*state, lens[i]);
-        assert_in_range(bodies(*state, 1, 2, lens[i], 10), lens[i] > 65536 ? 10 : 10 - 3, 10);
-        assert_in_range(bodies(*state, 2, 0, lens[i], 10), lens[i] > 65536 ? 10 : 10 - 3, 10);
+        assert_in_range(bodies(*state, 1, 2, lens[i], 10), least, 10);
+        assert_in_range(bodies(*state, 2, 0, lens[i], 10), least, 10);
     }
 }
 
