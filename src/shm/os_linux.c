@@ -275,25 +275,26 @@ void mdapl_shm_os_reads_allow(void)
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
-ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
-                          const struct iovec *there, int n_there)
+static ssize_t move(__typeof__(process_vm_readv) *by, pid_t pid, const struct iovec *here,
+                    int n_here, const struct iovec *there, int n_there)
 {
     ssize_t n;
 
     do
-        n = process_vm_readv(pid, here, (unsigned long)n_here, there, (unsigned long)n_there, 0);
+        n = by(pid, here, (unsigned long)n_here, there, (unsigned long)n_there, 0);
     while (n < 0 && errno == EINTR);
     return n;
+}
+
+ssize_t mdapl_shm_os_read(pid_t pid, const struct iovec *here, int n_here,
+                          const struct iovec *there, int n_there)
+{
+    return move(process_vm_readv, pid, here, n_here, there, n_there);
 }
 
 ssize_t mdapl_shm_os_write(pid_t pid, const struct iovec *here, int n_here,
                            const struct iovec *there, int n_there)
 {
-    ssize_t n;
-
-    do
-        n = process_vm_writev(pid, here, (unsigned long)n_here, there, (unsigned long)n_there, 0);
-    while (n < 0 && errno == EINTR);
-    return n;
+    return move(process_vm_writev, pid, here, n_here, there, n_there);
 }
 #endif

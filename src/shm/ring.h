@@ -265,6 +265,13 @@ static inline uint64_t mdapl_shm_spsc_find_now(struct mdapl_shm_spsc_tx *tx, siz
     return mdapl_shm_spsc_find(tx, bytes, slots, off_p);
 }
 
+/* The longest body for which there is room whenever the reader has taken all: bytes may be left at
+ * the end of data, fewer than it has, and what was taken last is not published yet. */
+static inline size_t mdapl_shm_spsc_longest(const struct mdapl_shm_spsc_tx *tx)
+{
+    return (tx->room - MDAPL_ACK_BYTES) / 2;
+}
+
 /* Would so many bytes lie where none has been before? Such a place costs page faults, once. */
 static inline bool mdapl_shm_spsc_is_fresh(const struct mdapl_shm_spsc_tx *tx, size_t bytes)
 {

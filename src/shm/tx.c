@@ -195,7 +195,7 @@ static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, siz
         return MDAPL_SHM_RTS;
     if (len <= MDAPL_SHM_SHORT)
         return MDAPL_SHM_MSG;
-    if (len > MDAPL_SHM_EAGER || MDAPL_HDR_MAX + len > peer->tx.room
+    if (len > MDAPL_SHM_EAGER || len > mdapl_shm_spsc_longest(&peer->tx)
         || mdapl_shm_way_announce(peer, len))
         return MDAPL_SHM_RTS;
     return sizeof(struct mdapl_shm_head) + msg->hdr_len <= MDAPL_SLOT_ROOM ? MDAPL_SHM_HEAD

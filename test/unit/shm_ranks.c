@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "shm_ranks.h"
 
+#include "min.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -181,6 +183,12 @@ int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous, stru
 int send_now(struct rank *me, uint32_t number, size_t len)
 {
     return send_op(me, number, len, false, NULL);
+}
+
+size_t longest_in_ring(const struct rank *me)
+{
+    return mdapl_min(MDAPL_SHM_EAGER,
+                     mdapl_shm_spsc_longest(&mdapl_shm_peer_of(me->other)->tx));
 }
 
 void rounds(struct rank *me, int n)

@@ -81,6 +81,8 @@ void ranks_done(struct mdapl_op *op, int status);
 int send_to(struct rank *me, int to, uint32_t number, size_t len, struct mdapl_op *op);
 int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous, struct mdapl_op *op);
 int send_now(struct rank *me, uint32_t number, size_t len);
+/* The longest body that goes to `other` through the ring, which has less room on some systems. */
+size_t longest_in_ring(const struct rank *me);
 /* n rounds of progress. */
 void rounds(struct rank *me, int n);
 const struct mdapl_stats *stats(const struct rank *me);

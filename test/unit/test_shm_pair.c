@@ -240,10 +240,9 @@ static enum mdapl_next in_place(void *owner, struct mdapl_peer *peer, const stru
 /* The owner takes a body directly out of the ring, without a copy or an object in between. */
 static void taken_in_place(void **state)
 {
-    static const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_SHORT, 40000,
-                                   MDAPL_SHM_EAGER };
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
+    const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_SHORT, 40000, longest_in_ring(a) };
 
     on_message = in_place;
     for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
@@ -431,11 +430,14 @@ static void too_long_for_the_room(void **state)
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
     struct sending s[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
+    struct mdapl_shm_spsc_tx *tx = &mdapl_shm_peer_of(a->other)->tx;
+    size_t longest;
 
-    mdapl_shm_peer_of(a->other)->tx.room = MDAPL_SHM_ROOM_LEAST;
-    assert_int_equal(send_op(a, 0, MDAPL_SHM_ROOM_LEAST - MDAPL_HDR_MAX, false, &s[0].op),
-                     MDAPL_DONE);
-    assert_int_equal(send_op(a, 1, MDAPL_SHM_ROOM_LEAST - MDAPL_HDR_MAX + 1, false, &s[1].op), 0);
+    tx->room = MDAPL_SHM_ROOM_LEAST;
+    longest = mdapl_shm_spsc_longest(tx);
+    assert_in_range(longest, MDAPL_SHM_SHORT, MDAPL_SHM_ROOM_LEAST);
+    assert_int_equal(send_op(a, 0, longest, false, &s[0].op), MDAPL_DONE);
+    assert_int_equal(send_op(a, 1, longest + 1, false, &s[1].op), 0);
     rounds(b, 2);
     assert_int_equal(b->n_announced, 2);
     assert_int_equal(stats(a)->tx_rndv, 1);

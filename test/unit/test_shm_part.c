@@ -131,20 +131,21 @@ static void all_or_nothing(void **state)
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
     struct sending s = { .op.done = ranks_done };
+    size_t len = longest_in_ring(a);
     uint32_t n = 0;
 
-    fill_source(MDAPL_SHM_EAGER, 3);
-    while (n < MDAPL_SLOTS - mdapl_shm_parts(MDAPL_SHM_EAGER) + 1)
+    fill_source(len, 3);
+    while (n < MDAPL_SLOTS - mdapl_shm_parts(len) + 1)
         assert_int_equal(send_now(a, n++, 8), MDAPL_DONE);
-    assert_int_equal(send_now(a, n, MDAPL_SHM_EAGER), -EAGAIN);
-    assert_int_equal(send_op(a, n++, MDAPL_SHM_EAGER, false, &s.op), 0);
+    assert_int_equal(send_now(a, n, len), -EAGAIN);
+    assert_int_equal(send_op(a, n++, len, false, &s.op), 0);
     assert_int_equal(send_now(a, n, 8), -EAGAIN);
     rounds(b, MDAPL_SLOTS);
     rounds(a, 1);
     assert_int_equal(s.done, 1);
     rounds(b, 1);
     assert_int_equal(b->n_announced, n);
-    assert_memory_equal(source, sink, MDAPL_SHM_EAGER);
+    assert_memory_equal(source, sink, len);
     next_arrives(a, b);
 }
 
@@ -285,11 +286,11 @@ static void any_order(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
+    size_t most = longest_in_ring(a) - MDAPL_SHM_SHORT;
 
     srand(SEED);
     open_ring(p);
     for (uint32_t i = 0; i < BODIES; i++) {
-        size_t most = MDAPL_SHM_EAGER - MDAPL_SHM_SHORT;
         struct body body = begin(a, i, MDAPL_SHM_SHORT + 1 + (size_t)rand() % most);
         struct random_read *r = &random_read;
 
