@@ -87,8 +87,8 @@ struct mdapl_shm_data {
 
 struct mdapl_shm_split_at {
     uint32_t tx_id, rx_id;
-    uint32_t number;             /* of the split: not in use since many others */
-    uint32_t word;               /* which of the inring's */
+    uint32_t number;             /* of the split: a later one that uses the word has another */
+    uint32_t word;               /* which of the inring's words counts the parts */
     uint64_t off, len;           /* of the body */
     uint64_t addr;               /* where that belongs, in the receiver's memory */
 };
@@ -398,7 +398,7 @@ mdapl_shm_cma_move mdapl_shm_cma_read, mdapl_shm_cma_write;
 /* A body that both ends copy, at one of them. */
 struct mdapl_shm_split {
     _Atomic uint64_t *word;      /* NULL: there is none */
-    uint32_t number, index;      /* of the split; of the word, in the inring */
+    uint32_t number, index;      /* of the split; at the receiver: of the word, in the inring */
     uint32_t parts, part_len;
     size_t len;
     uint32_t taken;              /* parts taken at this end */

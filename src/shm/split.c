@@ -71,7 +71,6 @@ bool mdapl_shm_split_join(struct mdapl_shm_peer *peer, const struct mdapl_shm_sp
 {
     if (at->word >= MDAPL_SPLITS || !divide(split, at->len))
         return false;
-    split->index = at->word;
     split->number = at->number;
     split->word = &peer->tx.in.front->split[at->word];
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How long bodies are copied (src/shm/way.c), on kernels and processors that are given as costs:
- * this file replaces process_vm_readv(), and the test's clock advances by what each copy costs. The
+ * this file replaces the system calls, and the test's clock advances by what each copy costs. The
  * ranks are in one process.
  */
 #include "shm_ranks.h"
