@@ -4,6 +4,7 @@
 #include "cfg.h"
 #include "channel.h"
 #include "err.h"
+#include "min.h"
 #include "stats.h"
 #include "vbuf.h"
 
@@ -13,7 +14,10 @@
 #include <string.h>
 
 enum {
-    BATCH = 16,              /* most requests in a row without an event */
+    BATCH = 80,              /* most requests in a row without an event */
+    BATCH_FEW = 16,          /* ... for whose buffers memory is registered on however many EPs */
+    UNSIGNALED = 2 * BATCH,  /* ... on all EPs of an adapter together, if they are few */
+    RECEIVES = 8,            /* for so many receives an EP has room from the beginning */
     QUIET = 3,               /* calls without a completion after which an idle EP has drained */
     REQUEST = 1 << 16,       /* in a cookie: the DTO is a request */
     INDEX_SHIFT = 17,        /* in a cookie: of the EP's index */
@@ -50,22 +54,37 @@ static uint32_t place_of(uint64_t cookie)
     return (uint32_t)(cookie >> INDEX_SHIFT) & (MAX_EPS - 1);
 }
 
-/* Room for max posts at a time. False: out of memory. */
-static bool posts_init(struct mdapl_dapl_posts *p, uint32_t max)
+/* Room for `most` posts at a time. False: out of memory. */
+static bool posts_init(struct mdapl_dapl_posts *p, uint32_t most)
 {
     uint32_t n = 1;
 
-    while (n < max)
+    while (n < most)
         n *= 2;
     *p = (struct mdapl_dapl_posts){ .dto = calloc(n, sizeof(*p->dto)), .mask = n - 1 };
     return p->dto != NULL;
 }
 
-/* What an EP has of memory, and its place; *ep has been zeroed. False: out of memory. */
-static bool make_room(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint32_t recv_max,
-                      uint32_t req_max)
+/* Twice the room, where so many are posted: all since the oldest one, as posts of one kind complete
+ * in order. Not inline, as its registers would be saved for each post. False: out of memory. */
+__attribute__((noinline)) static bool posts_grow(struct mdapl_dapl_posts *p, uint32_t posted)
 {
-    if (posts_init(&ep->recv, recv_max) && posts_init(&ep->req, req_max) && take_place(ep, ia))
+    struct mdapl_dapl_posts more = { .mask = 2 * p->mask + 1, .next = p->next };
+
+    more.dto = calloc(more.mask + 1, sizeof(*more.dto));
+    if (!more.dto)
+        return false;
+    for (uint32_t n = p->next - posted; n != p->next; n++)
+        more.dto[n & more.mask] = p->dto[n & p->mask];
+    free(p->dto);
+    *p = more;
+    return true;
+}
+
+/* What an EP has of memory, and its place; *ep has been zeroed. False: out of memory. */
+static bool make_room(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint32_t req_max)
+{
+    if (posts_init(&ep->recv, RECEIVES) && posts_init(&ep->req, req_max) && take_place(ep, ia))
         return true;
     free(ep->recv.dto);
     free(ep->req.dto);
@@ -128,7 +147,7 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
                              "queues of %u entries at most). Make MPIR_CVAR_DAPL_SR_WINDOW or "
                              "MPIR_CVAR_DAPL_EP_REQUESTS smaller", ia->name, ia->max.evd_qlen);
     memset(ep, 0, sizeof(*ep));
-    if (!make_room(ep, ia, recv_max, req_max)) {
+    if (!make_room(ep, ia, req_max)) {
         evd->used -= recv_max + req_max;
         return mdapl_err_set(mdapl_ctx_err(ia->ctx), -ENOMEM, "out of memory");
     }
@@ -147,8 +166,8 @@ int mdapl_dapl_ep_init(struct mdapl_dapl_ep *ep, struct mdapl_dapl_ia *ia, uint3
     ep->recv_max = recv_max;
     ep->req_max = req_max;
     ep->reads_max = ia->max.reads;
-    /* A quarter of the slots at most, so that there is always one whose event frees the others. */
-    ep->batch = req_max / 4 < BATCH ? req_max / 4 : BATCH;
+    /* The other slots are for what is posted until the event of the last one comes. */
+    ep->batch = mdapl_min(req_max * 5 / 8, BATCH);
     if (mdapl_ctx_cfg(ia->ctx)->suppress == MDAPL_SUPPRESS_OFF)
         ep->batch = 1;
     ep->by_handle.key = (uint64_t)(uintptr_t)ep->handle;
@@ -309,15 +328,22 @@ static DAT_DTO_COOKIE cookie(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dt
     return (DAT_DTO_COOKIE){ .as_64 = ep->cookie | REQUEST | (uint16_t)ep->req.next };
 }
 
-/* Whether this request's success is to make an event: one of each batch does. */
-static DAT_COMPLETION_FLAGS flags_for(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto)
+/* May the buffer of one more request wait for the event of another? With few buffers each request
+ * makes an event, which frees its buffer soon: the last one that a frame may have is never taken by
+ * one that makes none. */
+static bool may_wait(const struct mdapl_dapl_ep *ep)
 {
     struct mdapl_dapl_vbufs *v = ep->ia->vbufs;
 
-    /* With few buffers each request makes an event, which frees its buffer soon: the last one that
-     * a frame may have is never taken by one that makes none. */
-    dto->unsignaled = ep->unsignaled_run + 1 < ep->batch
-                      && mdapl_dapl_vbufs_more_than(v, v->n_unsignaled);
+    return mdapl_dapl_vbufs_for(v, MDAPL_VBUF_FRAME) > v->n_unsignaled
+           || (!v->refused && (ep->unsignaled_run < BATCH_FEW || v->n_unsignaled < UNSIGNALED)
+               && mdapl_dapl_vbufs_grow(v, MDAPL_VBUF_FRAME, v->n_unsignaled));
+}
+
+/* Whether this request's success is to make an event: one of each batch does. */
+static DAT_COMPLETION_FLAGS flags_for(struct mdapl_dapl_ep *ep, struct mdapl_dapl_dto *dto)
+{
+    dto->unsignaled = ep->unsignaled_run + 1 < ep->batch && may_wait(ep);
     ep->unsignaled_run = dto->unsignaled ? ep->unsignaled_run + 1 : 0;
     return dto->unsignaled ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG;
 }
@@ -364,9 +390,11 @@ int mdapl_dapl_ep_post_recv(struct mdapl_dapl_ep *ep, int n, DAT_LMR_TRIPLET seg
                             struct mdapl_dapl_dto *dto)
 {
     DAT_DTO_COOKIE c = { .as_64 = ep->cookie | (uint16_t)ep->recv.next };
-    DAT_RETURN ret = ep->ia->dat->dat_ep_post_recv(ep->handle, n, seg, c,
-                                                   DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_RETURN ret = (DAT_RETURN)(DAT_CLASS_ERROR | DAT_INSUFFICIENT_RESOURCES
+                                  | DAT_RESOURCE_MEMORY);
 
+    if (ep->recv_posted <= ep->recv.mask || posts_grow(&ep->recv, ep->recv_posted))
+        ret = ep->ia->dat->dat_ep_post_recv(ep->handle, n, seg, c, DAT_COMPLETION_DEFAULT_FLAG);
     if (ret != DAT_SUCCESS)
         return refused(ep, ret);
     dto->ep = ep;

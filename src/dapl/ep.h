@@ -87,6 +87,12 @@ static inline bool mdapl_dapl_ep_has_slot(const struct mdapl_dapl_ep *ep)
     return ep->req_posted < ep->req_max;
 }
 
+/* The next request makes an event. */
+static inline void mdapl_dapl_ep_signal_next(struct mdapl_dapl_ep *ep)
+{
+    ep->unsignaled_run = ep->batch;
+}
+
 /* How many more requests may be posted. */
 static inline uint32_t mdapl_dapl_ep_slots(const struct mdapl_dapl_ep *ep)
 {

@@ -88,12 +88,6 @@ static inline uint32_t mdapl_dapl_vbufs_for(const struct mdapl_dapl_vbufs *v,
 }
 /* Registers memory until there are more than n. False: it is refused. */
 bool mdapl_dapl_vbufs_grow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use, uint32_t n);
-/* Are there more than n for frames? If not, memory is registered, unless it was refused before. */
-static inline bool mdapl_dapl_vbufs_more_than(struct mdapl_dapl_vbufs *v, uint32_t n)
-{
-    return mdapl_dapl_vbufs_for(v, MDAPL_VBUF_FRAME) > n
-           || (!v->refused && mdapl_dapl_vbufs_grow(v, MDAPL_VBUF_FRAME, n));
-}
 /* Chooses where in b a frame of at most len bytes is. */
 static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
 {

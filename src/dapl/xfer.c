@@ -33,10 +33,11 @@ static bool can_read(const struct mdapl_dapl_ep *ep)
     return mdapl_dapl_ep_has_slot(ep) && ep->reads < ep->reads_max;
 }
 
-/* Half of the request slots are reserved for frames. */
+/* The other request slots are reserved for frames: half of them, or fewer where frames that make no
+ * event may have taken more. */
 static bool can_write(const struct mdapl_dapl_ep *ep)
 {
-    return mdapl_dapl_ep_has_slot(ep) && ep->req_posted < ep->req_max / 2;
+    return mdapl_dapl_ep_has_slot(ep) && ep->req_posted < mdapl_max(ep->req_max / 2, ep->batch);
 }
 
 static const struct {

@@ -281,7 +281,7 @@ static struct verbsdat_ep *ep_make(const struct verbsdat_ia *ia, const DAT_EP_AT
                                    larger(ep->attr.max_rdma_read_iov,
                                           ep->attr.max_rdma_write_iov));
     ep->attr.max_recv_iov = at_least_one(ep->attr.max_recv_iov);
-    ep->max_silent = (uint32_t)at_least_one(ep->attr.max_request_dtos / 2);
+    ep->max_silent = (uint32_t)at_least_one(ep->attr.max_request_dtos * 3 / 4);
     ep->mark = ep->announce = (struct verbsdat_slot){ .ep = ep, .kind = VERBSDAT_MARK };
     pthread_mutex_init(&ep->lock, NULL);
     if (queue_make(&ep->req, ep, ep->attr.max_request_dtos, VERBSDAT_SEND)
