@@ -227,11 +227,11 @@ Counted at both ranks while messages are under way, in runs of their own, and di
 (`ACK_IDLE_US`, `DEAD_MS`): an acknowledgement when there has been no frame for a millisecond, which many messages take
 in these nodes and few on an adapter.
 
-What decides it. A short message is a send of its sender, with a completion of its receive; of the sends one in 16 makes
-a completion, with UCX one in 64. In a stream {OURS} acknowledges each 16 frames, half of a window, in a frame of its
-own, since the receives of a connection are its own and are never overrun; UCX shares 4096 among all peers, and asks for
-new credits after some hundred messages. A long message is an RTS, an RDMA read and a FIN, of any length; UCX sends
-64 KiB in eight pieces.
+What decides it. A short message is a send of its sender, with a completion of its receive; of the sends one in 80 makes
+a completion, with UCX one in 64. In a stream {OURS} acknowledges half of a window, which has grown to 1024 frames, in a
+frame of its own, since the receives of a connection are its own and are never overrun; UCX shares 4096 among all peers,
+and asks for new credits after some hundred messages. A long message is an RTS, an RDMA read and a FIN, of any length;
+UCX sends 64 KiB in eight pieces.
 
 {counts_text(v, titles)}"""
 

@@ -68,8 +68,10 @@ static bool open_window(struct mdapl_dapl_conn *conn)
 
     mdapl_dapl_conn_promise(st, false);
     n = reserve(conn, least, use);
-    if (n < least)
+    if (n < least) {
+        mdapl_dapl_tx_need_buffers(st->peer->d);
         return false;
+    }
     n += reserve(conn, all - least, MDAPL_VBUF_RECEIVE);
     st->rx_window = n - MDAPL_SR_RESERVE;
     conn->rxwin = mdapl_rxwin_new(st->rx_window, st->peer->d->sr_window);

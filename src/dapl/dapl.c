@@ -63,8 +63,8 @@ static int fit_limits(struct mdapl_dapl_chan *d)
         rc = check_rail(d, d->rails.ia[i]);
     if (rc)
         return rc;
-    d->sr_window = (uint32_t)mdapl_min((uint32_t)cfg->sr_window, max->dtos - MDAPL_SR_RESERVE);
-    d->ep_requests = (uint32_t)mdapl_min((uint32_t)cfg->ep_requests, max->dtos);
+    d->sr_window = max->window;
+    d->ep_requests = max->requests;
     d->streams_per_rail = (int)cfg->streams;
     d->can_read = max->reads > 0;
     d->retain = cfg->retain == MDAPL_RETAIN_ON;

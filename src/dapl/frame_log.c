@@ -94,9 +94,9 @@ void mdapl_dapl_frame_text(const void *frame, size_t len, char *text, size_t roo
             add(&t, " %02x", p[i]);
         return;
     }
-    add(&t, "%s%s psn %" PRIu32 " ack %" PRIu32 " limits %" PRIu32 " %" PRIu32,
-        mdapl_dapl_frame_name(f.type), f.flags & MDAPL_FRAME_STALLED ? " STALLED" : "", f.psn,
-        f.ack, f.sr_limit, f.ring_limit);
+    add(&t, "%s%s%s psn %" PRIu32 " ack %" PRIu32 " limits %" PRIu32 " %" PRIu32,
+        mdapl_dapl_frame_name(f.type), f.flags & MDAPL_FRAME_STALLED ? " STALLED" : "",
+        f.flags & MDAPL_FRAME_ASKS ? " ASKS" : "", f.psn, f.ack, f.sr_limit, f.ring_limit);
     if (f.hdr_len > 0)
         add(&t, " envelope %u", f.hdr_len);
     add(&t, " len %" PRIu32, f.len);

@@ -95,6 +95,9 @@ void mdapl_dapl_item_drop(struct mdapl_dapl_peer *peer, enum mdapl_dapl_frame_ty
 
 /* May a frame go by the sr lane now, which may use `reserve` slots beyond the stream's window? */
 bool mdapl_dapl_tx_sr_open(const struct mdapl_dapl_stream *st, uint32_t reserve);
+/* Frame buffers are short: peers are asked to acknowledge what is retained for them, each of them
+ * once until it has, and the buffers of requests that make no event are freed by one that does. */
+void mdapl_dapl_tx_need_buffers(struct mdapl_dapl_chan *d);
 /* A buffer for a frame of at most len bytes on this stream; NULL: there is none now, and the peer
  * waits for one. */
 struct mdapl_dapl_vbuf *mdapl_dapl_tx_buffer(struct mdapl_dapl_stream *st,

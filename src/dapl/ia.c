@@ -30,6 +30,8 @@ enum {
     ASYNC_MAX = 1024,
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
     DTO_EVD_MAX = 1 << 16,
+    DTO_EVD_LEAST = 8,       /* what is made for fewer is refused when it is made */
+    WINDOW_SHARE = 32,       /* frames of a window in however large a job, if SR_WINDOW has them */
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (docs/dat.md, 10) */
     QUAL_LAST = 64535,
     SUSPECT_MS = 1000,       /* without a DOUBT for so long, a rail is OPEN again */
@@ -106,6 +108,22 @@ static DAT_COUNT async_entries(const struct mdapl_dapl_ia *ia)
     uint64_t events = max_streams(ia) * EVENTS_OF_STREAM;
 
     return (DAT_COUNT)(events > ASYNC_MIN ? mdapl_min(events, ASYNC_MAX) : ASYNC_MIN);
+}
+
+/* What an EP is made for: as the knobs say, but no more than the adapter has, of which the
+ * completions of one EP are in one queue. A rank of a large job gets as much from all peers
+ * together as one of a small job. */
+static void size_eps(struct mdapl_dapl_ia *ia)
+{
+    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
+    struct mdapl_dapl_ia_limits *max = &ia->max;
+    uint64_t share = mdapl_max((uint64_t)cfg->sr_total / max_streams(ia), WINDOW_SHARE);
+    uint32_t room = (uint32_t)mdapl_max(max->evd_qlen, DTO_EVD_LEAST);
+
+    max->requests = (uint32_t)mdapl_min((uint64_t)cfg->ep_requests,
+                                        mdapl_min(max->dtos, room / 2));
+    max->window = (uint32_t)mdapl_min(mdapl_min((uint64_t)cfg->sr_window, share),
+                                      mdapl_min(max->dtos, room - max->requests) - EP_EXTRA);
 }
 
 static DAT_RETURN open_name(struct mdapl_dapl_ia *ia, const char *name)
@@ -313,8 +331,7 @@ static int dto_evd_create(struct mdapl_dapl_ia *ia, uint64_t entries)
 /* Entries of the first DTO EVD: for the EPs to all ranks of the job, at most DTO_EVD_MAX. */
 static uint64_t dto_entries(const struct mdapl_dapl_ia *ia)
 {
-    const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
-    uint64_t per_ep = (uint64_t)(cfg->sr_window + cfg->ep_requests) + EP_EXTRA;
+    uint64_t per_ep = (uint64_t)ia->max.window + ia->max.requests + EP_EXTRA;
 
     return mdapl_min(max_streams(ia) * per_ep, DTO_EVD_MAX);
 }
@@ -352,7 +369,10 @@ static int equip(struct mdapl_dapl_ia *ia)
 {
     int rc = query(ia);
 
-    return rc ? rc : make_objects(ia);
+    if (rc)
+        return rc;
+    size_eps(ia);
+    return make_objects(ia);
 }
 
 /* ABRUPT: the provider frees all objects of the IA, with async EVD and registrations. libdat2 may

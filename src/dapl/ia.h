@@ -66,6 +66,7 @@ struct mdapl_dapl_ia_hooks {
 /* What the provider allows, cut to what the channel uses. */
 struct mdapl_dapl_ia_limits {
     uint32_t dtos;           /* per EP and direction */
+    uint32_t window, requests;   /* what the knobs give an EP: frames that it receives, requests */
     uint32_t reads;          /* RDMA reads that an EP makes at once; 0: no RDMA read */
     uint32_t reads_in;       /* that it answers at once */
     uint32_t recv_segs;      /* segments of a receive: 1 or 2 */

@@ -204,6 +204,8 @@ struct mdapl_dapl_peer {
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
     uint64_t tx_next;            /* psn of the next frame */
     uint64_t tx_acked;           /* the peer has everything below */
+    bool tx_asks;                /* the next frame asks for an acknowledgement */
+    uint64_t tx_asked;           /* no other one does until the peer has everything below */
     struct mdapl_list retained;  /* vbufs of the frames between the two, oldest first */
     bool replaying;              /* an item on ctl sends those again that are lost (replay.c) */
     uint64_t retained_bytes;
@@ -211,6 +213,7 @@ struct mdapl_dapl_peer {
     /* in */
     uint64_t rx_next;            /* psn expected next; everything below has been taken */
     uint64_t rx_acked;           /* the last ack that was transmitted */
+    bool rx_asked;               /* the peer has asked for one since */
     uint64_t rx_unacked_bytes;
     struct mdapl_list reordered; /* frames that have overtaken others, by psn */
     uint64_t n_reordered;        /* how many */

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WINDOW_SHORT = 32, SPARE = 64 };  /* frames; buffers */
+
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
 bool mdapl_dapl_rx_psn_ack_due(const struct mdapl_dapl_peer *peer)
@@ -26,7 +28,8 @@ bool mdapl_dapl_rx_psn_ack_due(const struct mdapl_dapl_peer *peer)
     if (frames == 0)
         return false;
     cfg = mdapl_ctx_cfg(peer->d->ctx);
-    if (peer->d->draining || peer->d->now >= peer->ack_pending_since + MDAPL_US(cfg->ack_idle_us))
+    if (peer->rx_asked || peer->d->draining
+        || peer->d->now >= peer->ack_pending_since + MDAPL_US(cfg->ack_idle_us))
         return true;
     return peer->retains
            && (frames >= (uint64_t)cfg->ack_frames
@@ -223,9 +226,19 @@ static bool post_another(struct mdapl_dapl_conn *conn)
     return false;
 }
 
+/* Is there memory for one more receive of the window? A long one leaves buffers for the connections
+ * that other peers may still make. */
+static bool may_grow(const struct mdapl_dapl_conn *conn)
+{
+    return mdapl_dapl_vbufs_grow(conn->ep.ia->vbufs, MDAPL_VBUF_RECEIVE,
+                                 conn->rxwin.size < WINDOW_SHORT ? 0 : SPARE);
+}
+
 void mdapl_dapl_rx_grow_window(struct mdapl_dapl_conn *conn)
 {
-    for (uint32_t n = mdapl_rxwin_growth(&conn->rxwin); n > 0 && post_another(conn); n--)
+    uint32_t n = mdapl_rxwin_growth(&conn->rxwin);
+
+    for (; n > 0 && may_grow(conn) && post_another(conn); n--)
         conn->rxwin.size++;
     conn->st->rx_window = conn->rxwin.size;
 }
@@ -308,6 +321,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
         mdapl_txwin_update(&st->conn->ring_out.win, f.ring_limit);
     if (f.flags & MDAPL_FRAME_STALLED)
         mdapl_dapl_rx_grow_window(st->conn);
+    peer->rx_asked |= (f.flags & MDAPL_FRAME_ASKS) != 0;
     if (!mdapl_dapl_frame_sequenced(f.type)) {
         if (!on_frame[f.type](st, &f, p + MDAPL_FRAME_HDR_BYTES))
             bad_frame(st, f.type, "its content is wrong", len);

@@ -86,6 +86,7 @@ static int post_send(struct mdapl_dapl_conn *conn, struct mdapl_dapl_vbuf *b,
 static void ack_transmitted(struct mdapl_dapl_peer *peer)
 {
     peer->rx_acked = peer->rx_next;
+    peer->rx_asked = false;
     peer->rx_unacked_bytes = 0;
     mdapl_list_remove(&peer->ack_pending);
 }
@@ -100,6 +101,11 @@ static void transmit(struct mdapl_dapl_conn *conn, enum lane lane, struct mdapl_
     struct mdapl_stats *stats = d->stats;
 
     f->flags = conn->txwin.stalled ? MDAPL_FRAME_STALLED : 0;
+    if (peer->tx_asks) {
+        f->flags |= MDAPL_FRAME_ASKS;
+        mdapl_dapl_ep_signal_next(&conn->ep);
+        peer->tx_asks = false;
+    }
     conn->txwin.stalled = false;
     f->psn = (uint32_t)peer->tx_next;
     f->ack = (uint32_t)peer->rx_next;
@@ -140,6 +146,33 @@ static void transmit(struct mdapl_dapl_conn *conn, enum lane lane, struct mdapl_
                                                     : MDAPL_DAPL_OP_SEND);
 }
 
+/* Has the stream's connection buffers of frames whose completion makes no event of its own? */
+static bool has_unsignaled(const struct mdapl_dapl_stream *st)
+{
+    return st->up && st->up->ep.n_unsignaled > 0;
+}
+
+/* Would a frame that asks for an acknowledgement, and makes an event, free buffers? */
+static bool is_worth_asking(const struct mdapl_dapl_peer *peer)
+{
+    for (int i = 0; i < peer->n_streams; i++)
+        if (has_unsignaled(&peer->stream[i]))
+            return true;
+    return !mdapl_list_empty(&peer->retained) && peer->tx_acked >= peer->tx_asked;
+}
+
+void mdapl_dapl_tx_need_buffers(struct mdapl_dapl_chan *d)
+{
+    struct mdapl_dapl_peer *peer = NULL;
+
+    while ((peer = mdapl_dapl_peer_next(d, peer)))
+        if (!peer->dead && is_worth_asking(peer)) {
+            peer->tx_asks = true;
+            peer->tx_asked = peer->tx_next;
+            mdapl_dapl_peer_wake(peer);
+        }
+}
+
 struct mdapl_dapl_vbuf *mdapl_dapl_tx_buffer(struct mdapl_dapl_stream *st,
                                              enum mdapl_dapl_frame_type type, size_t len)
 {
@@ -152,6 +185,8 @@ struct mdapl_dapl_vbuf *mdapl_dapl_tx_buffer(struct mdapl_dapl_stream *st,
         return b;
     }
     mdapl_ctx_stats(peer->d->ctx)->vbuf_stalls++;
+    if (mdapl_list_empty(&peer->d->vbuf_waiters))
+        mdapl_dapl_tx_need_buffers(peer->d);
     if (mdapl_list_empty(&peer->vbuf_waiters))
         mdapl_list_append(&peer->d->vbuf_waiters, &peer->vbuf_waiters);
     return NULL;
@@ -462,12 +497,28 @@ static int send_acks(struct mdapl_dapl_peer *peer)
     return n;
 }
 
+/* Frames that ask for an acknowledgement: one, and one more on each stream for its buffers. */
+static int send_asks(struct mdapl_dapl_peer *peer)
+{
+    int n = 0;
+
+    if (!peer->tx_asks)
+        return 0;
+    for (int i = 0; i < peer->n_streams; i++)
+        if (has_unsignaled(&peer->stream[i])) {
+            mdapl_dapl_ep_signal_next(&peer->stream[i].up->ep);
+            n += send_ack(&peer->stream[i], 0);
+        }
+    return peer->tx_asks ? n + send_ack(mdapl_dapl_peer_main(peer), 0) : n;
+}
+
 int mdapl_dapl_tx_flush(struct mdapl_dapl_peer *peer)
 {
     int n = 0;
 
     while (send_next(peer))
         n++;
+    n += send_asks(peer);
     return n + send_acks(peer);
 }
 

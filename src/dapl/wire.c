@@ -192,7 +192,7 @@ bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len
         .len = get32(p + 20),
     };
     return f->type >= MDAPL_FRAME_MSG && f->type < MDAPL_FRAME_TYPES
-           && (f->flags & ~MDAPL_FRAME_STALLED) == 0
+           && (f->flags & ~MDAPL_FRAME_FLAGS) == 0
            && f->hdr_len <= shape[f->type].envelope_max
            && f->len >= shape[f->type].fields
            && f->len - shape[f->type].fields <= shape[f->type].tail_max

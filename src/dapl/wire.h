@@ -17,7 +17,7 @@
 
 enum {
     MDAPL_HELLO_MAGIC = 0x504d,    /* "MP" */
-    MDAPL_HELLO_VERSION = 12,
+    MDAPL_HELLO_VERSION = 13,
     MDAPL_HELLO_REPLY = 0x01,      /* flag: the acceptance of a request, not a request */
     MDAPL_HELLO_BUSY = 0x02,       /* flag: a rejection that is no verdict: call again */
     MDAPL_HELLO_GONE = 0x04,       /* flag: a rejection for ever: src has failed or left dst */
@@ -91,12 +91,14 @@ enum mdapl_dapl_frame_type {
 enum {
     MDAPL_FRAME_HDR_BYTES = 24,
     MDAPL_FRAME_STALLED = 0x01,    /* flag: a frame has waited for the window of this stream */
+    MDAPL_FRAME_ASKS = 0x02,       /* flag: is to be acknowledged at once */
+    MDAPL_FRAME_FLAGS = 0x03,
 };
 
 /* The header of every frame. */
 struct mdapl_dapl_frame {
     uint8_t type;
-    uint8_t flags;                 /* MDAPL_FRAME_STALLED or 0 */
+    uint8_t flags;                 /* MDAPL_FRAME_STALLED, _ASKS */
     uint16_t hdr_len;              /* bytes of envelope behind the header (MSG and RTS) */
     uint32_t psn;                  /* low 32 bits; without one: that of the next that has one */
     uint32_t ack;                  /* the psn that the sender of this frame expects next */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MDAPL_WINDOW_FIRST = 4 };  /* slots of a window at the beginning, at least */
+enum { MDAPL_WINDOW_FIRST = 4 };  /* slots of a window at the beginning, if it may have them */
 
 /* The sending end. */
 struct mdapl_txwin {
@@ -28,15 +28,13 @@ struct mdapl_rxwin {
 
 /*
  * Most peers of a large job have few frames under way at once, and answer them; each slot is
- * memory. A window begins with an eighth of what it may have, and grows to twice its size when a
- * frame had to wait for it, or when it was advertised in a frame of its own, which a larger one
- * needs less often. So it is as large as the way is long, the receiver late and the answers few.
+ * memory. A window begins with few, and grows to twice its size when a frame had to wait for it, or
+ * when it was advertised in a frame of its own, which a larger one needs less often. So it is as
+ * large as the way is long, the receiver late and the answers few.
  */
 static inline uint32_t mdapl_rxwin_first(uint32_t most)
 {
-    uint32_t first = most / 8 > MDAPL_WINDOW_FIRST ? most / 8 : MDAPL_WINDOW_FIRST;
-
-    return first < most ? first : most;
+    return most < MDAPL_WINDOW_FIRST ? most : MDAPL_WINDOW_FIRST;
 }
 
 /* The window of a new connection, whose first slots are advertised; it may get `most`. */
@@ -74,15 +72,13 @@ static inline uint64_t mdapl_rxwin_limit(const struct mdapl_rxwin *w)
 }
 
 /*
- * Is a frame of its own due to advertise the limit? It is when half of the window, and at least two
- * slots, are not advertised: that frame itself takes a slot, so with one slot per update the two
- * ends would exchange updates for ever.
+ * Is a frame of its own due to advertise the limit? It is when more than half of the window, which
+ * has two slots at least, is not advertised: that frame itself takes a slot, so with one slot per
+ * update the two ends would exchange updates for ever.
  */
 static inline bool mdapl_rxwin_update_due(const struct mdapl_rxwin *w)
 {
-    uint32_t half = (w->size + 1) / 2;
-
-    return mdapl_rxwin_limit(w) - w->advertised >= (half > 2 ? half : 2);
+    return mdapl_rxwin_limit(w) - w->advertised > w->size / 2;
 }
 
 /* Is the window to grow with the update that is sent now? Not yet with those for the connection's

@@ -7,6 +7,7 @@
 
 #include "conn.h"
 #include "err.h"
+#include "frames.h"
 #include "peer.h"
 #include "seeds.h"
 #include "sim.h"
@@ -99,8 +100,8 @@ static void one_stream_stands_still(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(12); i++) {
         start(&s, i, 2, NULL, NULL);
-        sim_open_all(&s, "dead_ms=0 streams=3 rndv=rput stripe_bytes=100000 ring=on "
-                         "ring_after=1");
+        sim_open_all(&s, "dead_ms=0 streams=3 rndv=rput stripe_bytes=100000 sr_window=16 "
+                         "ring=on ring_after=1");
         fake_hold((int)(i % 6));
         for (int k = 0; k < 3; k++)
             sim_send(&s, 0, 1, 20000, false);
@@ -218,6 +219,65 @@ static void windows_grow_with_traffic(void **state)
     }
 }
 
+/* Windows of a larger job may become less long, but 32 frames long in any; an adapter may have less
+ * room, too. */
+static void windows_are_shared(void **state)
+{
+    static const struct { int ranks; const char *knobs; struct fake_limits limits; uint32_t most; }
+    row[] = {
+        { 2, "sr_window=300", { .dtos = 4096 }, 300 },
+        { 2, "sr_total=200", { .dtos = 4096 }, 100 },
+        { 3, "sr_total=300 streams=2", { .dtos = 4096 }, 50 },
+        { 4, "sr_total=64", { .dtos = 4096 }, 32 },
+        { 4, "sr_total=64 sr_window=20", { .dtos = 4096 }, 20 },
+        { 2, "", { .dtos = 100 }, 98 },
+        { 2, "", { .dtos = 4096, .evd_qlen = 200 }, 98 },
+        { 2, "ep_requests=40", { .dtos = 4096, .evd_qlen = 200 }, 158 },
+    };
+    struct sim s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct fake_limits limits = row[i].limits;
+        char knobs[128];
+
+        limits.reads = 4;
+        limits.priv = 56;
+        limits.rdma = 1 << 20;
+        start(&s, i, row[i].ranks, NULL, &limits);
+        snprintf(knobs, sizeof(knobs), "wiring=ring ring=off %s", row[i].knobs);
+        sim_open_all(&s, knobs);
+        for (uint32_t k = 0; k < 2000; k++)
+            sim_send(&s, 1, 0, 10, false);
+        sim_run(&s);
+        SIM_CHECK(&s, window_for(&s, 1) == row[i].most);
+        sim_end(&s);
+    }
+}
+
+/* One peer's window takes what memory there is, but for what the connections of others need. */
+static void a_long_window_leaves_memory(void **state)
+{
+    static const struct fake_limits few = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20,
+                                            .lmr = 160000, .lmrs = 2 };
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i, 5, NULL, &few);
+        sim_open_all(&s, "wiring=ondemand ring=off vbuf_size=1000");
+        for (int k = 0; k < 2000; k++)
+            sim_send(&s, 1, 0, 10, false);
+        sim_run(&s);
+        SIM_CHECK(&s, window_for(&s, 1) > 32);
+        for (int r = 2; r < 5; r++)
+            sim_send(&s, r, 0, 10, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, cr_refused) == 0 && s.rank[0].faults == 0);
+        sim_end(&s);
+    }
+}
+
 #define PLAIN "wiring=ondemand dead_ms=0 ring=off"    /* no frames but those that are needed */
 
 /* A message in a frame of one end's size goes to an end with smaller buffers in several. */
@@ -249,14 +309,19 @@ static void queued_before_the_offer(void **state)
 
 static const struct fake_limits large = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20 };
 
-/* One way, without a window update (the window is large) and with little patience for idleness. */
+/* One way, without a window update (the window is large) and without an end of patience. */
 static void one_way(struct sim *s, uint64_t i, const char *knobs, int messages, uint32_t len)
 {
     char all[256];
 
     start(s, i, 2, NULL, &large);
-    snprintf(all, sizeof(all), "dead_ms=0 ring=off sr_window=2000 ack_idle_us=60000000 %s", knobs);
+    snprintf(all, sizeof(all), "dead_ms=0 ring=off wiring=ring sr_window=2000 sr_total=4000 "
+             "ack_idle_us=60000000 %s", knobs);
     sim_open_all(s, all);
+    for (int k = 0; k < 9; k++)
+        mdapl_dapl_rx_grow_window(sim_dapl_peer(s, 1, 0)->stream[0].conn);
+    sim_send(s, 1, 0, 10, false);
+    sim_run(s);
     for (int k = 0; k < messages; k++)
         sim_send(s, 0, 1, len, false);
     sim_run(s);
@@ -288,6 +353,34 @@ static void when_acknowledgements_leave(void **state)
         *fake_time() += UINT64_C(61000000000);
         sim_rounds(&s, 500);
         SIM_CHECK(&s, acks(&s) == 1);
+        sim_end(&s);
+    }
+}
+
+/* The sender has memory for a few frames only, all of which are retained: it asks for the
+ * acknowledgement that frees them. */
+static void buffers_are_asked_for(void **state)
+{
+    static const struct fake_limits few = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20,
+                                            .lmr = 160000, .lmrs = 2 };
+    struct mdapl_err err;
+    char knobs[160];
+    struct sim s;
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds(10); i++) {
+        start(&s, i, 3, NULL, &few);
+        for (int r = 0; r < 3; r++) {
+            snprintf(knobs, sizeof(knobs), "wiring=ring dead_ms=0 ring=off sr_window=200 "
+                     "ack_frames=4096 ack_bytes=1g ack_idle_us=60000000 vbuf_size=%d",
+                     r == 0 ? 8192 : 512);
+            SIM_CHECK(&s, sim_open(&s, r, knobs, &err) == 0);
+        }
+        sim_connect(&s);
+        for (int k = 0; k < 400; k++)
+            sim_send(&s, 0, 1 + k % 2, 10, false);
+        sim_run(&s);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, vbuf_stalls) > 0);
         sim_end(&s);
     }
 }
@@ -468,8 +561,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(largest_windows),
         cmocka_unit_test(unlike_knobs),
         cmocka_unit_test(windows_grow_with_traffic),
+        cmocka_unit_test(windows_are_shared),
+        cmocka_unit_test(a_long_window_leaves_memory),
         cmocka_unit_test(queued_before_the_offer),
         cmocka_unit_test(when_acknowledgements_leave),
+        cmocka_unit_test(buffers_are_asked_for),
         cmocka_unit_test(counters_of_known_traffic),
         cmocka_unit_test(counters_of_several_frames),
         cmocka_unit_test(counters_of_written_and_copied),

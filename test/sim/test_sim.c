@@ -675,7 +675,7 @@ static void wrong_frames(void **state)
 {
     static const struct mdapl_dapl_frame wrong[] = {
         { .type = MDAPL_FRAME_TYPES },
-        { .type = MDAPL_FRAME_MSG, .flags = 2 },
+        { .type = MDAPL_FRAME_MSG, .flags = 4 },
         { .type = MDAPL_FRAME_MSG, .len = 5 },               /* longer than what arrived */
         { .type = MDAPL_FRAME_ACK, .ack = 5000 },            /* of what was never sent */
         { .type = MDAPL_FRAME_MSG, .psn = 5000 },            /* from the future */

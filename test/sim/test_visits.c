@@ -7,7 +7,7 @@
 #include "plans.h"
 #include "sim.h"
 
-enum { VISITOR = 1, PORT = 0x1234, VISIT = 0xabc1, MESSAGES = 6 };
+enum { VISITOR = 1, PORT = 0x1234, VISIT = 0xabc1, MESSAGES = 10 };
 
 static const char key[MDAPL_KEY_BYTES] = "key of the port";
 static const char *const scenarios[] = {
