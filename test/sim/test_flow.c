@@ -357,6 +357,23 @@ static void when_acknowledgements_leave(void **state)
     }
 }
 
+/* One of so many sends in a row makes an event. */
+static void events_of_batches(void **state)
+{
+    static const struct { const char *knobs; uint64_t batch; } row[] = {
+        { "", 80 }, { "ep_requests=32", 20 }, { "ep_requests=4", 2 }, { "suppress=off", 1 },
+    };
+    struct sim s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        one_way(&s, i, row[i].knobs, 500, 10);
+        SIM_CHECK(&s, SIM_STAT(&s, 0, dtos) - SIM_STAT(&s, 0, rx_frames)
+                          == SIM_STAT(&s, 0, tx_frames) / row[i].batch);
+        sim_end(&s);
+    }
+}
+
 /* The sender has memory for a few frames only, all of which are retained: it asks for the
  * acknowledgement that frees them. */
 static void buffers_are_asked_for(void **state)
@@ -565,6 +582,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_long_window_leaves_memory),
         cmocka_unit_test(queued_before_the_offer),
         cmocka_unit_test(when_acknowledgements_leave),
+        cmocka_unit_test(events_of_batches),
         cmocka_unit_test(buffers_are_asked_for),
         cmocka_unit_test(counters_of_known_traffic),
         cmocka_unit_test(counters_of_several_frames),
