@@ -31,6 +31,7 @@ TESTS = {"stream": "bw"}                 # of mpi_perf, where it has another nam
 LIMITS = {"lat": "message", "bw": "memcpy"}      # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
 SLICES = 20                              # of a run, of some milliseconds each
+SHORT, SHORT_STARTS = 2048, 5            # bytes; how often each MPI is started for them in a turn
 FAR = 2.5                                # times as long: then there are near and far cores, see apart()
 
 
@@ -121,6 +122,16 @@ def limit(test, size, cores):
     return [Slice(figure, before, after)] if None not in (before, figure, after) else []
 
 
+def alternating(programs, test, size, cores):
+    """{MPI: its slices}. Those of short messages differ between two starts of an MPI by more than between MPIs: each is
+    started several times."""
+    found = {title: [] for title in programs}
+    for _ in range(SHORT_STARTS if size <= SHORT else 1):
+        for title, program in programs.items():
+            found[title] += program.between_two(test, size, cores)
+    return found
+
+
 def measured(programs, reps):
     """The slices of all turns, {key: [[Slice]]}; and {key: [object]}: on which cores, and what many ranks did."""
     slices, others = {}, {}
@@ -129,8 +140,8 @@ def measured(programs, reps):
             say(f"turn {rep} of {reps}, {test} {size_name(size)}")
             cores, _ = near_cores()
             keep(others, {("cores", test, size): list(cores)})
-            for title, program in programs.items():
-                slices.setdefault((title, test, size), []).append(program.between_two(test, size, cores))
+            for title, turn in alternating(programs, test, size, cores).items():
+                slices.setdefault((title, test, size), []).append(turn)
             if test in LIMITS:
                 slices.setdefault(("limit", test, size), []).append(limit(test, size, cores))
         for title, program in programs.items():
@@ -270,13 +281,13 @@ def text_of(processors):
     return f"""# Shared memory
 
 `benchmarks/run shm`: two ranks on the two cores that are nearest to each other; in each turn the MPIs alternate at each
-size, each for {SLICES} slices of some milliseconds. Before and after each slice the ranks themselves measure how long
-a cache line takes between them, since a host moves virtual cores: slices with near cores and those with cores that are
-far apart are separate, and those in which they were moved are dropped. (The part of sources bcee834 has whole turns
-instead, with near cores before and after each.) {OURS} with its defaults; ch3:nemesis from the same source with the
-same flags; Debian's packages as they are, and its Open MPI on UCX.
-Every number, and on which cores it was measured, is in shm.json, by processor: a run on another machine adds
-to it. Each MPI was found on the cores that it was told and without a byte over TCP.
+size, each for {SLICES} slices of some milliseconds, and up to {size_name(SHORT)} {SHORT_STARTS} times. Before and after
+each slice the ranks themselves measure how long a cache line takes between them, since a host moves virtual cores:
+slices with near cores and those with cores that are far apart are separate, and those in which they were moved are
+dropped. (The part of sources bcee834 has whole turns instead, with near cores before and after each, and alternates
+once at each size.) {OURS} with its defaults; ch3:nemesis from the same source with the same flags; Debian's packages as
+they are, and its Open MPI on UCX. Every number, and on which cores it was measured, is in shm.json, by processor: a run
+on another machine adds to it. Each MPI was found on the cores that it was told and without a byte over TCP.
 
 Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own. One
 message after the other: the sender sends the next one when its send is complete, the receiver receives it when it has
