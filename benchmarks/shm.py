@@ -284,10 +284,11 @@ def text_of(processors):
 size, each for {SLICES} slices of some milliseconds, and up to {size_name(SHORT)} {SHORT_STARTS} times. Before and after
 each slice the ranks themselves measure how long a cache line takes between them, since a host moves virtual cores:
 slices with near cores and those with cores that are far apart are separate, and those in which they were moved are
-dropped. (The part of sources bcee834 has whole turns instead, with near cores before and after each, and alternates
-once at each size.) {OURS} with its defaults; ch3:nemesis from the same source with the same flags; Debian's packages as
-they are, and its Open MPI on UCX. Every number, and on which cores it was measured, is in shm.json, by processor: a run
-on another machine adds to it. Each MPI was found on the cores that it was told and without a byte over TCP.
+dropped. (The part of sources bcee834 has whole turns instead, with near cores before and after each; it and that of
+60c05ce alternate once at each size.) {OURS} with its defaults; ch3:nemesis from the same source with the same flags;
+Debian's packages as they are, and its Open MPI on UCX. Every number, and on which cores it was measured, is in
+shm.json, by processor: a run on another machine adds to it. Each MPI was found on the cores that it was told and
+without a byte over TCP.
 
 Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own. One
 message after the other: the sender sends the next one when its send is complete, the receiver receives it when it has
@@ -338,11 +339,10 @@ def draw(part, name, test, title, ylabel):
 
 
 def keep_results(found, others):
-    """Replaces this processor's parts of the results; the plots are those of what was measured last. What many ranks
+    """Replaces those parts of this processor's results that were measured; the plots are those of them. What many ranks
     did is in the first part: their cores are what the host makes them."""
     processors, how = results(), machine()
     own = f"{how['cpu']}, {how['cores']} cores"
-    processors = {name: part for name, part in processors.items() if name != own and not name.startswith(own + ", ")}
     for where, v in found.items():
         name = own + ("" if where == "near" else ", far apart")
         processors[name] = {"machine": how, "values": by_words({**v, **others})}

@@ -12,6 +12,7 @@
 #include "channel.h"
 #include "vbuf.h"
 #include "why.h"
+#include "window.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -31,7 +32,6 @@ enum {
     DTO_EVD_MIN = 512,       /* entries of a DTO EVD, and at most of the first one */
     DTO_EVD_MAX = 1 << 16,
     DTO_EVD_LEAST = 8,       /* what is made for fewer is refused when it is made */
-    WINDOW_SHARE = 32,       /* frames of a window in however large a job, if SR_WINDOW has them */
     QUAL_FIRST = 1024,       /* connection qualifiers that every provider takes (docs/dat.md, 10) */
     QUAL_LAST = 64535,
     SUSPECT_MS = 1000,       /* without a DOUBT for so long, a rail is OPEN again */
@@ -117,7 +117,8 @@ static void size_eps(struct mdapl_dapl_ia *ia)
 {
     const struct mdapl_cfg *cfg = mdapl_ctx_cfg(ia->ctx);
     struct mdapl_dapl_ia_limits *max = &ia->max;
-    uint64_t share = mdapl_max((uint64_t)cfg->sr_total / max_streams(ia), WINDOW_SHARE);
+    uint64_t share = mdapl_max((uint64_t)cfg->sr_total / max_streams(ia),
+                               MDAPL_WINDOW_SHORT);
     uint32_t room = (uint32_t)mdapl_max(max->evd_qlen, DTO_EVD_LEAST);
 
     max->requests = (uint32_t)mdapl_min((uint64_t)cfg->ep_requests,

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_SHORT = 32, SPARE = 64 };  /* frames; buffers */
+enum { SPARE = 64 };             /* buffers that a long window leaves */
 
 /* -- acknowledgement -------------------------------------------------------------------------- */
 
@@ -231,7 +231,7 @@ static bool post_another(struct mdapl_dapl_conn *conn)
 static bool may_grow(const struct mdapl_dapl_conn *conn)
 {
     return mdapl_dapl_vbufs_grow(conn->ep.ia->vbufs, MDAPL_VBUF_RECEIVE,
-                                 conn->rxwin.size < WINDOW_SHORT ? 0 : SPARE);
+                                 conn->rxwin.size < MDAPL_WINDOW_SHORT ? 0 : SPARE);
 }
 
 void mdapl_dapl_rx_grow_window(struct mdapl_dapl_conn *conn)

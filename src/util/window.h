@@ -10,7 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MDAPL_WINDOW_FIRST = 4 };  /* slots of a window at the beginning, if it may have them */
+enum {
+    MDAPL_WINDOW_FIRST = 4,      /* slots of a window at the beginning, if it may have them */
+    MDAPL_WINDOW_SHORT = 32,     /* ... that it may have in however large a job, and however little
+                                  * memory is left for others, if the knob allows them */
+};
 
 /* The sending end. */
 struct mdapl_txwin {

@@ -130,8 +130,8 @@ static void largest_windows(void **state)
     (void)state;
     for (uint64_t i = 0; i < seeds(3); i++) {
         start(&s, i, 2, NULL, &largest);
-        sim_open_all(&s, "sr_window=4096 ring_slots=4096 ep_requests=16384 vbuf_size=512 ring=on "
-                         "ring_slot_bytes=128 ring_after=1");
+        sim_open_all(&s, "sr_window=4096 sr_total=100000 ring_slots=4096 ep_requests=16384 "
+                         "vbuf_size=512 ring=on ring_slot_bytes=128 ring_after=1");
         s.lazy = 1000;
         for (int k = 0; k < 30000; k++) {
             sim_send(&s, 0, 1, (uint32_t)fake_random(60), false);
@@ -255,11 +255,13 @@ static void windows_are_shared(void **state)
     }
 }
 
+/* Memory for some hundred short frames. */
+static const struct fake_limits few = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20,
+                                        .lmr = 160000, .lmrs = 2 };
+
 /* One peer's window takes what memory there is, but for what the connections of others need. */
 static void a_long_window_leaves_memory(void **state)
 {
-    static const struct fake_limits few = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20,
-                                            .lmr = 160000, .lmrs = 2 };
     struct sim s;
 
     (void)state;
@@ -378,8 +380,6 @@ static void events_of_batches(void **state)
  * acknowledgement that frees them. */
 static void buffers_are_asked_for(void **state)
 {
-    static const struct fake_limits few = { .dtos = 4096, .reads = 4, .priv = 56, .rdma = 1 << 20,
-                                            .lmr = 160000, .lmrs = 2 };
     struct mdapl_err err;
     char knobs[160];
     struct sim s;
