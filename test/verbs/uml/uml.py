@@ -21,10 +21,11 @@ IAS = {"rxe": {"own": '{prefix}/lib/libdaplverbs.so daplverbs.1.0 "eth0"',
 
 
 class Nodes:
-    """n1 to n<count>, which end with the block, or with this process."""
+    """n1 to n<count>, which end with the block, or with this process. wire: no switch is between two."""
 
-    def __init__(self, folder, prefix, count=2, device="rxe"):
+    def __init__(self, folder, prefix, count=2, device="rxe", wire=False):
         self.folder, self.prefix, self.count, self.device = folder, prefix, count, device
+        self.eth0 = ["wire"] if wire else []
         self.conf = folder / f"{device}.conf"
         rows = {name: rest.format(prefix=prefix) for name, rest in IAS[device].items()}
         rows["soft0"] = rows["own"]    # the names in test/provider
@@ -37,8 +38,8 @@ class Nodes:
                          DAPL_SCM_NETDEV="eth0", PATH=f"{prefix}/bin:{os.environ['PATH']}")
 
     def __enter__(self):
-        status, text = limited([NODES, f"--while={os.getpid()}", "up", str(self.count), self.device], LIMIT_S,
-                               env=self.base)
+        status, text = limited([NODES, f"--while={os.getpid()}", "up", str(self.count), self.device,
+                                *self.eth0], LIMIT_S, env=self.base)
         if status != 0:
             raise RuntimeError(text)
         return self
