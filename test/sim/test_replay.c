@@ -97,7 +97,7 @@ static void posted_twice(void **state)
         uint32_t psn;
 
         start(&s, i);
-        sim_open_all(&s, "ring=off streams=2 suppress=off");
+        sim_open_all(&s, "ring=off streams=2 suppress=off ack_idle_us=1000");
         sim_rounds(&s, 200);
         peer = sim_dapl_peer(&s, 0, 1);
         fake_hold((int)(i % 4));

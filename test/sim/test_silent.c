@@ -34,7 +34,7 @@ static void start_on(struct sim *s, uint64_t i, const char *knobs, const struct 
     for (int k = 0; k < 20; k++)
         sim_send(s, k % 2, 1 - k % 2, k % 5 ? 200 : 12000, false);
     sim_until(s, sim_settled);
-    sim_rounds(s, 3000);         /* the words, the slots and the acknowledgements have arrived */
+    sim_rounds(s, 7000);         /* the words, the slots and the acknowledgements have arrived */
 }
 
 static void start(struct sim *s, uint64_t i, const char *knobs)
