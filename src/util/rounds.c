@@ -8,7 +8,7 @@ enum {
     STRIDE = 16,                 /* rounds between two readings of the clock, at most */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
-    CLOCK_SHARE = 16,            /* a reading of the clock takes this part of that time, at most */
+    CLOCK_SHARE = 64,            /* a reading of the clock takes this part of that time, at most */
     LOOK_SLOW_US = 2000,         /* that time where a reading takes long, at most */
     WEIGH_LOOKS = 8,             /* looks between two measurements of a reading */
     SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
