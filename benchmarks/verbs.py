@@ -207,14 +207,14 @@ Soft-RoCE; medians of {turns} turns in which the MPIs alternate at each point. {
 of all MPIs go through verbs ({OURS}: `MPIR_CVAR_DAPL_CHANNELS=dapl`; UCX: `UCX_TLS=rc,self`). Those on UCX are
 Debian's packages. Everything else is as the MPI has it by default. Every number is in verbs.json.
 
-Soft-RoCE is software: a doorbell is a system call, which User-Mode Linux makes slow, and the kernels of both ends, the
-Ethernet between them and the ranks share the processors of this machine. So the times say how the MPIs compare here,
-not what an adapter would do; the counts do not depend on it. In a node the program that polls has the only processor,
-so the library that counts gives it away after each round of polls that found nothing (benchmarks/verbs_count.c); it
-is preloaded in all jobs of all MPIs. What is timed begins after a second of messages: for some 0.2 s after both nodes
-have become busy, frames may wait that long, until the scheduler of this machine has spread the nodes and the switch
-between them. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS}
-registers memory for each long body; with an adapter registrations are kept, as those of UCX are here.
+Soft-RoCE is software: a doorbell is a system call, which User-Mode Linux makes slow, and the kernels of both ends and
+the ranks share the processors of this machine; the Ethernet between the nodes is a socket, without a switch. So the
+times say how the MPIs compare here, not what an adapter would do; the counts do not depend on it. In a node the
+program that polls has the only processor, so the library that counts gives it away after each round of polls that
+found nothing (benchmarks/verbs_count.c); it is preloaded in all jobs of all MPIs. What is timed begins after a second
+of messages: for some 0.2 s after both nodes have become busy, frames may wait that long, until the scheduler of this
+machine has spread them. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS} registers memory for
+each long body; with an adapter registrations are kept, as those of UCX are here.
 
 {targets(target_rows(v))}
 {"".join(figure_text(v, titles, test) for test in FIGURES)}## NAS kernel {KERNEL}, class {CLASS}, seconds
@@ -224,8 +224,8 @@ registers memory for each long body; with an adapter registrations are kept, as 
 
 Counted at both ranks while messages are under way, in runs of their own, and divided by the messages; in brackets rank
 0 and rank 1, in a stream the sender and the receiver. Left out is what {OURS} sends because time has passed
-(`ACK_IDLE_US`, `DEAD_MS`): an acknowledgement when there has been no frame for a millisecond, which many messages take
-in these nodes and few on an adapter.
+(`ACK_IDLE_US`, `DEAD_MS`): an acknowledgement that is due for 5 ms, in which an adapter sends some thousand messages
+and these nodes send a hundred.
 
 What decides it. A short message is a send of its sender, with a completion of its receive; of the sends one in 80 makes
 a completion, with UCX one in 64. In a stream {OURS} acknowledges half of a window, which has grown to 1024 frames, in a
@@ -245,7 +245,7 @@ def run(turns):
                         "-o", library, TOP / "benchmarks/verbs_count.c", "-Wl,--no-as-needed", "-libverbs"], check=True)
         mpis = {**{title: ours(ia) for ia, title in PROVIDERS.items()}, **native()}
         v = {}
-        with Nodes(work, prefix()) as nodes:
+        with Nodes(work, prefix(), wire=True) as nodes:
             jobs = {title: Job(mpi, nodes, work, library) for title, mpi in mpis.items()}
             for n in range(1, turns + 1):
                 say(f"turn {n} of {turns}")
