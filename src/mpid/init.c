@@ -143,10 +143,13 @@ static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
 static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ranks, int cores)
 {
     bool oversubscribed = ranks > cores;
+    int sharers = (ranks + cores - 1) / cores;
 
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
-    mdapl_yields_init(&g->yields, (ranks + cores - 1) / cores);
+    mdapl_yields_init(&g->yields, sharers);
+    if (g->ctx)
+        mdapl_ctx_share_core(g->ctx, sharers);
 }
 
 /* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound

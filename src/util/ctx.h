@@ -30,7 +30,8 @@ struct mdapl_ctx {
     unsigned stride;             /* rounds between the last two readings of the clock */
     unsigned strides;            /* readings of the clock since the last look */
     uint64_t clock_read, looked; /* times of the last reading and the last look, ns */
-    uint64_t look_ns;            /* time between two looks, at most */
+    uint64_t look_ns;            /* time between two looks, at most ... */
+    uint64_t look_least_ns;      /* ... where the clock costs nothing */
     uint64_t clock_ns;           /* what a reading of the clock takes */
     unsigned looks;
     bool woken;                  /* the sleep in progress is to end */

@@ -9,7 +9,7 @@ enum {
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
     CLOCK_SHARE = 64,            /* a reading of the clock takes this part of that time, at most */
-    LOOK_SLOW_US = 2000,         /* that time where a reading takes long, at most */
+    LOOK_LONG_US = 2000,         /* that time where a reading takes long or a core is shared */
     WEIGH_LOOKS = 8,             /* looks between two measurements of a reading */
     SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
 };
@@ -29,11 +29,11 @@ static int poll_one(struct mdapl_open_channel *c)
  * part of the time between two looks is limited; now: it has been read just before. */
 static void weigh_clock(struct mdapl_ctx *ctx, uint64_t now)
 {
-    uint64_t most = MDAPL_US(LOOK_SLOW_US) / CLOCK_SHARE;
+    uint64_t most = MDAPL_US(LOOK_LONG_US) / CLOCK_SHARE;
     uint64_t took = mdapl_min(mdapl_ctx_now(ctx) - now, most);
 
     ctx->clock_ns = (3 * ctx->clock_ns + took) / 4;
-    ctx->look_ns = mdapl_max(MDAPL_US(LOOK_US), CLOCK_SHARE * ctx->clock_ns);
+    ctx->look_ns = mdapl_max(ctx->look_least_ns, CLOCK_SHARE * ctx->clock_ns);
 }
 
 /* Calls each channel's look(). */
@@ -58,7 +58,13 @@ static int look(struct mdapl_ctx *ctx, uint64_t now)
 void mdapl_rounds_init(struct mdapl_ctx *ctx)
 {
     ctx->until_clock = ctx->stride = 1;
-    ctx->look_ns = MDAPL_US(LOOK_US);
+    mdapl_ctx_share_core(ctx, 1);
+}
+
+void mdapl_ctx_share_core(struct mdapl_ctx *ctx, int processes)
+{
+    ctx->look_least_ns = mdapl_min(MDAPL_US(LOOK_US) * (uint64_t)processes, MDAPL_US(LOOK_LONG_US));
+    ctx->look_ns = ctx->look_least_ns;
 }
 
 /* Rounds until the next reading of the clock: as many as are made in look_ns when they last as long

@@ -66,6 +66,10 @@ int mdapl_ctx_open(const struct mdapl_ctx_args *args, struct mdapl_ctx **ctx_p,
  * or the error of mdapl_cfg_set() with the line in err. */
 int mdapl_ctx_tune(struct mdapl_ctx *ctx, const char *knob, const char *value,
                    struct mdapl_err *err);
+/* So many processes of the job share this one's core, itself included: it has that part of the
+ * core only, so what is rare is done that many times less often, every 2 ms at least. Without a
+ * call: 1. */
+void mdapl_ctx_share_core(struct mdapl_ctx *ctx, int processes);
 /* Writes this rank's business card: printable, without ';' '#' ' ' '$', which launchers use, zero
  * terminated. Returns its length in bytes, or -errno (-ENOSPC: it is longer than len). */
 int mdapl_ctx_card(struct mdapl_ctx *ctx, char *buf, size_t len);
