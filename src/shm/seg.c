@@ -240,7 +240,8 @@ void mdapl_shm_seg_mac(const uint8_t key[16], const struct mdapl_shm_hello *hell
         uint64_t token;
         char card[MDAPL_SHM_CARD_BYTES];
     } said = { "shmdoor", { hello->group, hello->rank }, to, token, "" };
+    size_t len = strnlen(hello->card, sizeof(hello->card));    /* most have none */
 
-    memcpy(said.card, hello->card, sizeof(said.card));
-    mdapl_siphash(key, &said, sizeof(said), mac);
+    memcpy(said.card, hello->card, len);
+    mdapl_siphash(key, &said, sizeof(said) - sizeof(said.card) + len, mac);
 }
