@@ -139,8 +139,8 @@ static int ranks_on_set(struct mdapl_ch3_glue *g, int rank, uint32_t set)
 
 /* How long a waiting rank polls. Where ranks share cores it does not spin, because the rank that it
  * waits for may need the same core: it yields (progress.c), then sleeps. user: the knobs as the
- * user set them. So many ranks run on so many cores. */
-static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ranks, int cores)
+ * user set them. So many ranks run on so many cores. Returns how many share each core. */
+static int set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int ranks, int cores)
 {
     bool oversubscribed = ranks > cores;
     int sharers = (ranks + cores - 1) / cores;
@@ -148,8 +148,7 @@ static void set_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, in
     g->oversubscribed = oversubscribed;
     g->cfg.spin_polls = user->spin_polls >= 0 ? user->spin_polls : oversubscribed ? 0 : 20000;
     mdapl_yields_init(&g->yields, sharers);
-    if (g->ctx)
-        mdapl_ctx_share_core(g->ctx, sharers);
+    return sharers;
 }
 
 /* The channels need a policy before the other ranks' sets of cores are known. A rank that is bound
@@ -166,14 +165,15 @@ static void estimate_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *use
 static void choose_polls(struct mdapl_ch3_glue *g, const struct mdapl_cfg *user, int rank)
 {
     uint32_t set;
-    int online, cores = mdapl_ch3_cores(&set, &online), here = ranks_here(g, rank);
+    int online, cores = mdapl_ch3_cores(&set, &online), here = ranks_here(g, rank), sharers;
     struct mdapl_err err;
 
     /* The launcher is queried for the other ranks' sets only where they decide. */
     if (here <= cores || here > online)
-        set_polls(g, user, here, online);
+        sharers = set_polls(g, user, here, online);
     else
-        set_polls(g, user, ranks_on_set(g, rank, set), cores);
+        sharers = set_polls(g, user, ranks_on_set(g, rank, set), cores);
+    mdapl_ctx_share_core(g->ctx, sharers);
     /* The channels were opened with the estimate: shared memory moves ranks that spin only. */
     if (g->cfg.spin_polls == 0)
         mdapl_ctx_tune(g->ctx, "spin_polls", "0", &err);

@@ -25,6 +25,17 @@ static int poll_one(struct mdapl_open_channel *c)
     return count_idle(c, c->table->progress(c->state));
 }
 
+static void set_look(struct mdapl_ctx *ctx)
+{
+    ctx->look_ns = mdapl_max(ctx->look_least_ns, CLOCK_SHARE * ctx->clock_ns);
+}
+
+void mdapl_ctx_share_core(struct mdapl_ctx *ctx, int processes)
+{
+    ctx->look_least_ns = mdapl_min(MDAPL_US(LOOK_US) * (uint64_t)processes, MDAPL_US(LOOK_LONG_US));
+    set_look(ctx);
+}
+
 /* A reading of the clock is a system call on some hosts, and takes as long there as a round. So its
  * part of the time between two looks is limited; now: it has been read just before. */
 static void weigh_clock(struct mdapl_ctx *ctx, uint64_t now)
@@ -33,7 +44,7 @@ static void weigh_clock(struct mdapl_ctx *ctx, uint64_t now)
     uint64_t took = mdapl_min(mdapl_ctx_now(ctx) - now, most);
 
     ctx->clock_ns = (3 * ctx->clock_ns + took) / 4;
-    ctx->look_ns = mdapl_max(ctx->look_least_ns, CLOCK_SHARE * ctx->clock_ns);
+    set_look(ctx);
 }
 
 /* Calls each channel's look(). */
@@ -59,12 +70,6 @@ void mdapl_rounds_init(struct mdapl_ctx *ctx)
 {
     ctx->until_clock = ctx->stride = 1;
     mdapl_ctx_share_core(ctx, 1);
-}
-
-void mdapl_ctx_share_core(struct mdapl_ctx *ctx, int processes)
-{
-    ctx->look_least_ns = mdapl_min(MDAPL_US(LOOK_US) * (uint64_t)processes, MDAPL_US(LOOK_LONG_US));
-    ctx->look_ns = ctx->look_least_ns;
 }
 
 /* Rounds until the next reading of the clock: as many as are made in look_ns when they last as long
