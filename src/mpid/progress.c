@@ -7,10 +7,10 @@ volatile unsigned int MPIDI_CH3I_progress_completion_count;
 
 enum { REST_ROUNDS = 16 };       /* poll_rest() is called at least every so many rounds */
 
-/* Makes progress in the channels. True: there was some. */
-static bool poll_channels(void)
+/* Makes progress in the channels. Returns how much there was: messages above all. */
+static int poll_channels(void)
 {
-    return mdapl_ch3_glue.ctx && mdapl_progress(mdapl_ch3_glue.ctx) > 0;
+    return mdapl_ch3_glue.ctx ? mdapl_progress(mdapl_ch3_glue.ctx) : 0;
 }
 
 /* The rarer work: MPICH's progress hooks (schedules of collectives), VCs to terminate, lost
@@ -95,6 +95,8 @@ __attribute__((noinline)) static int wait_longer(const MPID_Progress_state *stat
     int mpi_errno = MPI_SUCCESS;
 
     for (;;) {
+        int n;
+
         if (due)
             mpi_errno = poll_rest(&moved);
         if (mpi_errno != MPI_SUCCESS || completed(state))
@@ -105,16 +107,19 @@ __attribute__((noinline)) static int wait_longer(const MPID_Progress_state *stat
             idle(&mdapl_ch3_glue, polls++);
         if (completed(state))
             return mpi_errno;
-        moved = poll_channels();
+        n = poll_channels();
+        moved = n > 0;
         due = rest_is_due(state, polls, moved);
-        if (moved)
+        if (moved) {
+            mdapl_yields_brought(&mdapl_ch3_glue.yields, n);
             polls = 0;
+        }
     }
 }
 
 int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
 {
-    bool moved = poll_channels(), due;
+    bool moved = poll_channels() > 0, due;
     int mpi_errno = MPI_SUCCESS;
 
     if (!blocking)

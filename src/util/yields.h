@@ -20,7 +20,12 @@
  * ranks of the core, each for twice as long as this one has just run, would not need so much. And
  * beside a program every second or third yield is long, as after its slice the scheduler prefers
  * the ranks for a while, so there is no pause while few of the yields are.
+ *
+ * Nor does a pause pay where a yield brings messages of many ranks: a sleep ends with the first of
+ * them, so that all ranks would be woken for each one.
  */
+#include "min.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,6 +36,7 @@ enum {
     MDAPL_YIELDS_PAUSE = 1024,   /* ... of the longest */
     MDAPL_YIELDS_RANK_US = 100,  /* many times what a rank needs to take a message and answer it */
     MDAPL_YIELDS_BUSY_US = 500,  /* what one that is busy between two waits needs, at most */
+    MDAPL_YIELDS_WAKE_US = 20,   /* what a sleep costs a rank and the one that ends it */
     MDAPL_YIELDS_RANKS = 4,      /* on a core, at least: the system does something now and then */
     MDAPL_YIELDS_LONG = 10,      /* short yields that outweigh a long one */
     MDAPL_YIELDS_SURE = 3 * MDAPL_YIELDS_LONG - 5,    /* so many more are long: it is a program */
@@ -40,6 +46,7 @@ struct mdapl_yields {
     uint64_t ranks;              /* on this core */
     uint64_t end;                /* of the last yield, ns; 0: the rank has slept since */
     uint64_t busy;               /* ns that it ran between two yields, of late */
+    uint64_t brought;            /* messages after a yield, of late; one of each rank counts */
     int score;                   /* long yields of late, each as LONG short ones */
     int pause;                   /* length of the last one, less what yields have shortened it */
     int left;                    /* waits of it that are left */
@@ -67,13 +74,21 @@ static inline void mdapl_yields_spent(struct mdapl_yields *y)
         y->left--;
 }
 
+/* A round found so many messages. It counts if the rank has not slept since its last yield. */
+static inline void mdapl_yields_brought(struct mdapl_yields *y, int messages)
+{
+    if (y->end == 0)
+        return;
+    y->brought -= y->brought / 4;
+    y->brought = mdapl_min(mdapl_max((uint64_t)messages, y->brought), y->ranks);
+}
+
 /* Is a yield of so many nanoseconds longer than ranks make it? */
 static inline bool mdapl_yields_is_long(const struct mdapl_yields *y, uint64_t ns)
 {
-    uint64_t us = 2 * y->busy / 1000;
+    uint64_t us = mdapl_max(2 * y->busy / 1000, y->brought * MDAPL_YIELDS_WAKE_US);
 
-    us = us < MDAPL_YIELDS_RANK_US ? MDAPL_YIELDS_RANK_US : us;
-    us = us > MDAPL_YIELDS_BUSY_US ? MDAPL_YIELDS_BUSY_US : us;
+    us = mdapl_min(mdapl_max(us, MDAPL_YIELDS_RANK_US), MDAPL_YIELDS_BUSY_US);
     return ns >= y->ranks * us * 1000;
 }
 

@@ -590,6 +590,35 @@ static void yields_go_on_if_few_are_long(void **state)
     }
 }
 
+/* Each yield brings messages of many ranks, and a sleep would end with each of them. Beside a
+ * program it ends, too, where that takes longer, and where it brings few. */
+static void yields_go_on_that_bring_many_messages(void **state)
+{
+    static const struct { int ranks, messages, ms; bool is_long; } row[] = {
+        { 32, 18, 11, false }, { 32, 18, 12, true }, { 32, 1000, 15, false },
+        { 32, 1000, 16, true }, { 32, 1, 4, true }, { 16, 100, 5, false }, { 16, 100, 6, true },
+        { 4, 1000, 3, true },
+    };
+    struct mdapl_yields y;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        mdapl_yields_init(&y, row[i].ranks);
+        yield_after(&y, 0, 0);
+        mdapl_yields_brought(&y, row[i].messages);
+        for (int n = 0; n < 3; n++)
+            yield_after(&y, 0, MDAPL_MS(row[i].ms));
+        assert_int_equal(waits_without(&y), row[i].is_long ? MDAPL_YIELDS_FEW : 0);
+        /* messages that end a sleep do not count, and a yield that brings few counts, too */
+        mdapl_yields_spent(&y);
+        mdapl_yields_brought(&y, 1000);
+        yield_after(&y, 0, 0);
+        for (int n = 0; n < 32; n++)
+            mdapl_yields_brought(&y, 1);
+        assert_true(mdapl_yields_is_long(&y, MDAPL_US(row[i].ranks * MDAPL_YIELDS_RANK_US)));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -597,6 +626,7 @@ int main(void)
         cmocka_unit_test(short_yields_between_long_ones),
         cmocka_unit_test(yields_go_on_beside_busy_ranks),
         cmocka_unit_test(yields_go_on_if_few_are_long),
+        cmocka_unit_test(yields_go_on_that_bring_many_messages),
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_survives_removal_in_loop),
         cmocka_unit_test(seq_widens_to_nearest),
