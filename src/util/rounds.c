@@ -5,10 +5,11 @@
 #include "min.h"
 
 enum {
-    STRIDE = 16,                 /* rounds between two readings of the clock, at most */
+    STRIDE = 16,                 /* rounds between two readings of the clock, at most ... */
+    STRIDE_LONG = 64,            /* ... where a reading takes long */
     LOOK_US = 100,               /* time between two calls of a channel's look(), at most ... */
     LOOK_STRIDES = 32,           /* ... or so many readings of the clock */
-    CLOCK_SHARE = 64,            /* a reading of the clock takes this part of that time, at most */
+    CLOCK_SHARE = 256,           /* a reading of the clock takes this part of that time, at most */
     LOOK_LONG_US = 2000,         /* that time where a reading takes long or a core is shared */
     WEIGH_LOOKS = 8,             /* looks between two measurements of a reading */
     SHARED_SLEEP_US = 100,       /* longest sleep in one channel while another has connections */
@@ -76,7 +77,8 @@ void mdapl_rounds_init(struct mdapl_ctx *ctx)
  * as the last ones, which took `passed` ns together. */
 static unsigned next_stride(const struct mdapl_ctx *ctx, uint64_t passed)
 {
-    uint64_t last = ctx->stride, most = mdapl_min(2 * last, STRIDE);
+    bool dear = CLOCK_SHARE * ctx->clock_ns > MDAPL_US(LOOK_US);
+    uint64_t last = ctx->stride, most = mdapl_min(2 * last, dear ? STRIDE_LONG : STRIDE);
     uint64_t paced = passed > 0 ? last * ctx->look_ns / passed : most;
 
     return (unsigned)mdapl_max(mdapl_min(paced, most), 1);
@@ -84,8 +86,8 @@ static unsigned next_stride(const struct mdapl_ctx *ctx, uint64_t passed)
 
 /*
  * A round that reads the clock. If the program polls rarely each round is one, so that no timer
- * depends on a number of calls; if it spins, every 16th. These rounds also poll idle channels that
- * have connections; channels without connections are polled when look() is due.
+ * depends on a number of calls; if it spins, every 16th or 64th. These rounds also poll idle
+ * channels that have connections; channels without connections are polled when look() is due.
  */
 static int round_with_clock(struct mdapl_ctx *ctx)
 {
