@@ -2,37 +2,54 @@
 """Ranks that share cores, in shared memory: what a rank that waits costs the one that has something to do, beside
 Debian's MPIs. Not ch3:nemesis, whose ranks poll as those of Debian's MPICH do."""
 import concurrent.futures
+import contextlib
 import os
 import statistics
+import subprocess
 import tempfile
 
 from measure import cell, dapl, machine, printed, ratio, repeat, save, table
 from shm import OURS, packaged
 
-PLACES = {                               # words: number of cores, jobs at once, ranks of each, rounds
-    "2 ranks on 1 core": (1, 1, 2, 500),
-    "8 ranks on 2 cores": (2, 1, 8, 100),
-    "32 ranks on 2 cores": (2, 1, 32, 20),
-    "2 jobs of 2 ranks on 2 cores": (2, 2, 2, 20000),
+PLACES = {           # words: number of cores, jobs at once, ranks of each, rounds, other programs that compute there
+    "2 ranks on 1 core": (1, 1, 2, 500, 0),
+    "8 ranks on 2 cores": (2, 1, 8, 100, 0),
+    "32 ranks on 2 cores": (2, 1, 32, 20, 0),
+    "64 ranks on 2 cores, beside 2 programs that compute": (2, 1, 64, 20, 2),
+    "2 jobs of 2 ranks on 2 cores": (2, 2, 2, 20000, 0),
 }
 LIMIT_S = 30
 OPERATIONS = {"ring": "MPI_Sendrecv", "all_to_all": "all to all", "barrier": "MPI_Barrier",
               "allreduce": "MPI_Allreduce"}
 
 
-def together(jobs, command, env):
-    """The means of so many jobs that run at once; None if one of them fails."""
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        got = list(pool.map(lambda _: printed(command, env), range(jobs)))
+@contextlib.contextmanager
+def computing(programs, cores):
+    """So many programs compute on these cores, each in a session of its own, as those of other users are."""
+    found = [subprocess.Popen(["taskset", "-c", cores, "sh", "-c", "while :; do :; done"], start_new_session=True)
+             for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for program in found:
+            program.kill()
+            program.wait()
+
+
+def together(place, mpi, program):
+    """The means of the jobs of a place, which run at once; None if one of them fails."""
+    n_cores, jobs, ranks, rounds, programs = place
+    cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:n_cores])
+    command = ["timeout", LIMIT_S, "taskset", "-c", cores, *mpi.start(ranks), program, rounds]
+    with computing(programs, cores), concurrent.futures.ThreadPoolExecutor() as pool:
+        got = list(pool.map(lambda _: printed(command, mpi.env), range(jobs)))
     return {what: statistics.mean(g[what] for g in got) for what in got[0]} if all(got) else None
 
 
 def points(mpis, work):
     programs = {title: mpi.compiled("mpi_crowd", work) for title, mpi in mpis.items()}
-    usable = [str(core) for core in sorted(os.sched_getaffinity(0))]
-    return {(title, where): lambda m=mpi, c=",".join(usable[:cores]), j=jobs, n=ranks, r=rounds, p=programs[title]:
-            together(j, ["timeout", LIMIT_S, "taskset", "-c", c, *m.start(n), p, r], m.env)
-            for where, (cores, jobs, ranks, rounds) in PLACES.items() for title, mpi in mpis.items()}
+    return {(title, where): lambda at=place, m=mpi, p=programs[title]: together(at, m, p)
+            for where, place in PLACES.items() for title, mpi in mpis.items()}
 
 
 def middle_of(v, title, where, what):
