@@ -25,8 +25,10 @@ OPERATIONS = {"ring": "MPI_Sendrecv", "all_to_all": "all to all", "barrier": "MP
 
 @contextlib.contextmanager
 def computing(programs, cores):
-    """So many programs compute on these cores, each in a session of its own, as those of other users are."""
-    found = [subprocess.Popen(["taskset", "-c", cores, "sh", "-c", "while :; do :; done"], start_new_session=True)
+    """So many programs compute on these cores, each in a session of its own, as those of other users are. They end by
+    themselves, too, if nobody is left to end them."""
+    compute = f"ulimit -t {2 * LIMIT_S}; while :; do :; done"
+    found = [subprocess.Popen(["taskset", "-c", cores, "sh", "-c", compute], start_new_session=True)
              for _ in range(programs)]
     try:
         yield

@@ -83,7 +83,8 @@ static inline void mdapl_yields_brought(struct mdapl_yields *y, int messages)
     y->brought = mdapl_min(mdapl_max((uint64_t)messages, y->brought), y->ranks);
 }
 
-/* Is a yield of so many nanoseconds longer than ranks make it? */
+/* Is a yield of so many nanoseconds longer than ranks make it, and than their wake-ups would
+ * take? */
 static inline bool mdapl_yields_is_long(const struct mdapl_yields *y, uint64_t ns)
 {
     uint64_t us = mdapl_max(2 * y->busy / 1000, y->brought * MDAPL_YIELDS_WAKE_US);
