@@ -27,6 +27,19 @@ bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
     return peer->tx.in.front && !peer->broken;
 }
 
+enum { STREAM = 4 };             /* messages in flight: the peer is not waited for */
+
+/* Another message like m is about to follow, and the peer has the lines of its slot. The stores of
+ * all that is done before would queue behind the first one that waits for them. */
+static inline void prepare_next(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&peer->tx.in, peer->tx.walk.at);
+
+    mdapl_bytes_will_write(slot);
+    if (m->hdr_len + m->len > MDAPL_LINE_ROOM)
+        mdapl_bytes_will_write(&slot->room[MDAPL_LINE_ROOM]);
+}
+
 /*
  * Publishes a message that has been filled, and with it how many of the peer's messages have been
  * taken. If the peer does not poll this ring its doorbell is rung (doorbell.c): the load of
@@ -38,6 +51,8 @@ __attribute__((always_inline)) static inline void publish(struct mdapl_shm_peer 
                                                           int type)
 {
     mdapl_shm_spsc_publish(&peer->tx, m, (uint8_t)type, peer->rx.taken);
+    if (peer->tx.next - peer->tx.acked >= STREAM)
+        prepare_next(peer, m);
     mdapl_shm_spsc_ack_piggybacked(&peer->rx);
     if (peer->fence)
         atomic_thread_fence(memory_order_seq_cst);
