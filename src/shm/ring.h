@@ -138,15 +138,24 @@ static inline uint32_t mdapl_shm_walk_slot(const struct mdapl_shm_walk *w, bool 
 /* The slot `at` has been used. */
 static inline void mdapl_shm_walk_used(struct mdapl_shm_walk *w)
 {
+    uint32_t next = w->at + 1;
+
     if (w->at < MDAPL_SLOTS_FRONT)
-        w->front = (w->at + 1) % MDAPL_SLOTS_FRONT;
+        w->front = next % MDAPL_SLOTS_FRONT;
     else
-        w->rest = (w->at - MDAPL_SLOTS_FRONT + 1) % (MDAPL_SLOTS - MDAPL_SLOTS_FRONT);
+        w->rest = next < MDAPL_SLOTS ? next - MDAPL_SLOTS_FRONT : 0;
+}
+
+/* The same; rest: the next message is in that ring. */
+static inline void mdapl_shm_walk_on(struct mdapl_shm_walk *w, bool rest)
+{
+    mdapl_shm_walk_used(w);
+    w->at = mdapl_shm_walk_slot(w, rest);
 }
 
 /* A message in its place. */
 struct mdapl_shm_spsc_msg {
-    struct mdapl_shm_walk after; /* the reader's, when it has been taken */
+    bool next_in_rest;
     uint8_t type;
     uint8_t slots;           /* that it takes (part.c) */
     uint8_t hdr_len;
@@ -401,12 +410,11 @@ struct mdapl_shm_spsc_rx {
 
 enum mdapl_shm_spsc_status { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
 
-/* Where the reader is after the message with this word. */
-static inline struct mdapl_shm_walk mdapl_shm_walk_by(struct mdapl_shm_walk w, uint64_t word)
+/* The word of the slot where a walk is. */
+static inline uint64_t mdapl_shm_spsc_word(const struct mdapl_shm_spsc_rx *rx,
+                                           const struct mdapl_shm_walk *w)
 {
-    mdapl_shm_walk_used(&w);
-    w.at = mdapl_shm_walk_slot(&w, word & MDAPL_WORD_REST);
-    return w;
+    return atomic_load_explicit(&mdapl_shm_slot_at(&rx->in, w->at)->word, memory_order_acquire);
 }
 
 /* Finds the next message, which stays in its place. NONE: not written yet; BAD: its lengths or
@@ -420,7 +428,7 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
 
     if ((uint32_t)(word >> 32) != rx->taken + 1)
         return MDAPL_SPSC_NONE;
-    m->after = mdapl_shm_walk_by(rx->walk, word);
+    m->next_in_rest = word & MDAPL_WORD_REST;
     m->type = (uint8_t)(word & (MDAPL_WORD_REST - 1));
     m->slots = 1;
     m->hdr_len = (uint8_t)(word >> MDAPL_WORD_HDR);
@@ -447,17 +455,18 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
 static inline bool mdapl_shm_spsc_join(const struct mdapl_shm_spsc_rx *rx, unsigned n,
                                        struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_walk w = m->after;
+    struct mdapl_shm_walk w = rx->walk;
+    bool rest = m->next_in_rest;
 
     for (unsigned i = 2; i <= n; i++) {
-        uint64_t word = atomic_load_explicit(&mdapl_shm_slot_at(&rx->in, w.at)->word,
-                                             memory_order_acquire);
+        uint64_t word;
 
+        mdapl_shm_walk_on(&w, rest);
+        word = mdapl_shm_spsc_word(rx, &w);
         if ((uint32_t)(word >> 32) != rx->taken + i)
             return false;
-        w = mdapl_shm_walk_by(w, word);
+        rest = word & MDAPL_WORD_REST;
     }
-    m->after = w;
     m->slots = (uint8_t)n;
     return true;
 }
@@ -466,7 +475,9 @@ static inline bool mdapl_shm_spsc_join(const struct mdapl_shm_spsc_rx *rx, unsig
 static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
                                        const struct mdapl_shm_spsc_msg *m)
 {
-    rx->walk = m->after;
+    mdapl_shm_walk_on(&rx->walk, m->next_in_rest);
+    for (unsigned i = 2; i <= m->slots; i++)
+        mdapl_shm_walk_on(&rx->walk, mdapl_shm_spsc_word(rx, &rx->walk) & MDAPL_WORD_REST);
     rx->taken += m->slots;
     rx->bytes += m->outside;
 }

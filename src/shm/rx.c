@@ -16,20 +16,22 @@ enum {
 
 /* -- types ------------------------------------------------------------------------------------ */
 
-static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+static bool to_owner(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     return mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len) == 0
            || mdapl_shm_peer_no_memory(peer);
 }
 
-/* A body that one copy might have brought faster: its owner copies it in the upcall. Not inline, as
- * its registers would be saved for each short message. */
-__attribute__((noinline)) static bool on_long_msg(struct mdapl_shm_peer *peer,
-                                                  const struct mdapl_shm_spsc_msg *m)
+static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
-    uint64_t start = mdapl_ctx_now(peer->s->ctx);
-    bool ok = on_msg(peer, m);
+    uint64_t start;
+    bool ok;
 
+    if (m->len <= MDAPL_SHM_SHORT)
+        return to_owner(peer, m);
+    /* One copy might have brought it faster: its owner copies it in the upcall. */
+    start = mdapl_ctx_now(peer->s->ctx);
+    ok = to_owner(peer, m);
     mdapl_shm_way_ring(peer, m->len, m, mdapl_ctx_now(peer->s->ctx) - start);
     return ok;
 }
@@ -51,7 +53,7 @@ static const struct {
     size_t record;
     mdapl_shm_on *on;
 } row[MDAPL_SHM_TYPES] = {
-    [MDAPL_SHM_MSG] = { 0, on_long_msg },    /* take() has the short ones */
+    [MDAPL_SHM_MSG] = { 0, on_msg },
     [MDAPL_SHM_HEAD] = { 0, mdapl_shm_part_on_head },
     [MDAPL_SHM_MORE] = { 0, mdapl_shm_part_on_more },
     [MDAPL_SHM_RTS] = { 0, mdapl_shm_rndv_on_rts },
@@ -74,24 +76,46 @@ static void bad(struct mdapl_shm_peer *peer)
                         "different builds: use the same installation everywhere");
 }
 
-/* The header is copied once and read from the copy: the peer may change the ring at any time. */
-static bool take(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m)
+/* Is it the owner's, its header in the slot's first line, and not worth a look at the clock? */
+static inline bool is_short(const struct mdapl_shm_spsc_msg *m)
+{
+    return m->type == MDAPL_SHM_MSG && m->len <= MDAPL_SHM_SHORT && m->hdr_len <= MDAPL_LINE_ROOM;
+}
+
+/* Takes such a message, as most are, or any, and adds the length of its body to *bytes. The header
+ * is copied once and read from the copy: the peer may change the ring at any time. False: the
+ * message is impossible, or memory is out. */
+static inline bool take_short(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m,
+                              size_t *bytes)
 {
     uint8_t *hdr = peer->s->hdr;
 
-    if (m->hdr_len <= MDAPL_LINE_ROOM)
-        memcpy(hdr, m->hdr, MDAPL_LINE_ROOM);    /* a constant length: a few moves and no loop */
-    else
-        memcpy(hdr, m->hdr, m->hdr_len);
-    m->hdr = hdr;
+    memcpy(hdr, m->hdr, MDAPL_LINE_ROOM);    /* a constant length: a few moves and no loop */
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
-    if (m->type == MDAPL_SHM_MSG && m->len <= MDAPL_SHM_SHORT)
-        return on_msg(peer, m);  /* most messages, in place */
-    if (m->type == MDAPL_SHM_HEAD && !mdapl_shm_part_join(peer, m))
+    if (mdapl_inbox_take(&peer->inbox, hdr, m->hdr_len, m->body, m->len))
+        return mdapl_shm_peer_no_memory(peer);
+    mdapl_shm_spsc_took(&peer->rx, m);
+    *bytes += m->len;
+    return true;
+}
+
+/* Not inline, and m is a copy: so a short message stays in registers. */
+__attribute__((noinline)) static bool take(struct mdapl_shm_peer *peer,
+                                           struct mdapl_shm_spsc_msg m, size_t *bytes)
+{
+    m.hdr = memcpy(peer->s->hdr, m.hdr, m.hdr_len);
+    mdapl_shm_spsc_ack_in(&peer->tx, m.ack);
+    if (m.type == MDAPL_SHM_HEAD && !mdapl_shm_part_join(peer, &m))
         return false;
-    return m->type < MDAPL_SHM_TYPES
-           && (row[m->type].record == 0 || row[m->type].record == m->hdr_len)
-           && row[m->type].on(peer, m);
+    if (m.type >= MDAPL_SHM_TYPES || (row[m.type].record > 0 && row[m.type].record != m.hdr_len)
+        || !row[m.type].on(peer, &m))
+        return false;
+    mdapl_shm_spsc_took(&peer->rx, &m);
+    /* Cells are few, so each one is published as free at once. */
+    if (m.type == MDAPL_SHM_DATA)
+        mdapl_shm_spsc_ack_flush(&peer->rx);
+    *bytes += m.len;
+    return true;
 }
 
 int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
@@ -103,15 +127,13 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
 
     while (n < BURST && (bytes < BURST_BYTES || peer->parts.left > 0)
            && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
-        if (status == MDAPL_SPSC_BAD || !take(peer, &m)) {
+        if (status == MDAPL_SPSC_BAD
+            || !(is_short(&m) ? take_short(peer, &m, &bytes) : take(peer, m, &bytes))) {
             bad(peer);
             break;
         }
-        mdapl_shm_spsc_took(&peer->rx, &m);
-        /* Cells are few, so each one is published as free at once. */
-        if (mdapl_shm_spsc_ack_due(&peer->rx) || m.type == MDAPL_SHM_DATA || peer->s->draining)
+        if (mdapl_shm_spsc_ack_due(&peer->rx) || peer->s->draining)
             mdapl_shm_spsc_ack_flush(&peer->rx);
-        bytes += m.len;
         n++;
     }
     if (n > 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "inbox.h"
 
-#include "channel.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -23,8 +22,7 @@ void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
     mdapl_list_init(&in->parked);
 }
 
-/* Queues a copy. Not inline, as its registers would be saved for each message that is announced. */
-__attribute__((noinline)) static int park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
+int mdapl_inbox_park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
 {
     size_t body_at = (m->hdr_len + 15) & ~(size_t)15;
     struct parked *h = malloc(sizeof(*h) + body_at + (m->data ? m->len : 0));
@@ -49,29 +47,13 @@ static void announce(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
         in->hold = NULL;
 }
 
-static bool must_park(const struct mdapl_inbox *in)
-{
-    return in->hold || !mdapl_list_empty(&in->parked);
-}
-
-int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, const void *body,
-                     size_t len)
-{
-    const struct mdapl_rx_msg m = { hdr, hdr_len, len > 0 ? body : NULL, len, NULL };
-
-    if (must_park(in))
-        return park(in, &m);
-    mdapl_up_msg(in->peer, &m);
-    return 0;
-}
-
 int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len,
                          struct mdapl_rx *rx)
 {
     const struct mdapl_rx_msg m = { hdr, hdr_len, NULL, rx->left, rx };
 
-    if (must_park(in))
-        return park(in, &m);
+    if (mdapl_inbox_must_park(in))
+        return mdapl_inbox_park(in, &m);
     announce(in, &m);
     return 0;
 }

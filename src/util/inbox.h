@@ -6,8 +6,9 @@
  * (MDAPL_NEXT_HOLD), later messages are queued here with a copy of header and body, so that no
  * frame or slot waits for the owner.
  */
-#include "list.h"
+#include "channel.h"
 #include "contract.h"
+#include "list.h"
 
 struct mdapl_inbox {
     struct mdapl_peer *peer;
@@ -22,10 +23,28 @@ struct mdapl_inbox {
 /* mdapl_inbox_over() calls ready. */
 void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
                       void (*ready)(struct mdapl_inbox *in));
+/* Must messages be queued? */
+static inline bool mdapl_inbox_must_park(const struct mdapl_inbox *in)
+{
+    return in->hold || !mdapl_list_empty(&in->parked);
+}
+
+/* Queues a copy. 0 or -ENOMEM. */
+int mdapl_inbox_park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m);
+
 /* A message whose body (len bytes, 0: none) lies at `body` during the call: announced now, or
  * copied and queued. 0 or -ENOMEM. */
-int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len, const void *body,
-                     size_t len);
+static inline int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len,
+                                   const void *body, size_t len)
+{
+    const struct mdapl_rx_msg m = { hdr, hdr_len, len > 0 ? body : NULL, len, NULL };
+
+    if (mdapl_inbox_must_park(in))
+        return mdapl_inbox_park(in, &m);
+    mdapl_up_msg(in->peer, &m);
+    return 0;
+}
+
 /* A message whose body has to be fetched: rx is the channel's. 0 or -ENOMEM. */
 int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len,
                          struct mdapl_rx *rx);
