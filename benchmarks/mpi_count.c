@@ -7,12 +7,12 @@
  *
  * Rank 0 sends, rank 1 receives, COUNT messages of each size in each stage:
  *
- *   found     a message has arrived before MPI_Recv is called
- *   posted    MPI_Irecv is called before the message is sent, MPI_Wait after it has arrived
+ *   found     by MPI_Send; it has arrived before MPI_Recv is called
+ *   posted    by MPI_Isend, with MPI_Wait when it has been received; MPI_Irecv is called before it
+ *             is sent, MPI_Wait after it has arrived
  *
  * Some implementations do not end an MPI_Send until the receiver has polled. At the sizes at which
- * that is so, MPI_Isend, and MPI_Wait when the message has been received, replace it; rank 0
- * prints these sizes as one line, "[1024]".
+ * that is so, MPI_Isend and MPI_Wait replace it; rank 0 prints these sizes as one line, "[1024]".
  *
  * The calls that are counted are made in functions of their own, whose names are arguments of the
  * profiler: count_send() and so on; stage_done() is called after each stage. The ranks take turns
@@ -132,7 +132,7 @@ enum { FOUND, POSTED, STAGES };
 
 static const struct calls sends[HOW_MANY] = {
     { send_one, nothing }, { count_send, nothing },
-}, sends_that_wait[HOW_MANY] = {
+}, nonblocking_sends[HOW_MANY] = {
     { start_one, wait_one }, { count_start, count_wait },
 }, receives[STAGES][HOW_MANY] = {
     [FOUND] = { { nothing, recv_one }, { nothing, count_recv } },
@@ -224,7 +224,8 @@ static void all_sends(long count, const bool waits[SIZES], int counted)
 {
     for (int s = 0; s < STAGES; s++)
         for (int i = 0; i < SIZES; i++) {
-            send_messages(waits[i] ? &sends_that_wait[counted] : &sends[counted], sizes[i], count);
+            send_messages(s == POSTED || waits[i] ? &nonblocking_sends[counted] : &sends[counted],
+                          sizes[i], count);
             if (counted)
                 stage_done();
         }
