@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Instructions of MPI_Send and MPI_Recv of short messages between two ranks of one host, by callgrind and by room:
+"""Instructions of the calls that send and receive short messages between two ranks of a host, by callgrind and by room:
 ch3:dapl beside ch3:nemesis, Debian's MPICH and Debian's Open MPI. The method is in METHOD and in mpi_count.c."""
 import itertools
 import json
@@ -192,7 +192,8 @@ def text_of(v, titles, turns):
 ## All
 
 {table(["call", "bytes", *titles, f"{OURS} / best other", f"{CORE} alone / best other"], total_rows(v, titles))}
-The last column is what {OURS} would be if its channel took no instruction: {CORE} is the code of CH3 and above.
+The last column is what {OURS} would be if its channel and the C library took no instruction: {CORE} is the code of CH3
+and above.
 
 \\* MPI_Send does not end before the receiver has polled: MPI_Isend, and MPI_Wait when it has.
 

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STREAM = 4 };             /* messages in flight: the peer is not waited for */
+
 /* -- into the ring ---------------------------------------------------------------------------- */
 
 bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
@@ -26,8 +28,6 @@ bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
         mdapl_shm_peer_broken(peer, -ENOMEM, "its segment has no inring or no memory left");
     return peer->tx.in.front && !peer->broken;
 }
-
-enum { STREAM = 4 };             /* messages in flight: the peer is not waited for */
 
 /* Another message like m is about to follow, and the peer has the lines of its slot. The stores of
  * all that is done before would queue behind the first one that waits for them. */

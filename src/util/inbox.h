@@ -23,6 +23,7 @@ struct mdapl_inbox {
 /* mdapl_inbox_over() calls ready. */
 void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
                       void (*ready)(struct mdapl_inbox *in));
+
 /* Must messages be queued? */
 static inline bool mdapl_inbox_must_park(const struct mdapl_inbox *in)
 {
