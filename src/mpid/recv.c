@@ -168,8 +168,7 @@ static bool is_packet(const struct mdapl_rx_msg *m)
 
     return m->hdr_len >= sizeof(pkt->type) && pkt->type >= 0 && pkt->type < MPIDI_CH3_PKT_END_ALL
         && m->hdr_len == mdapl_ch3_packet_len(pkt)
-        && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV ? m->rx != NULL
-                                                  : mdapl_ch3_glue.handler[pkt->type] != NULL);
+        && (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV || mdapl_ch3_glue.handler[pkt->type] != NULL);
 }
 
 /* A packet of CH3's own: its handler takes the data or gives a request with their destination. */
@@ -212,6 +211,11 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
      * which is enough for the members of shorter packets. */
     if (m->hdr_len == sizeof(whole))
         pkt = memcpy(&whole, m->hdr, sizeof(whole));
+    if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV && !m->rx) {
+        /* The channel has sent the body with its envelope, so it is an eager message. */
+        pkt = memcpy(&whole, m->hdr, sizeof(whole.rndv_req_to_send));
+        pkt->type = MPIDI_CH3_PKT_EAGER_SEND;
+    }
     if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV)
         mpi_errno = mdapl_ch3_rndv_announced(vc, pkt, m->rx);
     else

@@ -49,7 +49,11 @@ int mdapl_ch3_rndv_start(MPIR_Request **sreq_p, const void *buf, MPI_Aint count,
         mpi_errno = mdapl_ch3_send_typed_body(sreq, iov, &n);
     }
     if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = mdapl_ch3_send_body(vc, sreq, &pkt, iov, n, true);
+        mpi_errno = mdapl_ch3_send_body(vc, sreq, &pkt, iov, n,
+                                        MPIDI_Request_get_type(sreq) == MPIDI_REQUEST_TYPE_SSEND);
+    /* The channel has sent the body as well, so CH3 cancels it as an eager one. */
+    if (mpi_errno == MPI_SUCCESS && MPIR_Request_is_complete(sreq))
+        MPIDI_Request_set_msg_type(sreq, MPIDI_REQUEST_EAGER_MSG);
     if (mpi_errno != MPI_SUCCESS) {
         MPIR_Request_free(sreq);
         *sreq_p = NULL;

@@ -61,6 +61,10 @@ int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
     peer->fence = !s->barrier || !peer->far.head->barrier;
     in.front->hello = mdapl_shm_hello_for(peer);   /* the first doorbell publishes it */
     peer->tx.in = in;
+    if (peer->token < s->seg.head->token) {
+        peer->pair.bytes = mdapl_shm_seg_pair(&peer->far, &in);
+        peer->pair.turn = peer->pair.bytes;
+    }
     s->n_inrings++;
     return 0;
 }
@@ -139,6 +143,8 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
               peer->base.rank, index);
     peer->rx.in = in;
     peer->rx.data_bytes = mdapl_shm_seg_data_bytes(&s->seg);
+    if (s->seg.head->token < peer->token)
+        peer->pair.bytes = mdapl_shm_seg_pair(&s->seg, &in);
     peer->inring = index;
     s->owner[index] = peer;
     s->n_inrings++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bodies of middle length, in parts (util/part.h). Such a body lies in the ring's data as a whole,
- * but several messages say how much of it is there: a HEAD, with the header and the body's length,
- * and MOREs, with none of another kind between them. If all have been written when the receiver
- * takes the first one, they are one message (join).
+ * Bodies of middle length, in parts (util/part.h). Such a body lies as a whole in the ring's data
+ * or in the pair buffer, but several messages say how much of it is there: a HEAD, with the header
+ * and the body's length, and MOREs, with none of another kind between them. If all have been
+ * written when the receiver takes the first one, they are one message (join).
  */
 #include "peer.h"
 
@@ -20,9 +20,8 @@ bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg 
     if (m->hdr_len < sizeof(head) || peer->parts.left > 0)
         return false;
     memcpy(&head, m->hdr, sizeof(head));
-    if (head.len <= MDAPL_SHM_SHORT || head.len > MDAPL_SHM_EAGER
-        || m->len != mdapl_shm_part_len(head.len)
-        || head.len > (size_t)(peer->rx.in.rest->data + peer->rx.data_bytes - m->body))
+    if (head.len <= MDAPL_SHM_SHORT || head.len > MDAPL_PAIR_BYTES
+        || m->len != mdapl_shm_part_len(head.len) || head.len > m->room)
         return false;
     n = mdapl_shm_parts(head.len);
     if (!mdapl_shm_spsc_join(&peer->rx, n, m))

@@ -70,6 +70,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->process = mdapl_shm_os_process_open(peer->pid);
     peer->tx.room = room_of_one(peer);
     peer->tx.spread = &s->spread;
+    peer->tx.pair = peer->rx.pair = &peer->pair;
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);

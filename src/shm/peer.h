@@ -43,7 +43,8 @@ struct mdapl_shm_stores;
 struct mdapl_stats;
 
 enum {
-    MDAPL_SHM_EAGER = 131072,    /* bytes of a body in the ring, at most */
+    MDAPL_SHM_EAGER = 131072,    /* bytes of a body in the ring, at most; in the pair buffer:
+                                  * MDAPL_PAIR_BYTES */
     MDAPL_SHM_SHORT = 16384,     /* ... up to which it is one message, and one copy by the kernel is
                                   * not tried */
     MDAPL_SHM_PART = 16384,      /* ... in one of the parts of a longer one, at most */
@@ -178,6 +179,7 @@ struct mdapl_shm_peer {
     /* receiving: rx.in is NULL until the peer has sent a message */
     struct mdapl_shm_spsc_rx rx;
     uint32_t inring;
+    struct mdapl_shm_pair pair;  /* in the segment with the lesser token; the other rank begins */
     bool polled;                 /* its ring is polled: it is on s->polled */
     bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_inbox inbox;
@@ -444,7 +446,8 @@ enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size
 /* This message, of a body of len bytes that begins in it, was taken out of the ring in ns. */
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t ns);
-/* Is a body announced that fits the ring, and is longer than MDAPL_SHM_SHORT? */
+/* Is a body announced that would fit the ring or the pair buffer, and is longer than
+ * MDAPL_SHM_SHORT? */
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
 /* A FIN for a body of len bytes has carried the receiver's decision. */
 void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way);

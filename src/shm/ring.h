@@ -32,6 +32,11 @@
  * short ones begin there whenever no data is in flight: a body that is answered before the next one
  * is stored finds its lines in the two cores' caches, and touches little memory.
  *
+ * Long bodies that answer each other have a place of their own, the pair buffer. Both ends write it
+ * in turn (migratory data, in the words of cache coherence): the end that has read a body there has
+ * its lines in its own cache, and stores its next body over it. To read one gives the turn, so no
+ * message does. An end without the turn stores bodies in data.
+ *
  * Memory orders: the word is stored last (release) and carries the message's number, so a reader
  * that loads the expected number (acquire) sees the message. The place of a word holds words only,
  * so an old word differs from a new one and the reader need not write into a slot; each place is
@@ -69,7 +74,11 @@ enum {
     MDAPL_SPREAD_LONG = 4608,    /* bytes of a body in data that always walks on */
     MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
     MDAPL_SPLITS = 8,            /* bodies that both ends are copying, at most */
+    MDAPL_PAIR_BYTES = 262144,   /* in a pair buffer */
 };
+
+/* In the offset of a slot: the body is in the pair buffer, at the other bits' offset. */
+#define MDAPL_AT_PAIR ((uint32_t)1 << 31)
 
 /* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). */
 struct mdapl_shm_hello {
@@ -82,7 +91,7 @@ struct mdapl_shm_hello {
 struct mdapl_shm_slot {
     alignas(MDAPL_SLOT_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
     uint32_t ack;            /* messages of the other direction that the writer has taken */
-    uint32_t at;             /* in data: what is not in room */
+    uint32_t at;             /* in data, or MDAPL_AT_PAIR: what is not in room */
     uint8_t room[MDAPL_SLOT_ROOM];
 };
 
@@ -124,6 +133,25 @@ struct mdapl_shm_spread {
     uint64_t bytes;              /* ... after which a line has left the caches of single cores */
 };
 
+/* One end's view of the pair buffer. */
+struct mdapl_shm_pair {
+    uint8_t *bytes;              /* NULL: there is none (yet) */
+    bool turn;                   /* this end may write */
+    uint32_t touched;            /* bytes up to here have been written or read */
+};
+
+/* May a body of len bytes be stored there? */
+static inline bool mdapl_shm_pair_has_room(const struct mdapl_shm_pair *pair, size_t len)
+{
+    return pair->turn && len <= MDAPL_PAIR_BYTES;
+}
+
+static inline void mdapl_shm_pair_touch(struct mdapl_shm_pair *pair, size_t end)
+{
+    if (pair->touched < end)
+        pair->touched = (uint32_t)end;
+}
+
 /* Where an end is: the next message is in slot `at`. Of each ring, by its own count, the next
  * slot. */
 struct mdapl_shm_walk {
@@ -161,7 +189,9 @@ struct mdapl_shm_spsc_msg {
     uint8_t hdr_len;
     uint32_t len;            /* of the body */
     uint32_t ack;
-    uint32_t outside;        /* bytes in data */
+    uint32_t outside;        /* bytes in data, or in the pair buffer */
+    uint32_t room;           /* ... that there are from the body's first one on */
+    bool in_pair;
     uint8_t *hdr, *body;
 };
 
@@ -174,6 +204,7 @@ struct mdapl_shm_spsc_tx {
     bool spread_out;         /* bodies have walked on since put was at the first byte */
     uint64_t begun;          /* spread->stored, when the first of them was */
     struct mdapl_shm_spread *spread;
+    struct mdapl_shm_pair *pair;
     uint32_t next;           /* messages written */
     uint32_t acked;          /* messages that the reader has taken, as last known */
     struct mdapl_shm_walk walk;
@@ -281,11 +312,14 @@ static inline size_t mdapl_shm_spsc_longest(const struct mdapl_shm_spsc_tx *tx)
     return (tx->room - MDAPL_ACK_BYTES) / 2;
 }
 
-/* Would so many bytes lie where none has been before? Such a place costs page faults, once. */
+/* Would so many bytes, in parts, lie where none has been before? Such a place costs page faults,
+ * once. */
 static inline bool mdapl_shm_spsc_is_fresh(const struct mdapl_shm_spsc_tx *tx, size_t bytes)
 {
     uint32_t off = 0;
 
+    if (mdapl_shm_pair_has_room(tx->pair, bytes))
+        return bytes > tx->pair->touched;
     return mdapl_shm_spsc_find(tx, bytes, 1, &off) != UINT64_MAX && off + bytes > tx->used;
 }
 
@@ -317,6 +351,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
 
     if (at == UINT64_MAX)
         return false;
+    m->in_pair = false;
     m->hdr = slot->room;
     m->body = slot->room + mdapl_shm_spsc_align(hdr_len);
     m->hdr_len = (uint8_t)hdr_len;
@@ -334,22 +369,29 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     return true;
 }
 
-/* Reserves a place for a body of len bytes in n messages, at the offset *off_p of data. False: no
+/* Reserves a place for a body of len bytes in n messages; *off_p as a slot names it. False: no
  * room. The caller fills and publishes all of them (mdapl_shm_spsc_part()) before any other call
  * for this end. */
 static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, size_t len,
                                                 unsigned n, uint32_t *off_p)
 {
-    uint64_t at = mdapl_shm_spsc_find_now(tx, len, n, off_p);
+    bool in_pair = mdapl_shm_pair_has_room(tx->pair, len);
+    uint64_t at = mdapl_shm_spsc_find_now(tx, in_pair ? 0 : len, n, off_p);
 
     if (at == UINT64_MAX)
         return false;
+    if (in_pair) {
+        *off_p = MDAPL_AT_PAIR;
+        tx->pair->turn = false;
+        mdapl_shm_pair_touch(tx->pair, len);
+        return true;
+    }
     mdapl_shm_spsc_spread(tx, *off_p, len);
     mdapl_shm_spsc_put(tx, at);
     return true;
 }
 
-/* The next message of such a body: its len bytes are at this offset, whole lines but for the last
+/* The next message of such a body: its len bytes are at this place, whole lines but for the last
  * one's, and more than would fit into the slot. The header, which does, may have no bytes. */
 static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t hdr_len,
                                        size_t len, struct mdapl_shm_spsc_msg *m)
@@ -357,11 +399,13 @@ static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t of
     struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, tx->walk.at);
 
     slot->at = off;
+    m->in_pair = off & MDAPL_AT_PAIR;
     m->hdr = slot->room;
     m->hdr_len = (uint8_t)hdr_len;
-    m->body = tx->in.rest->data + off;
+    m->body = m->in_pair ? tx->pair->bytes + (off & ~MDAPL_AT_PAIR) : tx->in.rest->data + off;
     m->len = (uint32_t)len;
-    tx->put += mdapl_shm_spsc_lines(len);
+    if (!m->in_pair)
+        tx->put += mdapl_shm_spsc_lines(len);
 }
 
 /* Is the message after the last one to be in the rest of the slots? */
@@ -402,6 +446,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
 struct mdapl_shm_spsc_rx {
     struct mdapl_shm_inring_at in;
     uint32_t data_bytes;     /* of data in it */
+    struct mdapl_shm_pair *pair;
     struct mdapl_shm_walk walk;
     uint32_t taken;          /* messages taken */
     uint32_t acked;          /* of them, how many have been published to the writer */
@@ -417,6 +462,12 @@ static inline uint64_t mdapl_shm_spsc_word(const struct mdapl_shm_spsc_rx *rx,
     return atomic_load_explicit(&mdapl_shm_slot_at(&rx->in, w->at)->word, memory_order_acquire);
 }
 
+/* Bytes of the pair buffer that the writer may have written. */
+static inline uint32_t mdapl_shm_pair_unread(const struct mdapl_shm_pair *pair)
+{
+    return pair->bytes && !pair->turn ? MDAPL_PAIR_BYTES : 0;
+}
+
 /* Finds the next message, which stays in its place. NONE: not written yet; BAD: its lengths or
  * offset are impossible. */
 static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
@@ -424,7 +475,8 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
 {
     struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&rx->in, rx->walk.at);
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    size_t outside, at;
+    size_t outside;
+    uint32_t at;
 
     if ((uint32_t)(word >> 32) != rx->taken + 1)
         return MDAPL_SPSC_NONE;
@@ -438,12 +490,17 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     m->body = slot->room + mdapl_shm_spsc_align(m->hdr_len);
     outside = mdapl_shm_spsc_outside(m->hdr_len, m->len);
     m->outside = (uint32_t)outside;
+    m->in_pair = false;
     if (outside == 0)
         return MDAPL_SPSC_MSG;
     at = slot->at;           /* once: the writer may change it */
-    if (m->hdr_len > MDAPL_HDR_MAX || outside > rx->data_bytes || at > rx->data_bytes - outside)
+    m->in_pair = at & MDAPL_AT_PAIR;
+    m->room = m->in_pair ? mdapl_shm_pair_unread(rx->pair) : rx->data_bytes;
+    at &= ~MDAPL_AT_PAIR;
+    if (m->hdr_len > MDAPL_HDR_MAX || outside > m->room || at > m->room - outside)
         return MDAPL_SPSC_BAD;
-    m->body = rx->in.rest->data + at;
+    m->room -= at;
+    m->body = (m->in_pair ? rx->pair->bytes : rx->in.rest->data) + at;
     if (m->hdr_len > MDAPL_SLOT_ROOM) {
         m->hdr = m->body;
         m->body += mdapl_shm_spsc_align(m->hdr_len);

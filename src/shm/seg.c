@@ -13,7 +13,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 10,                 /* of the segment, and of what travels in its rings */
+    LAYOUT = 11,                 /* of the segment, and of what travels in its rings */
     FRONTS_AT = sizeof(struct mdapl_shm_seg_head),
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
@@ -35,9 +35,23 @@ static size_t inring_bytes_for(int n_ranks)
     return bytes;
 }
 
+/* Of a pair buffer. On a node with many ranks, whose inrings are small, there are none. */
+static size_t pair_bytes(const struct mdapl_shm_seg *seg)
+{
+    return seg->inring_bytes < 4 * MDAPL_PAIR_BYTES ? 0 : MDAPL_PAIR_BYTES;
+}
+
+/* Whole pages, so that the pair buffer begins where data does in its page (ring.h). */
 uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg)
 {
-    return (uint32_t)(seg->inring_bytes - sizeof(struct mdapl_shm_inring_rest));
+    size_t bytes = seg->inring_bytes - sizeof(struct mdapl_shm_inring_rest) - pair_bytes(seg);
+
+    return (uint32_t)(bytes & ~(size_t)(LEAST_PAGE - 1));
+}
+
+uint8_t *mdapl_shm_seg_pair(const struct mdapl_shm_seg *seg, const struct mdapl_shm_inring_at *in)
+{
+    return pair_bytes(seg) > 0 ? in->rest->data + mdapl_shm_seg_data_bytes(seg) : NULL;
 }
 
 static size_t front_at(uint32_t index)

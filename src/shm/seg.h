@@ -85,7 +85,7 @@ struct mdapl_shm_seg {
     struct mdapl_shm_seg_head *head; /* NULL: it is not mapped */
     size_t bytes;            /* that are mapped */
     size_t cells_at, rests_at;   /* offsets */
-    size_t inring_bytes;     /* of the rest of each inring */
+    size_t inring_bytes;     /* of the rest of each inring, with its pair buffer */
     uint32_t first_guest;    /* index of the first inring for guests */
     int fd;                  /* own segment: the descriptor that others open; else -1 */
     char ref[MDAPL_SHM_REF_MAX];
@@ -107,6 +107,8 @@ bool mdapl_shm_seg_size_allowed(size_t bytes);
 
 /* Bytes of data in an inring of this segment. */
 uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg);
+/* The pair buffer behind the data of such an inring; NULL: inrings are too small to have one. */
+uint8_t *mdapl_shm_seg_pair(const struct mdapl_shm_seg *seg, const struct mdapl_shm_inring_at *in);
 /* Claims the next free inring of another process's segment. NULL: none is free, or no memory. */
 struct mdapl_shm_inring_at mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg,
                                                       uint32_t *index_p);

@@ -126,8 +126,12 @@ static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, 
         if (first) {
             memcpy(m.hdr, &head, sizeof(head));
             mdapl_bytes_copy(m.hdr + sizeof(head), msg->hdr, msg->hdr_len);
+            peer->s->stats->shm_pair_bodies += m.in_pair;
         }
-        mdapl_shm_store(peer, &cur, m.body, m.len);
+        if (m.in_pair)           /* its lines are in this core's cache, however far the peer is */
+            mdapl_iov_gather(&cur, m.body, m.len);
+        else
+            mdapl_shm_store(peer, &cur, m.body, m.len);
         publish(peer, &m, first ? MDAPL_SHM_HEAD : MDAPL_SHM_MORE);
     }
     return true;
@@ -202,19 +206,21 @@ int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *recor
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/* How a message travels: with its body in the ring, in parts if it is long there, or by rendezvous
- * if the body is longer, if the message is synchronous, or if one copy is faster (way.c). */
+/* How a message travels: with its body in the ring, in parts if it is long there or in the pair
+ * buffer, or by rendezvous if the body is longer, if the message is synchronous, or if one copy is
+ * faster (way.c). */
 static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
+    bool parts = sizeof(struct mdapl_shm_head) + msg->hdr_len <= MDAPL_SLOT_ROOM;
+
     if (msg->synchronous && len > 0)
         return MDAPL_SHM_RTS;
     if (len <= MDAPL_SHM_SHORT)
         return MDAPL_SHM_MSG;
-    if (len > MDAPL_SHM_EAGER || len > mdapl_shm_spsc_longest(&peer->tx)
-        || mdapl_shm_way_announce(peer, len))
+    if ((len > MDAPL_SHM_EAGER && (!mdapl_shm_pair_has_room(&peer->pair, len) || !parts))
+        || len > mdapl_shm_spsc_longest(&peer->tx) || mdapl_shm_way_announce(peer, len))
         return MDAPL_SHM_RTS;
-    return sizeof(struct mdapl_shm_head) + msg->hdr_len <= MDAPL_SLOT_ROOM ? MDAPL_SHM_HEAD
-                                                                           : MDAPL_SHM_MSG;
+    return parts ? MDAPL_SHM_HEAD : MDAPL_SHM_MSG;
 }
 
 static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, size_t len)
@@ -275,6 +281,8 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
         count(peer->s->stats, true, msg->hdr_len, len);
         return MDAPL_DONE;
     }
+    if (len > MDAPL_SHM_EAGER)   /* the turn may be over when it is sent */
+        type = MDAPL_SHM_RTS;
     return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
 }
 

@@ -7,8 +7,9 @@
  * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver
  * has decided for one copy: then it is announced (RTS). The sender sends some of the first ones
  * the other way, and more at growing intervals, so that the receiver knows what both cost; the
- * FIN returns its decision. Where the ring's data has not been used yet a body costs both ends a
- * page fault for each 4 KiB, which is no measure: such places are used first.
+ * FIN returns its decision. Likewise a longer body that may be sent in the pair buffer. Where the
+ * ring's data or the pair buffer has not been used yet a body costs both ends a page fault for each
+ * 4 KiB, which is no measure: such places are used first.
  */
 #include "peer.h"
 
@@ -24,6 +25,7 @@
 
 enum {
     MIDDLE = 3, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
+    OFFERS = LONG + 1 - MIDDLE,  /* the first of those is sent in the pair buffer, or announced */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
     FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
     LAST_GAP = 4096,
@@ -42,7 +44,8 @@ struct pace {
     bool fresh;                  /* one of these was: that costs page faults, once */
 };
 
-/* What the sender of bodies of middle length, of one class, knows of the receiver's decision. */
+/* What the sender knows of the receiver's decision for a class of bodies that it need not announce.
+ * */
 struct offer {
     uint8_t way;                 /* MDAPL_SHM_WAYS: not known */
     uint8_t others;              /* bodies that are still to go the other way */
@@ -53,7 +56,7 @@ struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
     size_t used;                 /* of data of the peer's ring: up to here bodies have been taken */
     struct pace pace;
-    struct offer offer[LONG - MIDDLE];
+    struct offer offer[OFFERS];
 };
 
 static bool is_middle(unsigned c)
@@ -69,10 +72,10 @@ int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
     if (!k)
         return -ENOMEM;
     mdapl_shm_judge_init(&k->judge);
-    for (int i = 0; i < LONG - MIDDLE; i++) {
+    for (int i = 0; i < OFFERS; i++)
         k->offer[i] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
-        mdapl_shm_judge_forbid(&k->judge, MIDDLE + (unsigned)i, MDAPL_SHM_BOTH);
-    }
+    for (unsigned c = MIDDLE; c < LONG; c++)
+        mdapl_shm_judge_forbid(&k->judge, c, MDAPL_SHM_BOTH);
     return 0;
 }
 
@@ -187,11 +190,15 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t ns)
 {
-    size_t end = (size_t)(m->body - peer->rx.in.rest->data) + len;
+    size_t *used = &peer->copying->used, end;
+    bool fresh = m->in_pair && len > peer->pair.touched;
 
-    if (end > peer->copying->used)
-        peer->copying->used = end;
-    else
+    if (!m->in_pair) {
+        end = (size_t)(m->body - peer->rx.in.rest->data) + len;
+        fresh = end > *used;
+        *used = fresh ? end : *used;
+    }
+    if (!fresh)
         sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, m->len,
                ns * RING_PERCENT / 100);
 }
@@ -264,12 +271,12 @@ enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/* NULL: the body is not of middle length. */
+/* NULL: such a body is always announced, or never. */
 static struct offer *offer_of(struct mdapl_shm_peer *peer, size_t len)
 {
     unsigned c = mdapl_shm_judge_class(len);
 
-    return is_middle(c) ? &peer->copying->offer[c - MIDDLE] : NULL;
+    return c >= MIDDLE && c - MIDDLE < OFFERS ? &peer->copying->offer[c - MIDDLE] : NULL;
 }
 
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
@@ -283,7 +290,7 @@ bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
     if (o->way == MDAPL_SHM_WAYS)
         o->way = (uint8_t)node_way(peer->s, mdapl_shm_judge_class(len));
     fresh = mdapl_shm_spsc_is_fresh(&peer->tx, len);
-    once = o->way == MDAPL_SHM_ONCE;
+    once = o->way == MDAPL_SHM_ONCE || o->way == MDAPL_SHM_BOTH;
     if (o->others == 0) {
         if ((fresh && !once) || ++o->n < o->gap)
             return once;

@@ -13,6 +13,10 @@
  *                              and the counters that grew
  *   knobs exchange N           N messages in turn each way: how often the system gave the core of a
  *                              rank to another process, and the counters that grew
+ *   knobs answers N LEN        N messages of LEN bytes each way, by turns, each compared, and one
+ *                              more from each rank, which it cancels: the counters that grew
+ *   knobs early LEN FILE       the first message of the job, of LEN bytes: rank 1 makes no progress
+ *                              until rank 0 has sent it, and made FILE
  *   knobs tune NAME VALUE COUNTER COUNTER
  *                              messages between all ranks until the first counter has grown at
  *                              each; then the control variable is written, and the same for the
@@ -221,6 +225,78 @@ static void exchange(int n)
     print_growth();
 }
 
+/* Sends a message that differs from all others, or receives and compares it. */
+static void patterned(int from, int number, unsigned char *buf, int len)
+{
+    int wrong = 0;
+
+    if (rank == from) {
+        for (int i = 0; i < len; i++)
+            buf[i] = (unsigned char)(number * 31 + i * 7 + (i >> 8));
+        MPI_Send(buf, len, MPI_BYTE, !from, 0, MPI_COMM_WORLD);
+        return;
+    }
+    memset(buf, 0, (size_t)len);
+    MPI_Recv(buf, len, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < len; i++)
+        wrong += buf[i] != (unsigned char)(number * 31 + i * 7 + (i >> 8));
+    check(wrong == 0, "another message than", "was sent");
+}
+
+/* A message for which there is no receive. */
+static void cancelled(int from, unsigned char *buf, int len)
+{
+    MPI_Request req;
+    MPI_Status status;
+    int yes = 0;
+
+    if (rank == from) {
+        MPI_Isend(buf, len, MPI_BYTE, !from, 0, MPI_COMM_WORLD, &req);
+        MPI_Cancel(&req);
+        MPI_Wait(&req, &status);
+        MPI_Test_cancelled(&status, &yes);
+        check(yes, "cannot cancel", "a message");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void answers(int n, int len)
+{
+    unsigned char *buf = malloc((size_t)len);
+
+    token(1, 0);
+    note();
+    for (int i = 0; i < 2 * n; i++)
+        patterned(i % 2, i, buf, len);
+    for (int from = 0; from < 2; from++) {
+        cancelled(from, buf, len);
+        patterned(from, from, buf, len);
+    }
+    print_growth();
+    free(buf);
+}
+
+static void early(int len, const char *file)
+{
+    const struct timespec ms = { 0, 1000000 };
+    unsigned char *buf = calloc(1, (size_t)len);
+    MPI_Request req;
+
+    if (rank == 0) {
+        memset(buf, 7, (size_t)len);
+        MPI_Isend(buf, len, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &req);
+        fclose(fopen(file, "w"));
+        MPI_Wait(&req, MPI_STATUS_IGNORE);
+    } else {
+        while (access(file, F_OK) != 0)
+            nanosleep(&ms, NULL);
+        MPI_Recv(buf, len, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(buf[0] == 7 && memcmp(buf, buf + 1, (size_t)len - 1) == 0, "another message than",
+              "was sent");
+    }
+    free(buf);
+}
+
 static void cvar(const char *name, const char *text, int print)
 {
     MPI_T_cvar_handle handle;
@@ -312,6 +388,10 @@ int main(int argc, char **argv)
         idle(atoi(argv[2]));
     if (strcmp(what, "exchange") == 0)
         exchange(atoi(argv[2]));
+    if (strcmp(what, "answers") == 0)
+        answers(atoi(argv[2]), atoi(argv[3]));
+    if (strcmp(what, "early") == 0)
+        early(atoi(argv[2]), argv[3]);
     fflush(stdout);
     if (strcmp(what, "late") == 0)
         late();

@@ -13,7 +13,7 @@ check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
     test/unit/test_shm_reach test/unit/test_shm_groups \
     test/unit/test_shm_visits test/unit/test_shm_cores \
     test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way \
-    test/unit/test_shm_split
+    test/unit/test_shm_split test/unit/test_shm_turn
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
@@ -71,6 +71,9 @@ test_unit_test_shm_flow_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_part_SOURCES = test/unit/test_shm_part.c $(shm_ranks_sources)
 test_unit_test_shm_part_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_part_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_turn_SOURCES = test/unit/test_shm_turn.c $(shm_ranks_sources)
+test_unit_test_shm_turn_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_turn_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_threads_SOURCES = test/unit/test_shm_threads.c test/unit/one_space.c \
     test/unit/unit.h
 test_unit_test_shm_threads_CPPFLAGS = $(shm_test_cppflags)

@@ -20,6 +20,7 @@ struct pair {
     struct mdapl_shm_spsc_tx tx;
     struct mdapl_shm_spsc_rx rx;
     struct mdapl_shm_spread spread;
+    struct mdapl_shm_pair none;
 };
 
 static int make(void **state)
@@ -34,6 +35,7 @@ static int make(void **state)
     p->rx.data_bytes = DATA_BYTES;
     p->tx.room = 7 * SOME_BYTES;
     p->tx.spread = &p->spread;
+    p->tx.pair = p->rx.pair = &p->none;
     p->spread.bytes = SPREAD;
     *state = p;
     return 0;

@@ -8,6 +8,7 @@
 
 #include "cfg.h"
 #include "err.h"
+#include "os.h"
 #include "shm.h"
 #include "stats.h"
 #include "transport.h"
@@ -299,6 +300,8 @@ static void run_all(bool to_one)
     if (job->wrong)
         fail_msg("%s", job->wrong);
     assert_true(stats->shm_doorbells > 0 && stats->shm_cells > 0);
+    /* Where inrings are small there are no pair buffers. */
+    assert_true(to_one || stats->shm_pair_bodies > 0 || mdapl_shm_os_inring_max() < LONGEST * 4);
     end(job);
 }
 

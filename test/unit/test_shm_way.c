@@ -80,7 +80,7 @@ static enum mdapl_next keep(void *owner, struct mdapl_peer *peer, const struct m
 {
     (void)owner, (void)peer;
     unread = m->rx;
-    if (!m->rx) {                /* it came in the ring */
+    if (!m->rx) {                /* it came in the ring, or in the pair buffer */
         bool fresh = m->data + m->len > used;
 
         memcpy(sink, m->data, m->len);
@@ -136,6 +136,19 @@ static unsigned long bodies(struct pair *p, int from, int to, size_t len, int n)
         one_body(p, from, to, len);
     on_message = ranks_on_msg;
     return (unsigned long)(stats(&p->rank[to])->shm_single_copies - before);
+}
+
+/* n bodies in each direction, by turns. Returns how many were sent in the pair buffer. */
+static unsigned long answers(struct pair *p, size_t len, int n)
+{
+    uint64_t before = stats(&p->rank[0])->shm_pair_bodies + stats(&p->rank[1])->shm_pair_bodies;
+
+    while (n-- > 0) {
+        bodies(p, 0, 1, len, 1);
+        bodies(p, 1, 0, len, 1);
+    }
+    return (unsigned long)(stats(&p->rank[0])->shm_pair_bodies
+                           + stats(&p->rank[1])->shm_pair_bodies - before);
 }
 
 /* Bodies from rank 0 to rank 1 until all of the ring's data, whose size the processor's caches
@@ -240,6 +253,28 @@ static void a_wrong_decision_is_replaced(void **state)
     assert_true(bodies(*state, 0, 1, 300000, FEW) <= 6);
 }
 
+/* Bodies that answer each other are copied once where that is faster, now and then to measure it,
+ * and as soon as it has become faster; never more than the pair buffer holds of them. */
+static void answers_are_judged(void **state)
+{
+    static const size_t some[] = { 20000, MDAPL_SHM_EAGER, MDAPL_PAIR_BYTES };   /* three classes */
+    struct pair *p = *state;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    for (int i = 0; i < 3; i++) {
+        slow_kernel();
+        assert_in_range(answers(p, some[i], 2 * FEW), 4 * FEW - 40, 4 * FEW - 1);
+        fast_kernel();
+        answers(p, some[i], 32 * FEW);
+        assert_true(answers(p, some[i], FEW) <= 12);
+        slow_kernel();
+        answers(p, some[i], 16 * FEW);
+        assert_true(answers(p, some[i], FEW) >= 2 * FEW - 12);
+    }
+    assert_int_equal(answers(p, MDAPL_PAIR_BYTES + 1, 2), 0);
+}
+
 /* Where the kernel forbids it no body is copied once, and none is announced for nothing. */
 static void a_kernel_that_forbids_it(void **state)
 {
@@ -306,7 +341,7 @@ int main(void)
         WAY(a_fast_kernel_is_used), WAY(both_ends_are_used), WAY(a_slow_kernel_is_not),
         WAY(new_memory_is_no_cost),
         WAY(new_data_is_no_cost),
-        WAY(a_wrong_decision_is_replaced),
+        WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
         WAY(the_node_measures_once), WAY(the_knob_decides),
     };
