@@ -206,6 +206,14 @@ int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *recor
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
+/* Is a body that the ring does not take sent in the pair buffer? Not in a stream, where others are
+ * under way by rendezvous: the copy of this one would delay theirs. */
+static bool answers(const struct mdapl_shm_peer *peer, size_t len)
+{
+    return mdapl_shm_pair_has_room(&peer->pair, len) && mdapl_list_empty(&peer->sends)
+           && mdapl_list_empty(&peer->bodies);
+}
+
 /* How a message travels: with its body in the ring, in parts if it is long there or in the pair
  * buffer, or by rendezvous if the body is longer, if the message is synchronous, or if one copy is
  * faster (way.c). */
@@ -217,7 +225,7 @@ static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, siz
         return MDAPL_SHM_RTS;
     if (len <= MDAPL_SHM_SHORT)
         return MDAPL_SHM_MSG;
-    if ((len > MDAPL_SHM_EAGER && (!mdapl_shm_pair_has_room(&peer->pair, len) || !parts))
+    if ((len > MDAPL_SHM_EAGER && !(parts && answers(peer, len)))
         || len > mdapl_shm_spsc_longest(&peer->tx) || mdapl_shm_way_announce(peer, len))
         return MDAPL_SHM_RTS;
     return parts ? MDAPL_SHM_HEAD : MDAPL_SHM_MSG;

@@ -161,6 +161,31 @@ static void longer_than_the_ring(void **state)
     assert_int_equal(t.done, 1);
 }
 
+/* ... nor with the turn while a body is under way by rendezvous, in either direction. */
+static void longer_in_a_stream(void **state)
+{
+    struct rank *a, *b, *from;
+
+    meet(*state, &a, &b);
+    for (int i = 0; i < 2; i++) {
+        struct sending s = { .op.done = ranks_done }, t = s;
+
+        from = i ? b : a;
+        assert_int_equal(send_op(from, 1, MIB, false, &s.op), 0);
+        rounds(from == a ? b : a, 1);
+        assert_true(has_turn(a));
+        assert_int_equal(send_op(a, 2, MDAPL_PAIR_BYTES, false, &t.op), 0);
+        rounds(b, 1);
+        mdapl_rx_drop(last_rx(b));
+        mdapl_rx_drop((i ? a : b)->announced[0].rx);
+        rounds(a, 1);
+        rounds(b, 1);
+        assert_true(s.done == 1 && t.done == 1);
+        a->n_announced = b->n_announced = 0;
+    }
+    assert_int_equal(in_pair(a), 0);
+}
+
 /* Part by part: until the last one has been taken the turn is the receiver's not, even if the owner
  * has dropped the body. */
 static void in_the_middle(void **state)
@@ -285,9 +310,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(answers), TEST(others), TEST(one_behind_the_other), TEST(longer_than_the_ring),
-        TEST(in_the_middle), TEST(any_order), TEST(out_of_turn), TEST(beyond_its_end),
-        TEST(longer_than_it),
-        TEST(before_there_is_one), cmocka_unit_test(small_inrings),
+        TEST(longer_in_a_stream), TEST(in_the_middle), TEST(any_order), TEST(out_of_turn),
+        TEST(beyond_its_end), TEST(longer_than_it), TEST(before_there_is_one),
+        cmocka_unit_test(small_inrings),
     };
 
     return RUN(tests);
