@@ -49,17 +49,26 @@ static struct mdapl_shm_inring_at claim_inring(struct mdapl_shm_peer *peer)
                                 : mdapl_shm_seg_claim_inring(&peer->far, &peer->far_inring);
 }
 
+/* Copies a hello; of a card that is empty, as most are, only its first byte. */
+static void copy_hello(struct mdapl_shm_hello *to, const struct mdapl_shm_hello *from)
+{
+    memcpy(to, from, offsetof(struct mdapl_shm_hello, card) + 1);
+    if (to->card[0])
+        memcpy(to->card + 1, from->card + 1, sizeof(to->card) - 1);
+}
+
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_chan *s = peer->s;
     struct mdapl_shm_inring_at in = claim_inring(peer);
+    struct mdapl_shm_hello hello;
 
     if (!in.front)
         return -ENOMEM;
     /* A load, unlike a store, has the kernel map the pages around it as well (seg.c). */
     (void)atomic_load_explicit(&in.front->refused, memory_order_relaxed);
-    peer->fence = !s->barrier || !peer->far.head->barrier;
-    in.front->hello = mdapl_shm_hello_for(peer);   /* the first doorbell publishes it */
+    hello = mdapl_shm_hello_for(peer);
+    copy_hello(&in.front->hello, &hello);    /* the first doorbell publishes it */
     peer->tx.in = in;
     if (peer->token < s->seg.head->token) {
         peer->pair.bytes = mdapl_shm_seg_pair(&peer->far, &in);
@@ -123,12 +132,12 @@ static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdap
 static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t index)
 {
     struct mdapl_shm_inring_at in = mdapl_shm_seg_inring(&s->seg, index);
-    struct mdapl_shm_hello hello;
+    struct mdapl_shm_hello hello = { 0 };
     struct mdapl_shm_peer *peer;
 
     if (!in.front || mdapl_shm_guest_has_left(s, index))
         return NULL;
-    hello = in.front->hello;       /* once: the peer may change it; the doorbell has published it */
+    copy_hello(&hello, &in.front->hello);    /* once: the peer may change it */
     if (mdapl_shm_guest_is_early(s, index, &hello))
         return NULL;
     peer = opener(s, &hello);

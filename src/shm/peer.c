@@ -66,6 +66,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->s = s;
     peer->token = card.token;
     peer->far = far;
+    peer->fence = !s->barrier || !far.head->barrier;
     peer->pid = far.head->pid;
     peer->process = mdapl_shm_os_process_open(peer->pid);
     peer->tx.room = room_of_one(peer);

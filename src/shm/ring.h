@@ -5,8 +5,8 @@
  * The inring: a ring of messages from one process to another, with one writer and one reader
  * (Lamport's queue). It lies in the reader's segment, in two pieces:
  *
- *      hello      the writer's identity, written once
- *      line       written by the reader: how many messages it has taken, whether it polls
+ *      line       written by the reader: how many messages it has taken, whether it polls; and the
+ *                 writer's identity, written once
  *      slots      the front ones: two cache lines for each message
  *
  *      slots      the rest
@@ -80,7 +80,8 @@ enum {
 /* In the offset of a slot: the body is in the pair buffer, at the other bits' offset. */
 #define MDAPL_AT_PAIR ((uint32_t)1 << 31)
 
-/* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). */
+/* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). Up
+ * to the card's first byte it is in the line that both ends need anyway. */
 struct mdapl_shm_hello {
     uint32_t group;
     uint32_t rank;           /* in that group */
@@ -97,10 +98,10 @@ struct mdapl_shm_slot {
 
 /* The first piece. */
 struct mdapl_shm_inring {
-    struct mdapl_shm_hello hello;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
     _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
     _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
+    struct mdapl_shm_hello hello;
     alignas(MDAPL_LINE_BYTES) _Atomic uint64_t split[MDAPL_SPLITS];    /* split.c */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS_FRONT];
 };

@@ -65,12 +65,12 @@ struct mdapl_shm_seg_head {
     int32_t n_ranks;         /* of its node: that decides where everything is */
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t n_inrings;  /* claimed */
-    /* What a doorbell needs: one line, if the inring is one of the first 384. Of the doorbells, a
-     * bit for each word that has bits; there, a bit for each inring. */
+    /* What a doorbell needs, and a first message: one line, if the inring is one of the first 320.
+     * Of the doorbells, a bit for each word that has bits; there, a bit for each inring. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
     _Atomic uint32_t asleep;         /* 1: a doorbell has to wake it */
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
+    _Atomic uint32_t n_inrings;      /* claimed */
     _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
