@@ -3,7 +3,9 @@
 
 /*
  * MPI messages too long for a frame, in place of CH3's own rendezvous packets: one mdapl_send() of
- * envelope and body, one mdapl_rx_read() once the receiver has matched the envelope.
+ * envelope and body, one mdapl_rx_read() once the receiver has matched the envelope. A channel that
+ * sends the body with its envelope, at once, may do so unless the send is a synchronous one: then
+ * it is an eager message (recv.c).
  */
 
 /* -- sending ---------------------------------------------------------------------------------- */

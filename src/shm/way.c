@@ -25,7 +25,8 @@
 
 enum {
     MIDDLE = 3, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
-    OFFERS = LONG + 1 - MIDDLE,  /* the first of those is sent in the pair buffer, or announced */
+    OFFERS = LONG + 1 - MIDDLE,  /* classes that may be announced or not: also the first longer one,
+                                    in the pair buffer */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
     FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
     LAST_GAP = 4096,
