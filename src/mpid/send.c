@@ -80,14 +80,12 @@ int mdapl_ch3_send_body(MPIDI_VC_t *vc, MPIR_Request *sreq, const void *hdr,
 
     sreq->ch.vc = vc;
     sreq->ch.op.done = send_done;
-    /* The channel's reference: the user may free the request before it is complete. */
-    MPIR_Request_add_ref(sreq);
     if (rc == 0)
         rc = mdapl_send(peer, &msg, &sreq->ch.op);
-    if (rc == 0)
-        return MPI_SUCCESS;
-    complete(sreq, rc);
-    MPIR_Request_free(sreq);
+    if (rc == 0)                 /* the user may free the request before it is complete */
+        MPIR_Request_add_ref(sreq);
+    else
+        complete(sreq, rc);
     return MPI_SUCCESS;
 }
 
