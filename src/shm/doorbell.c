@@ -69,7 +69,7 @@ int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
     (void)atomic_load_explicit(&in.front->refused, memory_order_relaxed);
     hello = mdapl_shm_hello_for(peer);
     copy_hello(&in.front->hello, &hello);    /* the first doorbell publishes it */
-    peer->tx.in = in;
+    mdapl_shm_spsc_open_tx(&peer->tx, in);
     if (peer->token < s->seg.head->token) {
         peer->pair.bytes = mdapl_shm_seg_pair(&peer->far, &in);
         peer->pair.turn = peer->pair.bytes;
@@ -150,7 +150,7 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
     }
     mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, inring %u",
               peer->base.rank, index);
-    peer->rx.in = in;
+    mdapl_shm_spsc_open_rx(&peer->rx, in);
     peer->rx.data_bytes = mdapl_shm_seg_data_bytes(&s->seg);
     if (s->seg.head->token < peer->token)
         peer->pair.bytes = mdapl_shm_seg_pair(&s->seg, &in);

@@ -200,6 +200,7 @@ struct mdapl_shm_spsc_msg {
 
 struct mdapl_shm_spsc_tx {
     struct mdapl_shm_inring_at in;
+    struct mdapl_shm_slot *slot; /* of the next message */
     uint32_t room;           /* bytes of data that may be used */
     uint32_t used;           /* ... up to here they have been used */
     bool spread_out;         /* bodies have walked on since put was at the first byte */
@@ -214,6 +215,14 @@ struct mdapl_shm_spsc_tx {
     uint32_t number[MDAPL_SLOTS];    /* of the last message in each slot */
     uint64_t end[MDAPL_SLOTS];   /* put, after each message since then, by number */
 };
+
+/* From now on messages are written into this inring. */
+static inline void mdapl_shm_spsc_open_tx(struct mdapl_shm_spsc_tx *tx,
+                                          struct mdapl_shm_inring_at in)
+{
+    tx->in = in;
+    tx->slot = mdapl_shm_slot_at(&in, tx->walk.at);
+}
 
 static inline size_t mdapl_shm_spsc_align(size_t n)
 {
@@ -346,7 +355,7 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
                                           struct mdapl_shm_spsc_msg *m)
 {
     size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
-    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, tx->walk.at);
+    struct mdapl_shm_slot *slot = tx->slot;
     uint32_t off = 0;
     uint64_t at = mdapl_shm_spsc_find_now(tx, outside, 1, &off);
 
@@ -397,7 +406,7 @@ static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, si
 static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t hdr_len,
                                        size_t len, struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, tx->walk.at);
+    struct mdapl_shm_slot *slot = tx->slot;
 
     slot->at = off;
     m->in_pair = off & MDAPL_AT_PAIR;
@@ -425,7 +434,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
                                           uint32_t ack)
 {
     struct mdapl_shm_walk *w = &tx->walk;
-    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&tx->in, w->at);
+    struct mdapl_shm_slot *slot = tx->slot;
     bool rest;
 
     if (tx->put > 0)
@@ -434,6 +443,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
     mdapl_shm_walk_used(w);
     rest = mdapl_shm_spsc_next_in_rest(tx);
     w->at = mdapl_shm_walk_slot(w, rest);
+    tx->slot = mdapl_shm_slot_at(&tx->in, w->at);
     slot->ack = ack;
     atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32
                                            | (uint64_t)m->len << MDAPL_WORD_LEN
@@ -446,6 +456,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
 
 struct mdapl_shm_spsc_rx {
     struct mdapl_shm_inring_at in;
+    struct mdapl_shm_slot *slot; /* of the next message */
     uint32_t data_bytes;     /* of data in it */
     struct mdapl_shm_pair *pair;
     struct mdapl_shm_walk walk;
@@ -453,6 +464,14 @@ struct mdapl_shm_spsc_rx {
     uint32_t acked;          /* of them, how many have been published to the writer */
     uint32_t bytes;          /* of data, in messages taken since then */
 };
+
+/* From now on messages are read from this inring. */
+static inline void mdapl_shm_spsc_open_rx(struct mdapl_shm_spsc_rx *rx,
+                                          struct mdapl_shm_inring_at in)
+{
+    rx->in = in;
+    rx->slot = mdapl_shm_slot_at(&in, rx->walk.at);
+}
 
 enum mdapl_shm_spsc_status { MDAPL_SPSC_NONE, MDAPL_SPSC_MSG, MDAPL_SPSC_BAD };
 
@@ -474,7 +493,7 @@ static inline uint32_t mdapl_shm_pair_unread(const struct mdapl_shm_pair *pair)
 static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_shm_spsc_rx *rx,
                                                            struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&rx->in, rx->walk.at);
+    struct mdapl_shm_slot *slot = rx->slot;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     size_t outside;
     uint32_t at;
@@ -536,6 +555,7 @@ static inline void mdapl_shm_spsc_took(struct mdapl_shm_spsc_rx *rx,
     mdapl_shm_walk_on(&rx->walk, m->next_in_rest);
     for (unsigned i = 2; i <= m->slots; i++)
         mdapl_shm_walk_on(&rx->walk, mdapl_shm_spsc_word(rx, &rx->walk) & MDAPL_WORD_REST);
+    rx->slot = mdapl_shm_slot_at(&rx->in, rx->walk.at);
     rx->taken += m->slots;
     rx->bytes += m->outside;
 }

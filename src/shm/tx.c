@@ -33,7 +33,7 @@ bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer)
  * all that is done before would queue behind the first one that waits for them. */
 static inline void prepare_next(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_slot *slot = mdapl_shm_slot_at(&peer->tx.in, peer->tx.walk.at);
+    struct mdapl_shm_slot *slot = peer->tx.slot;
 
     mdapl_bytes_will_write(slot);
     if (m->hdr_len + m->len > MDAPL_LINE_ROOM)

@@ -21,6 +21,8 @@ static inline size_t mdapl_iov_len(const struct iovec *v, int n)
 {
     size_t len = 0;
 
+    if (n == 1)                  /* as most are */
+        return v->iov_len;
     for (int i = 0; i < n; i++)
         len += v[i].iov_len;
     return len;

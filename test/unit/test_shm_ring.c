@@ -31,7 +31,8 @@ static int make(void **state)
     p->in.rest = aligned_alloc(4096, REST_BYTES);
     memset(p->in.front, 0, sizeof(*p->in.front));
     memset(p->in.rest, 0, REST_BYTES);
-    p->tx.in = p->rx.in = p->in;
+    mdapl_shm_spsc_open_tx(&p->tx, p->in);
+    mdapl_shm_spsc_open_rx(&p->rx, p->in);
     p->rx.data_bytes = DATA_BYTES;
     p->tx.room = 7 * SOME_BYTES;
     p->tx.spread = &p->spread;
