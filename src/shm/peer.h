@@ -443,7 +443,8 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_d
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
 /* The receiver's decision for such bodies, for the FIN. */
 enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);
-/* This message, of a body of len bytes that begins in it, was taken out of the ring in ns. */
+/* This message, of a body of len bytes that begins in it, was taken in ns, out of the ring or the
+ * pair buffer. */
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t ns);
 /* Is a body announced that would fit the ring or the pair buffer, and is longer than

@@ -138,7 +138,7 @@ struct mdapl_shm_spread {
 struct mdapl_shm_pair {
     uint8_t *bytes;              /* NULL: there is none (yet) */
     bool turn;                   /* this end may write */
-    uint32_t touched;            /* bytes up to here have been written or read */
+    uint32_t used;               /* up to here it has been written or read */
 };
 
 /* May a body of len bytes be stored there? */
@@ -147,10 +147,14 @@ static inline bool mdapl_shm_pair_has_room(const struct mdapl_shm_pair *pair, si
     return pair->turn && len <= MDAPL_PAIR_BYTES;
 }
 
-static inline void mdapl_shm_pair_touch(struct mdapl_shm_pair *pair, size_t end)
+/* Memory is used up to `end`; *used: up to where it has been. Returns whether more is now. */
+static inline bool mdapl_shm_use(uint32_t *used, size_t end)
 {
-    if (pair->touched < end)
-        pair->touched = (uint32_t)end;
+    bool more = *used < end;
+
+    if (more)
+        *used = (uint32_t)end;
+    return more;
 }
 
 /* Where an end is: the next message is in slot `at`. Of each ring, by its own count, the next
@@ -284,8 +288,7 @@ static inline uint64_t mdapl_shm_spsc_find(const struct mdapl_shm_spsc_tx *tx, s
 /* A body of so many bytes is stored at this offset. */
 static inline void mdapl_shm_spsc_spread(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t bytes)
 {
-    if (tx->used < off + bytes)
-        tx->used = off + (uint32_t)bytes;
+    mdapl_shm_use(&tx->used, off + bytes);
     if (off == 0)
         tx->spread_out = false;
     if (!tx->spread_out) {
@@ -329,7 +332,7 @@ static inline bool mdapl_shm_spsc_is_fresh(const struct mdapl_shm_spsc_tx *tx, s
     uint32_t off = 0;
 
     if (mdapl_shm_pair_has_room(tx->pair, bytes))
-        return bytes > tx->pair->touched;
+        return bytes > tx->pair->used;
     return mdapl_shm_spsc_find(tx, bytes, 1, &off) != UINT64_MAX && off + bytes > tx->used;
 }
 
@@ -393,7 +396,7 @@ static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, si
     if (in_pair) {
         *off_p = MDAPL_AT_PAIR;
         tx->pair->turn = false;
-        mdapl_shm_pair_touch(tx->pair, len);
+        mdapl_shm_use(&tx->pair->used, len);
         return true;
     }
     mdapl_shm_spsc_spread(tx, *off_p, len);

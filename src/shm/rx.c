@@ -111,10 +111,8 @@ __attribute__((noinline)) static bool take(struct mdapl_shm_peer *peer,
         || !row[m.type].on(peer, &m))
         return false;
     mdapl_shm_spsc_took(&peer->rx, &m);
-    if (m.in_pair) {
+    if (m.in_pair)
         peer->pair.turn = peer->parts.left == 0;
-        mdapl_shm_pair_touch(&peer->pair, (size_t)(m.body - peer->pair.bytes) + m.outside);
-    }
     /* Cells are few, so each one is published as free at once. */
     if (m.type == MDAPL_SHM_DATA)
         mdapl_shm_spsc_ack_flush(&peer->rx);

@@ -55,7 +55,7 @@ struct offer {
 
 struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
-    size_t used;                 /* of data of the peer's ring: up to here bodies have been taken */
+    uint32_t used;               /* of data of the peer's ring: up to here bodies have been taken */
     struct pace pace;
     struct offer offer[OFFERS];
 };
@@ -191,15 +191,10 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t ns)
 {
-    size_t *used = &peer->copying->used, end;
-    bool fresh = m->in_pair && len > peer->pair.touched;
+    uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
+    const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
 
-    if (!m->in_pair) {
-        end = (size_t)(m->body - peer->rx.in.rest->data) + len;
-        fresh = end > *used;
-        *used = fresh ? end : *used;
-    }
-    if (!fresh)
+    if (!mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, m->len,
                ns * RING_PERCENT / 100);
 }

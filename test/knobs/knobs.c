@@ -225,6 +225,11 @@ static void exchange(int n)
     print_growth();
 }
 
+static unsigned char byte_of(int number, int i)
+{
+    return (unsigned char)(number * 31 + i * 7 + (i >> 8));
+}
+
 /* Sends a message that differs from all others, or receives and compares it. */
 static void patterned(int from, int number, unsigned char *buf, int len)
 {
@@ -232,14 +237,14 @@ static void patterned(int from, int number, unsigned char *buf, int len)
 
     if (rank == from) {
         for (int i = 0; i < len; i++)
-            buf[i] = (unsigned char)(number * 31 + i * 7 + (i >> 8));
+            buf[i] = byte_of(number, i);
         MPI_Send(buf, len, MPI_BYTE, !from, 0, MPI_COMM_WORLD);
         return;
     }
     memset(buf, 0, (size_t)len);
     MPI_Recv(buf, len, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < len; i++)
-        wrong += buf[i] != (unsigned char)(number * 31 + i * 7 + (i >> 8));
+        wrong += buf[i] != byte_of(number, i);
     check(wrong == 0, "another message than", "was sent");
 }
 

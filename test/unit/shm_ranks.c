@@ -191,6 +191,18 @@ size_t longest_in_ring(const struct rank *me)
                      mdapl_shm_spsc_longest(&mdapl_shm_peer_of(me->other)->tx));
 }
 
+void fill_source(size_t len, uint32_t seed)
+{
+    for (size_t i = 0; i < len; i++)
+        source[i] = (char)(seed * 31 + i * 7 + (i >> 9));
+    memset(sink, 0, sizeof(sink));
+}
+
+struct mdapl_rx *last_rx(const struct rank *me)
+{
+    return me->announced[me->n_announced - 1].rx;
+}
+
 void rounds(struct rank *me, int n)
 {
     while (n-- > 0)

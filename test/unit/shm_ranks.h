@@ -83,6 +83,10 @@ int send_op(struct rank *me, uint32_t number, size_t len, bool synchronous, stru
 int send_now(struct rank *me, uint32_t number, size_t len);
 /* The longest body that goes to `other` through the ring, which has less room on some systems. */
 size_t longest_in_ring(const struct rank *me);
+/* Fills len bytes of source, by a seed, and clears sink. */
+void fill_source(size_t len, uint32_t seed);
+/* What the last message announced has to be fetched by; NULL: nothing. */
+struct mdapl_rx *last_rx(const struct rank *me);
 /* n rounds of progress. */
 void rounds(struct rank *me, int n);
 const struct mdapl_stats *stats(const struct rank *me);

@@ -65,12 +65,6 @@ static void arrives(struct pair *p, size_t len, bool synchronous)
     assert_memory_equal(sink, source, len);
 }
 
-static void fill_source(void)
-{
-    for (size_t i = 0; i < sizeof(source); i++)
-        source[i] = (char)(i * 7 + (i >> 11));
-}
-
 static void all_sizes(struct pair *p)
 {
     for (size_t len = 8192; len <= MIB; len *= 2)
@@ -83,7 +77,7 @@ static void past_full_rings(void **state)
 {
     struct pair *p = *state;
 
-    fill_source();
+    fill_source(sizeof(source), 0);
     on_message = read_it;
     for (int i = 0; i < SENDS; i++)
         for (int to = 1; to <= 2; to++)
@@ -103,7 +97,7 @@ static void past_requested_bodies(void **state)
     static struct sending asked[3];
     struct pair *p = *state;
 
-    fill_source();
+    fill_source(sizeof(source), 0);
     for (int to = 1; to <= 2; to++) {
         struct rank *me = &p->rank[to];
         struct iovec v = { elsewhere[to], MIB };

@@ -26,13 +26,6 @@ static struct mdapl_shm_spsc_tx *tx_of(const struct rank *me)
     return &mdapl_shm_peer_of(me->other)->tx;
 }
 
-static void fill_source(size_t len, uint32_t seed)
-{
-    for (size_t i = 0; i < len; i++)
-        source[i] = (char)(seed + i * 7 + (i >> 9));
-    memset(sink, 0, sizeof(sink));
-}
-
 static struct body begin(struct rank *from, uint32_t number, size_t len)
 {
     struct body b = { .from = from, .number = number, .len = len };
@@ -84,11 +77,6 @@ static struct body begin_in(struct pair *p, size_t len)
     write_part(&b);
     rounds(&p->rank[1], 1);
     return b;
-}
-
-static struct mdapl_rx *last_rx(const struct rank *me)
-{
-    return me->announced[me->n_announced - 1].rx;
 }
 
 static int read_to_sink(struct mdapl_rx *rx, size_t len, struct sending *r)

@@ -25,13 +25,6 @@ static uint64_t in_pair(const struct rank *me)
     return stats(me)->shm_pair_bodies;
 }
 
-static void fill_source(size_t len, uint32_t seed)
-{
-    for (size_t i = 0; i < len; i++)
-        source[i] = (char)(seed * 31 + i * 7 + (i >> 9));
-    memset(sink, 0, len);
-}
-
 /* The two ranks, when each has sent a message; *a has the turn. */
 static void meet(struct pair *p, struct rank **a, struct rank **b)
 {
@@ -50,11 +43,6 @@ static void meet(struct pair *p, struct rank **a, struct rank **b)
     assert_true(has_turn(&p->rank[0]) != second);
     *a = &p->rank[second];
     *b = &p->rank[!second];
-}
-
-static struct mdapl_rx *last_rx(const struct rank *me)
-{
-    return me->announced[me->n_announced - 1].rx;
 }
 
 /* The owner of the last message reads its body, all of which has arrived. */
@@ -215,7 +203,7 @@ static void in_the_middle(void **state)
     assert_true(has_turn(b) && !has_turn(a));
 }
 
-/* Both ends send bodies of any length at any time, and read them later. */
+/* Bodies of any length, of which now the one and now the other end sends some. */
 static void any_order(void **state)
 {
     struct pair *p = *state;
@@ -245,7 +233,7 @@ static void refused(struct rank *from, struct rank *to, uint32_t at, size_t len)
 
     mdapl_shm_spsc_part(&peer_of(from)->tx, MDAPL_AT_PAIR, sizeof(head) + 4,
                         mdapl_shm_part_len(len), &m);
-    mdapl_shm_slot_at(&peer_of(from)->tx.in, peer_of(from)->tx.walk.at)->at = at;
+    peer_of(from)->tx.slot->at = at;
     memcpy(m.hdr, &head, sizeof(head));
     mdapl_shm_spsc_publish(&peer_of(from)->tx, &m, MDAPL_SHM_HEAD, 0);
     rounds(to, 2);
@@ -292,6 +280,15 @@ static void before_there_is_one(void **state)
     refused(a, b, MDAPL_AT_PAIR, SOME);
 }
 
+/* What only the pair buffer may hold, in the ring. */
+static void too_long_for_the_ring(void **state)
+{
+    struct rank *a, *b;
+
+    meet(*state, &a, &b);
+    refused(a, b, 0, MDAPL_SHM_EAGER + 1);
+}
+
 /* Inrings of a node with many ranks have no room for one. */
 static void small_inrings(void **state)
 {
@@ -312,7 +309,7 @@ int main(void)
         TEST(answers), TEST(others), TEST(one_behind_the_other), TEST(longer_than_the_ring),
         TEST(longer_in_a_stream), TEST(in_the_middle), TEST(any_order), TEST(out_of_turn),
         TEST(beyond_its_end), TEST(longer_than_it), TEST(before_there_is_one),
-        cmocka_unit_test(small_inrings),
+        TEST(too_long_for_the_ring), cmocka_unit_test(small_inrings),
     };
 
     return RUN(tests);
