@@ -190,7 +190,7 @@ static int wire(void *state)
 static size_t eager_max(void *state)
 {
     (void)state;
-    return MDAPL_HDR_MAX + MDAPL_SHM_EAGER;
+    return MDAPL_HDR_MAX + MDAPL_SHM_SHORT;
 }
 
 /* -- running ---------------------------------------------------------------------------------- */

@@ -15,6 +15,8 @@
  *                              rank to another process, and the counters that grew
  *   knobs answers N LEN        N messages of LEN bytes each way, by turns, each compared, and one
  *                              more from each rank, which it cancels: the counters that grew
+ *   knobs unmatched N LEN      N messages of LEN bytes arrive before their receives: the counters
+ *                              that grew before these are posted
  *   knobs early LEN FILE       the first message of the job, of LEN bytes: rank 1 makes no progress
  *                              until rank 0 has sent it, and made FILE
  *   knobs tune NAME VALUE COUNTER COUNTER
@@ -281,6 +283,32 @@ static void answers(int n, int len)
     free(buf);
 }
 
+static void unmatched(int n, int len)
+{
+    unsigned char *buf = malloc((size_t)n * (size_t)len);
+    MPI_Request *req = malloc((size_t)n * sizeof(MPI_Request));
+
+    token(1, 0);
+    note();
+    for (int i = 0; rank == 0 && i < n; i++) {
+        memset(buf + (size_t)i * (size_t)len, i + 1, (size_t)len);
+        MPI_Isend(buf + (size_t)i * (size_t)len, len, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &req[i]);
+    }
+    token(0, 1);
+    print_growth();
+    for (int i = 0; i < n; i++) {
+        if (rank == 0) {
+            MPI_Wait(&req[i], MPI_STATUS_IGNORE);
+            continue;
+        }
+        MPI_Recv(buf, len, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(buf[0] == i + 1 && memcmp(buf, buf + 1, (size_t)len - 1) == 0,
+              "another message than", "was sent");
+    }
+    free(buf);
+    free(req);
+}
+
 static void early(int len, const char *file)
 {
     const struct timespec ms = { 0, 1000000 };
@@ -395,6 +423,8 @@ int main(int argc, char **argv)
         exchange(atoi(argv[2]));
     if (strcmp(what, "answers") == 0)
         answers(atoi(argv[2]), atoi(argv[3]));
+    if (strcmp(what, "unmatched") == 0)
+        unmatched(atoi(argv[2]), atoi(argv[3]));
     if (strcmp(what, "early") == 0)
         early(atoi(argv[2]), argv[3]);
     fflush(stdout);
