@@ -12,6 +12,8 @@ enum {
     LAST_GAP = 1024,
     THRIFT = 128,                /* bodies after a trial for each body's time that it cost */
     THRIFT_MAX = 1 << 20,
+    RISE = 8,                    /* a cost is raised by this part of it, at most, */
+    RISE_NOTED = 64,             /* ... where */
     CLEARLY = 90,                /* percent of the cost in use, to replace it */
     SOON = 80,                   /* ... to try again soon: one disturbed body is not enough */
 };
@@ -59,9 +61,9 @@ static uint32_t cost_of(size_t bytes, uint64_t ns)
     return cost < 1 ? 1 : cost > UINT32_MAX ? UINT32_MAX : (uint32_t)cost;
 }
 
-static uint32_t merge(uint32_t old, uint32_t cost)
+static uint32_t merge(uint32_t old, uint32_t cost, unsigned part)
 {
-    uint64_t most = (uint64_t)old + old / 8 + 1;
+    uint64_t most = (uint64_t)old + old / part + 1;
 
     return old == 0 || cost < most ? cost : most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
 }
@@ -116,17 +118,19 @@ static bool decide(struct mdapl_shm_judged *k)
 }
 
 /* Two cores copy a body in half the time of one, at best: can that win? */
-static bool can_win(const struct mdapl_shm_judged *k, int way)
+static bool can_win(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k, int way)
 {
-    return way != MDAPL_SHM_BOTH
-           || (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100 < (uint64_t)k->cost[best(k)] * 2 * CLEARLY;
+    if (way != MDAPL_SHM_BOTH)
+        return true;
+    return !j->busy
+           && (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100 < (uint64_t)k->cost[best(k)] * 2 * CLEARLY;
 }
 
 /* The next way to be tried, from `from` on; the way in use only while nothing is decided. */
-static bool try_from(struct mdapl_shm_judged *k, int from)
+static bool try_from(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k, int from)
 {
     for (int i = from; i < MDAPL_SHM_WAYS; i++)
-        if (!k->forbidden[i] && (!k->decided || i != k->way) && can_win(k, i)) {
+        if (!k->forbidden[i] && (!k->decided || i != k->way) && can_win(j, k, i)) {
             k->trying = (uint8_t)i;
             k->samples = SAMPLES;
             k->bodies = BODIES;
@@ -135,9 +139,9 @@ static bool try_from(struct mdapl_shm_judged *k, int from)
     return false;
 }
 
-static bool next_trial(struct mdapl_shm_judged *k)
+static bool next_trial(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
 {
-    return !try_from(k, k->trying + 1) && decide(k);
+    return !try_from(j, k, k->trying + 1) && decide(k);
 }
 
 enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
@@ -147,10 +151,10 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
     if (k->trying == MDAPL_SHM_WAYS) {
         if (k->left > 0)
             k->left--;
-        else if (!try_from(k, 0))
+        else if (!try_from(j, k, 0))
             decide(k);
     } else if (k->forbidden[k->trying] || k->bodies == 0) {
-        next_trial(k);
+        next_trial(j, k);
     }
     if (k->trying == MDAPL_SHM_WAYS)
         return (enum mdapl_shm_way)k->way;
@@ -170,7 +174,8 @@ bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_sh
     uint32_t cost = cost_of(bytes, ns);
 
     /* A trial asks what the way costs now. */
-    k->cost[way] = way == k->trying && k->samples == SAMPLES ? cost : merge(k->cost[way], cost);
+    k->cost[way] = way == k->trying && k->samples == SAMPLES
+                       ? cost : merge(k->cost[way], cost, RISE);
     if (k->trying == MDAPL_SHM_WAYS) {
         if (way == k->way && better(k, best(k), SOON))
             k->left = (uint32_t)mdapl_min(k->left, FIRST_GAP);
@@ -179,7 +184,7 @@ bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_sh
     if (way != k->trying)
         return false;
     k->samples--;
-    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(k))) && next_trial(k);
+    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(k))) && next_trial(j, k);
 }
 
 static bool all_known(const struct mdapl_shm_judged *k)
@@ -196,7 +201,7 @@ bool mdapl_shm_judge_note(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_
     struct mdapl_shm_judged *k = &j->c[c];
     enum mdapl_shm_way now;
 
-    k->cost[way] = merge(k->cost[way], cost_of(bytes, ns));
+    k->cost[way] = merge(k->cost[way], cost_of(bytes, ns), RISE_NOTED);
     now = best(k);
     if (!all_known(k) || (k->decided && (now == k->way || !better(k, now, CLEARLY))))
         return false;

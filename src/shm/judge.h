@@ -9,7 +9,8 @@
  *
  * A cost is the time of a byte from the receiver's decision to the body's end. Disturbances only
  * add time, so a cost falls to each lower sample at once, and a higher one raises it by 1/8 at
- * most.
+ * most; by 1/64 where the judge does not choose, since a way may be in use for long while the
+ * others' costs are old.
  *
  * Lengths are judged in classes: up to 4 KiB, 8 KiB, 16 KiB ... 4 MiB, and longer ones. The caller
  * gives the times, so a test has virtual ones.
@@ -32,6 +33,8 @@ struct mdapl_shm_judged {
 
 struct mdapl_shm_judge {
     struct mdapl_shm_judged c[MDAPL_SHM_CLASSES];
+    bool busy;                   /* set by the caller: the sender's core has other bodies to copy,
+                                  * so MDAPL_SHM_BOTH is not tried */
 };
 
 void mdapl_shm_judge_init(struct mdapl_shm_judge *j);

@@ -164,6 +164,7 @@ struct mdapl_shm_peer {
     struct mdapl_shm_seg far;    /* the peer's segment */
     /* sending: all NULL and 0 until the first message */
     struct mdapl_shm_spsc_tx tx;
+    uint32_t parts_sent;         /* number of the last message of a body in parts */
     uint32_t far_inring;
     bool fence;                  /* one of the two has no barrier (os.h) */
     struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */

@@ -134,6 +134,7 @@ static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, 
             mdapl_shm_store(peer, &cur, m.body, m.len);
         publish(peer, &m, first ? MDAPL_SHM_HEAD : MDAPL_SHM_MORE);
     }
+    peer->parts_sent = peer->tx.next;
     return true;
 }
 

@@ -33,6 +33,9 @@ enum {
     OTHERS = 3,                  /* bodies that go the other way at a time */
     RING_PERCENT = 125,          /* cost of a body in the ring, of the time to take it: the sender
                                     copies, too, but all except its first part meanwhile */
+    BOTH_PERCENT = 200,          /* ... while this end sends bodies, too: then its core copies each
+                                    of them, and nothing meanwhile */
+    STILL = 16,                  /* bodies for which traffic of both directions is taken to last */
 };
 
 /* Bodies in cells that are in flight from a peer, to measure their pace (way.c). */
@@ -56,6 +59,7 @@ struct offer {
 struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
     uint32_t used;               /* of data of the peer's ring: up to here bodies have been taken */
+    uint8_t both;                /* bodies until traffic counts as that of one direction again */
     struct pace pace;
     struct offer offer[OFFERS];
 };
@@ -154,6 +158,21 @@ void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer)
     mdapl_shm_judge_forbid_all(&peer->copying->judge, MDAPL_SHM_BOTH);
 }
 
+/* A body arrives: are others under way in the other direction, too? */
+static void note_direction(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_shm_copying *k = peer->copying;
+    bool sent = (int32_t)(peer->parts_sent - peer->tx.acked) > 0;
+
+    if (!sent)
+        peer->parts_sent = peer->tx.acked;       /* numbers begin anew some time */
+    if (sent || !mdapl_list_empty(&peer->sends) || !mdapl_list_empty(&peer->queue))
+        k->both = STILL;
+    else
+        k->both -= k->both > 0;
+    k->judge.busy = k->both > 0;
+}
+
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once)
 {
     struct mdapl_shm_judge *judge = &peer->copying->judge;
@@ -162,6 +181,7 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
     bool possible = !judge->c[c].forbidden[MDAPL_SHM_ONCE];
     enum mdapl_shm_way way;
 
+    note_direction(peer);
     if (from >= 0 && once && (int64_t)len >= from && mdapl_shm_cma_works(peer))
         return MDAPL_SHM_ONCE;
     if (possible && (from >= 0 || !mdapl_shm_cma_works(peer))) {
@@ -174,6 +194,8 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
     if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
         mdapl_shm_judge_take(judge, c, way);
     way = mdapl_shm_judge_choose(judge, c);
+    if (way == MDAPL_SHM_BOTH && judge->busy)
+        way = MDAPL_SHM_ONCE;
     return once ? way : MDAPL_SHM_TWICE;
 }
 
@@ -194,9 +216,10 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
     uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
 
+    note_direction(peer);
     if (!mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, m->len,
-               ns * RING_PERCENT / 100);
+               ns * (peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT) / 100);
 }
 
 void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
@@ -242,6 +265,9 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_d
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
 {
     struct pace *p = &peer->copying->pace;
+    const struct mdapl_shm_judged *k = &peer->copying->judge.c[p->c];
+    bool in_use = k->decided && k->way == MDAPL_SHM_TWICE;
+    unsigned percent = peer->copying->judge.busy && !in_use ? BOTH_PERCENT : 100;
 
     p->n--;
     /* Bodies end roughly in their order, so those that began before are gone first. */
@@ -254,7 +280,8 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
         || (p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << p->c))
         return;
     if (!p->fresh)
-        sample(peer, p->c, MDAPL_SHM_TWICE, p->bytes, mdapl_ctx_now(peer->s->ctx) - p->since);
+        sample(peer, p->c, MDAPL_SHM_TWICE, p->bytes,
+               (mdapl_ctx_now(peer->s->ctx) - p->since) * percent / 100);
     measure_from_now(peer);
 }
 

@@ -265,6 +265,47 @@ static void trials_without_samples_end(void **state)
     assert_true(once > 0 && once < MANY / 2);
 }
 
+/* Where others choose the way: that bodies are disturbed for a while is no reason to change. */
+static void disturbances_change_nothing(void **state)
+{
+    unsigned c = mdapl_shm_judge_class(65536);
+    struct mdapl_shm_judge j;
+    int changes = 0;
+
+    (void)state;
+    mdapl_shm_judge_init(&j);
+    mdapl_shm_judge_forbid_all(&j, MDAPL_SHM_BOTH);
+    for (int i = 0; i < MANY; i++) {
+        bool rare = i % 1024 < 3, disturbed = i % 100 >= 92;
+        enum mdapl_shm_way way = rare ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
+
+        changes += mdapl_shm_judge_note(&j, c, way, 65536, rare ? 6500 : disturbed ? 12000 : 6200);
+    }
+    assert_int_equal(changes, 1);
+    assert_int_equal(j.c[c].way, MDAPL_SHM_TWICE);
+    for (int i = 0; i < 64; i++)
+        changes += mdapl_shm_judge_note(&j, c, MDAPL_SHM_TWICE, 65536, 12000);
+    assert_int_equal(changes, 2);        /* but that they stay so is */
+}
+
+/* One copy by both ends is not tried while the sender has other bodies to copy. */
+static void a_busy_sender_does_not_help(void **state)
+{
+    const struct machine *m = &machines[5];
+    struct run r;
+
+    (void)state;
+    start(&r, m, 1);
+    r.judge.busy = true;
+    for (int i = 0; i < MANY; i++) {
+        bodies(&r, 1 << 20, 1, MDAPL_SHM_ONCE);
+        assert_int_not_equal(r.last, MDAPL_SHM_BOTH);
+    }
+    r.judge.busy = false;
+    bodies(&r, 1 << 20, MANY, MDAPL_SHM_BOTH);
+    assert_int_equal(r.last, MDAPL_SHM_BOTH);
+}
+
 /* A time of no ns and one of an hour. */
 static void odd_times(void **state)
 {
@@ -293,6 +334,8 @@ int main(void)
         cmocka_unit_test(what_is_forbidden_is_not_tried),
         cmocka_unit_test(a_decision_is_taken_over),
         cmocka_unit_test(trials_without_samples_end),
+        cmocka_unit_test(disturbances_change_nothing),
+        cmocka_unit_test(a_busy_sender_does_not_help),
         cmocka_unit_test(odd_times),
     };
 
