@@ -10,6 +10,7 @@
 
 enum {
     MIB = 1 << 20,
+    FIRST_CLASS = 4096,          /* bytes: shorter pieces are of the first class */
     FIRST_GAP = 8,               /* copies before the first trial, and between two */
     GAP = 256,
     SAMPLES = 6,                 /* of a trial, of both ways in turn */
@@ -36,7 +37,7 @@ struct mdapl_shm_stored *mdapl_shm_store_class(struct mdapl_shm_stores *stores, 
 {
     int c = 0;
 
-    for (len /= 2 * MDAPL_BYTES_LONG; len > 0 && c < MDAPL_SHM_STORE_CLASSES - 1; len /= 2)
+    for (len /= FIRST_CLASS; len > 0 && c < MDAPL_SHM_STORE_CLASSES - 1; len /= 2)
         c++;
     return &stores->c[c];
 }

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 enum {
-    MDAPL_SHM_STORE_CLASSES = 5, /* of lengths: from 2 KiB to below 4 KiB, and so on; 32 KiB */
+    MDAPL_SHM_STORE_CLASSES = 5, /* of lengths: below 4 KiB, 8 KiB, and so on; 32 KiB and more */
 };
 
 enum mdapl_shm_store_by {

@@ -6,17 +6,24 @@
  * as long on the call and the choice by length as on the copy; here such a copy is two moves, which
  * may overlap. Some hundred bytes go by whole cache lines in vectors.
  *
- * From some kilobytes on glibc uses rep movsb, which is the fastest where it works well. On some
+ * From 2112 bytes on glibc uses rep movsb where the processor says that it is fast for short copies
+ * (FSRM), elsewhere from some kilobytes on. Shorter copies begin with the last line if the source
+ * is less than 512 bytes ahead of the destination modulo a page, as a buffer of malloc(), which
+ * begins 16 bytes after a line, is of a body in shared memory, which begins one. On a Xeon half as
+ * many bodies of 2048 bytes then go between two cores as of 2304 bytes. So such copies are made
+ * here.
+ *
+ * Longer ones are left to glibc, since rep movsb is the fastest where it works well. On some
  * processors (AMD's Zen 3) it becomes many times as slow where the destination is less than a cache
  * line ahead of the source modulo a page: a body in a cell, which begins a page, and a large buffer
- * of malloc(), which begins 16 bytes after one, are so. `line_perf ahead` beside `line_perf memcpy`
- * (benchmarks) shows whether a processor has that.
+ * of malloc() are so. `line_perf ahead` beside `line_perf memcpy` (benchmarks) shows whether a
+ * processor has that.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { MDAPL_BYTES_LONG = 2048 };    /* from here on glibc may use rep movsb */
+enum { MDAPL_BYTES_LONG = 2112 };    /* from here on it is left to glibc */
 
 /* The two moves; each is an instruction or two, because its length is a constant. */
 #define MDAPL_BYTES_BOTH_ENDS(to, from, n, half)                                                 \
