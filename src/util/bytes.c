@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "bytes.h"
 
+#include "clock.h"
+#include "min.h"
+
+#include <stdatomic.h>
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-enum { LINE = 64, PAGE = 4096 };
+enum {
+    LINE = 64,
+    PAGE = 4096,
+    AHEAD = 16,                  /* bytes from a line to a buffer of malloc() */
+    SAMPLES = 4,                 /* of each copier; other processes disturb some */
+};
 
 /* The compiler's vectors, which any processor supports; unaligned, and may alias any type. */
 typedef uint8_t vector __attribute__((vector_size(16), aligned(1), may_alias));
@@ -43,11 +53,49 @@ void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
     by_lines(to, from, n, line);
 }
 
+static void by_memcpy(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+}
+
+bool mdapl_bytes_is_slow(mdapl_bytes_copier *by, mdapl_bytes_copier *than,
+                         const struct mdapl_clock *clock)
+{
+    uint8_t pages[2 * PAGE] = { 0 };
+    mdapl_bytes_copier *const copier[] = { by, than };
+    uint64_t least[] = { UINT64_MAX, UINT64_MAX };
+
+    for (int i = 0; i < 2 * SAMPLES; i++) {
+        uint64_t begin = mdapl_clock_now(clock);
+
+        copier[i % 2](pages + PAGE + AHEAD, pages, PAGE - AHEAD);
+        least[i % 2] = mdapl_min(least[i % 2], mdapl_clock_now(clock) - begin);
+    }
+    return least[0] > least[1];
+}
+
+/* Is memcpy() the slower one where the destination is a little ahead? It is a property of the
+ * processor, so it is measured once in a process, by the first copy of this kind: some us. */
+static bool memcpy_is_slow(void)
+{
+    enum { NOT_KNOWN, NO, YES };
+    static atomic_int known = NOT_KNOWN;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (answer == NOT_KNOWN) {
+        const struct mdapl_clock clock = mdapl_clock_system();
+
+        answer = mdapl_bytes_is_slow(by_memcpy, mdapl_bytes_copy_lines, &clock) ? YES : NO;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == YES;
+}
+
 void mdapl_bytes_copy_long(void *to, const void *from, size_t n)
 {
     size_t ahead = ((uintptr_t)to - (uintptr_t)from) % PAGE;
 
-    if (ahead > 0 && ahead < LINE)
+    if (ahead > 0 && ahead < LINE && memcpy_is_slow())
         mdapl_bytes_copy_lines(to, from, n);
     else
         memcpy(to, from, n);

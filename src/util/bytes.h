@@ -16,12 +16,15 @@
  * Longer ones are left to glibc, since rep movsb is the fastest where it works well. On some
  * processors (AMD's Zen 3) it becomes many times as slow where the destination is less than a cache
  * line ahead of the source modulo a page: a body in a cell, which begins a page, and a large buffer
- * of malloc() are so. `line_perf ahead` beside `line_perf memcpy` (benchmarks) shows whether a
- * processor has that.
+ * of malloc() are so. A process measures once whether its processor has that; `line_perf ahead`
+ * beside `line_perf memcpy` (benchmarks) shows it.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+struct mdapl_clock;
 
 enum { MDAPL_BYTES_LONG = 2112 };    /* from here on it is left to glibc */
 
@@ -42,8 +45,13 @@ typedef void mdapl_bytes_copier(void *to, const void *from, size_t n);
 /* By whole cache lines. */
 mdapl_bytes_copier mdapl_bytes_copy_lines;
 
-/* For many bytes: it is memcpy(), or by lines where rep movsb may be slow. */
+/* For many bytes: it is memcpy(), or by lines where rep movsb is slow. */
 mdapl_bytes_copier mdapl_bytes_copy_long;
+
+/* Does a copier take longer than another one, for a few KiB in this core's cache to a destination
+ * that is 16 bytes ahead of the source modulo a page? */
+bool mdapl_bytes_is_slow(mdapl_bytes_copier *by, mdapl_bytes_copier *than,
+                         const struct mdapl_clock *clock);
 
 /* For many bytes, by non-temporal stores: they go to memory without reading the lines first, which
  * another core may have, and leave none of them in this core's caches. When it returns, a release

@@ -481,6 +481,41 @@ static void long_bytes(void **state)
             }
 }
 
+static uint64_t copy_clock;      /* ns; each copy advances it, a disturbed one by more */
+
+static void copy_advances(uint64_t ns, size_t n)
+{
+    static unsigned copies;
+
+    copy_clock += ns * n * (copies++ % 5 == 0 ? 30 : 1);
+}
+
+static void quick_copier(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+    copy_advances(2, n);
+}
+
+static void slow_copier(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+    copy_advances(3, n);
+}
+
+/* By the least of some samples; copiers that take as long as each other are not slow. */
+static void slow_bytes(void **state)
+{
+    const struct mdapl_clock clock = mdapl_clock_manual(&copy_clock);
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        assert_true(mdapl_bytes_is_slow(slow_copier, quick_copier, &clock));
+        assert_false(mdapl_bytes_is_slow(quick_copier, slow_copier, &clock));
+        assert_false(mdapl_bytes_is_slow(slow_copier, slow_copier, &clock));
+        copy_advances(0, 0);
+    }
+}
+
 /* Waits until one yields. */
 static int waits_without(struct mdapl_yields *y)
 {
@@ -634,7 +669,7 @@ int main(void)
         cmocka_unit_test(update_due_beyond_half),
         cmocka_unit_test(window_grows),
         cmocka_unit_test(bytes),
-        cmocka_unit_test(long_bytes),
+        cmocka_unit_test(long_bytes), cmocka_unit_test(slow_bytes),
         cmocka_unit_test(iov_walks_pieces),
         cmocka_unit_test(pool_reuses_and_stops),
         cmocka_unit_test(idmap_knows_generations),
