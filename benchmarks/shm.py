@@ -155,12 +155,17 @@ def apart(slices):
     """A host may move virtual cores, so that they are threads of one core in one moment and far from each other in the
     next one. {where: values by key, of each turn the median}: `near` has the slices before and after which a cache
     line took less than the middle (of logarithms) between what it took before the fastest and the slowest twentieth of
-    them, `far` those with more at both times; all are near where these two do not differ by FAR. Either may miss some
-    keys; one that has less than half of them is left out: the cores were so for moments only."""
+    them, `far` those with more at both times. Where these two do not differ by FAR all are near, but for moments: those
+    with less or more than the median by sqrt(FAR). Either may miss some keys; one that has less than half of them is left
+    out: the cores were so for moments only."""
     every = [s for turns in slices.values() for turn in turns for s in turn]
     fastest, *_, slowest = statistics.quantiles([s.before for s in every], n=20)
-    bound = math.sqrt(fastest * slowest) if slowest > FAR * fastest else math.inf
-    choices = {"near": lambda s: max(s.before, s.after) <= bound, "far": lambda s: min(s.before, s.after) > bound}
+    usual, span = statistics.median(s.before for s in every), math.sqrt(FAR)
+    if slowest > FAR * fastest:
+        bound = math.sqrt(fastest * slowest)
+        choices = {"near": lambda s: max(s.before, s.after) <= bound, "far": lambda s: min(s.before, s.after) > bound}
+    else:
+        choices = {"near": lambda s: usual / span <= min(s.before, s.after) and max(s.before, s.after) <= usual * span}
     found = {}
     for where, belongs in choices.items():
         v = {key: [statistics.median(s.figure for s in turn if belongs(s)) for turn in turns if any(map(belongs, turn))]
