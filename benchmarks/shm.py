@@ -156,8 +156,8 @@ def apart(slices):
     next one. {where: values by key, of each turn the median}: `near` has the slices before and after which a cache
     line took less than the middle (of logarithms) between what it took before the fastest and the slowest twentieth of
     them, `far` those with more at both times. Where these two do not differ by FAR all are near, but for moments: those
-    with less or more than the median by sqrt(FAR). Either may miss some keys; one that has less than half of them is left
-    out: the cores were so for moments only."""
+    with less or more than the median by sqrt(FAR). Either may miss some keys; one that has less than half of them is
+    left out: the cores were so for moments only."""
     every = [s for turns in slices.values() for turn in turns for s in turn]
     fastest, *_, slowest = statistics.quantiles([s.before for s in every], n=20)
     usual, span = statistics.median(s.before for s in every), math.sqrt(FAR)
@@ -288,8 +288,8 @@ def text_of(processors):
 `benchmarks/run shm`: two ranks on the two cores that are nearest to each other; in each turn the MPIs alternate at each
 size, each for {SLICES} slices of some milliseconds, and up to {size_name(SHORT)} {SHORT_STARTS} times. Before and after
 each slice the ranks themselves measure how long a cache line takes between them, since a host moves virtual cores:
-slices with near cores and those with cores that are far apart are separate, and those in which they were moved are
-dropped. (The part of sources bcee834 has whole turns instead, with near cores before and after each; it and that of
+slices with near cores and those with cores that are far apart are separate, and those in which they were moved, or
+which were moments only, are dropped. (The part of sources bcee834 has whole turns instead, with near cores before and after each; it and that of
 60c05ce alternate once at each size.) {OURS} with its defaults; ch3:nemesis from the same source with the same flags;
 Debian's packages as they are, and its Open MPI on UCX. Every number, and on which cores it was measured, is in
 shm.json, by processor: a run on another machine adds to it. Each MPI was found on the cores that it was told and

@@ -13,7 +13,7 @@ enum {
     THRIFT = 128,                /* bodies after a trial for each body's time that it cost */
     THRIFT_MAX = 1 << 20,
     RISE = 8,                    /* a cost is raised by this part of it, at most, */
-    RISE_NOTED = 64,             /* ... where */
+    RISE_NOTED = 64,             /* ... of a way that others choose */
     CLEARLY = 90,                /* percent of the cost in use, to replace it */
     SOON = 80,                   /* ... to try again soon: one disturbed body is not enough */
 };
