@@ -285,15 +285,15 @@ Linux {how["kernel"]}, sources of {how["commit"]}; a cache line takes {cell(at(v
 def text_of(processors):
     return f"""# Shared memory
 
-`benchmarks/run shm`: two ranks on the two cores that are nearest to each other; in each turn the MPIs alternate at each
-size, each for {SLICES} slices of some milliseconds, and up to {size_name(SHORT)} {SHORT_STARTS} times. Before and after
-each slice the ranks themselves measure how long a cache line takes between them, since a host moves virtual cores:
-slices with near cores and those with cores that are far apart are separate, and those in which they were moved, or
-which were moments only, are dropped. (The part of sources bcee834 has whole turns instead, with near cores before and after each; it and that of
-60c05ce alternate once at each size.) {OURS} with its defaults; ch3:nemesis from the same source with the same flags;
-Debian's packages as they are, and its Open MPI on UCX. Every number, and on which cores it was measured, is in
-shm.json, by processor: a run on another machine adds to it. Each MPI was found on the cores that it was told and
-without a byte over TCP.
+`benchmarks/run shm`: two ranks on the two cores that are nearest to each other; in each turn the MPIs alternate at
+each size, each for {SLICES} slices of some milliseconds, and up to {size_name(SHORT)} {SHORT_STARTS} times. Before
+and after each slice the ranks themselves measure how long a cache line takes between them, since a host moves virtual
+cores: slices with near cores and those with cores that are far apart are separate, and those in which they were
+moved, or which were moments only, are dropped. (The part of sources bcee834 has whole turns instead, with near cores
+before and after each; it and that of 60c05ce alternate once at each size.) {OURS} with its defaults; ch3:nemesis from
+the same source with the same flags; Debian's packages as they are, and its Open MPI on UCX. Every number, and on
+which cores it was measured, is in shm.json, by processor: a run on another machine adds to it. Each MPI was found on
+the cores that it was told and without a byte over TCP.
 
 Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own. One
 message after the other: the sender sends the next one when its send is complete, the receiver receives it when it has
