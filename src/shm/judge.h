@@ -33,7 +33,7 @@ struct mdapl_shm_judged {
 
 struct mdapl_shm_judge {
     struct mdapl_shm_judged c[MDAPL_SHM_CLASSES];
-    bool busy;                   /* set by the caller: the sender's core has other bodies to copy,
+    uint8_t busy;                /* the caller's; not 0: the sender's core has other bodies to copy,
                                   * so MDAPL_SHM_BOTH is not tried */
 };
 

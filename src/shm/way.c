@@ -59,7 +59,6 @@ struct offer {
 struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
     uint32_t used;               /* of data of the peer's ring: up to here bodies have been taken */
-    uint8_t both;                /* bodies until traffic counts as that of one direction again */
     struct pace pace;
     struct offer offer[OFFERS];
 };
@@ -167,10 +166,9 @@ static void note_direction(struct mdapl_shm_peer *peer)
     if (!sent)
         peer->parts_sent = peer->tx.acked;       /* numbers begin anew some time */
     if (sent || !mdapl_list_empty(&peer->sends) || !mdapl_list_empty(&peer->queue))
-        k->both = STILL;
+        k->judge.busy = STILL;
     else
-        k->both -= k->both > 0;
-    k->judge.busy = k->both > 0;
+        k->judge.busy -= k->judge.busy > 0;
 }
 
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once)

@@ -9,9 +9,8 @@
  * From 2112 bytes on glibc uses rep movsb where the processor says that it is fast for short copies
  * (FSRM), elsewhere from some kilobytes on. Shorter copies begin with the last line if the source
  * is less than 512 bytes ahead of the destination modulo a page, as a buffer of malloc(), which
- * begins 16 bytes after a line, is of a body in shared memory, which begins one. On a Xeon half as
- * many bodies of 2048 bytes then go between two cores as of 2304 bytes. So such copies are made
- * here.
+ * begins 16 bytes after a line, is of a body in shared memory, which begins one. Between two cores
+ * of a Xeon bodies of 2048 bytes were slower so than longer ones. So such copies are made here.
  *
  * Longer ones are left to glibc, since rep movsb is the fastest where it works well. On some
  * processors (AMD's Zen 3) it becomes many times as slow where the destination is less than a cache

@@ -296,12 +296,12 @@ static void a_busy_sender_does_not_help(void **state)
 
     (void)state;
     start(&r, m, 1);
-    r.judge.busy = true;
+    r.judge.busy = 1;
     for (int i = 0; i < MANY; i++) {
         bodies(&r, 1 << 20, 1, MDAPL_SHM_ONCE);
         assert_int_not_equal(r.last, MDAPL_SHM_BOTH);
     }
-    r.judge.busy = false;
+    r.judge.busy = 0;
     bodies(&r, 1 << 20, MANY, MDAPL_SHM_BOTH);
     assert_int_equal(r.last, MDAPL_SHM_BOTH);
 }
