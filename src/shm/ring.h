@@ -32,7 +32,7 @@
  * short ones begin there whenever no data is in flight: a body that is answered before the next one
  * is stored finds its lines in the two cores' caches, and touches little memory.
  *
- * Long bodies that answer each other have a place of their own, the pair buffer. Both ends write it
+ * Bodies that answer each other have a place of their own, the pair buffer. Both ends write it
  * in turn (migratory data, in the words of cache coherence): the end that has read a body there has
  * its lines in its own cache, and stores its next body over it. To read one gives the turn, so no
  * message does. An end without the turn stores bodies in data.

@@ -82,6 +82,14 @@ static inline bool is_short(const struct mdapl_shm_spsc_msg *m)
     return m->type == MDAPL_SHM_MSG && m->len <= MDAPL_SHM_SHORT && m->hdr_len <= MDAPL_LINE_ROOM;
 }
 
+/* The message is taken: of the pair buffer that gives the turn, when the whole body is. */
+static inline void took(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    mdapl_shm_spsc_took(&peer->rx, m);
+    if (m->in_pair)
+        peer->pair.turn = peer->parts.left == 0;
+}
+
 /* Takes such a message, as most are, or any, and adds the length of its body to *bytes. The header
  * is copied once and read from the copy: the peer may change the ring at any time. False: the
  * message is impossible, or memory is out. */
@@ -94,7 +102,7 @@ static inline bool take_short(struct mdapl_shm_peer *peer, const struct mdapl_sh
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
     if (mdapl_inbox_take(&peer->inbox, hdr, m->hdr_len, m->body, m->len))
         return mdapl_shm_peer_no_memory(peer);
-    mdapl_shm_spsc_took(&peer->rx, m);
+    took(peer, m);
     *bytes += m->len;
     return true;
 }
@@ -110,9 +118,7 @@ __attribute__((noinline)) static bool take(struct mdapl_shm_peer *peer,
     if (m.type >= MDAPL_SHM_TYPES || (row[m.type].record > 0 && row[m.type].record != m.hdr_len)
         || !row[m.type].on(peer, &m))
         return false;
-    mdapl_shm_spsc_took(&peer->rx, &m);
-    if (m.in_pair)
-        peer->pair.turn = peer->parts.left == 0;
+    took(peer, &m);
     /* Cells are few, so each one is published as free at once. */
     if (m.type == MDAPL_SHM_DATA)
         mdapl_shm_spsc_ack_flush(&peer->rx);

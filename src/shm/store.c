@@ -121,3 +121,16 @@ void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *
     else
         mdapl_iov_gather(from, to, len);
 }
+
+bool mdapl_shm_store_is_cached(struct mdapl_shm_peer *peer, size_t len)
+{
+    struct mdapl_shm_stored *k;
+
+    if (!peer->stores)
+        return false;
+    k = mdapl_shm_store_class(peer->stores, len);
+    if (k->left == 0 || k->by != MDAPL_SHM_STORE_CACHED)
+        return false;
+    k->left--;
+    return true;
+}

@@ -62,6 +62,44 @@ __attribute__((always_inline)) static inline void publish(struct mdapl_shm_peer 
         mdapl_shm_doorbell_ring(peer);
 }
 
+/* Does a body that the slot does not take go into the pair buffer, in one message? Not in a stream,
+ * in which the peer has not taken all that was sent, nor where non-temporal stores into the ring
+ * have been found to be faster than cached ones. */
+static bool is_short_answer(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg,
+                            size_t len)
+{
+    return type == MDAPL_SHM_MSG && len <= MDAPL_SHM_SHORT && msg->hdr_len <= MDAPL_SLOT_ROOM
+           && peer->tx.next == peer->tx.acked && mdapl_shm_pair_has_room(&peer->pair, len)
+           && (len < MDAPL_BYTES_LONG || mdapl_shm_store_is_cached(peer, len));
+}
+
+/* Reserves the place of a message. False: no room. */
+static inline bool reserve(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg,
+                           size_t len, struct mdapl_shm_spsc_msg *m)
+{
+    uint32_t off;
+
+    if (mdapl_shm_spsc_outside(msg->hdr_len, len) == 0
+        || !is_short_answer(peer, type, msg, len))
+        return mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, m);
+    if (!mdapl_shm_spsc_reserve_parts(&peer->tx, len, 1, &off))
+        return false;
+    mdapl_shm_spsc_part(&peer->tx, off, msg->hdr_len, len, m);
+    peer->s->stats->shm_pair_bodies++;
+    return true;
+}
+
+/* Copies the next bytes of the cursor to where the message's body is. In the pair buffer that has
+ * its lines in this core's cache, however far the peer is. */
+static void fill(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m,
+                 struct mdapl_iov *from)
+{
+    if (m->in_pair)
+        mdapl_iov_gather(from, m->body, m->len);
+    else
+        mdapl_shm_store(peer, from, m->body, m->len);
+}
+
 /* Writes a message, with its body of len bytes, if there is room. Inline in the way of a short
  * message, whose registers would be saved twice. */
 __attribute__((always_inline)) static inline bool put(struct mdapl_shm_peer *peer, int type,
@@ -69,8 +107,7 @@ __attribute__((always_inline)) static inline bool put(struct mdapl_shm_peer *pee
 {
     struct mdapl_shm_spsc_msg m;
 
-    if ((!peer->tx.in.front && !mdapl_shm_tx_open(peer))
-        || !mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, &m))
+    if ((!peer->tx.in.front && !mdapl_shm_tx_open(peer)) || !reserve(peer, type, msg, len, &m))
         return false;
     mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
     if (msg->n_body == 1 && len < MDAPL_BYTES_LONG) {
@@ -78,7 +115,7 @@ __attribute__((always_inline)) static inline bool put(struct mdapl_shm_peer *pee
     } else if (len > 0) {
         struct mdapl_iov cur = mdapl_iov_start(msg->body, msg->n_body);
 
-        mdapl_shm_store(peer, &cur, m.body, len);
+        fill(peer, &m, &cur);
     }
     publish(peer, &m, type);
     return true;
@@ -128,10 +165,7 @@ static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, 
             mdapl_bytes_copy(m.hdr + sizeof(head), msg->hdr, msg->hdr_len);
             peer->s->stats->shm_pair_bodies += m.in_pair;
         }
-        if (m.in_pair)           /* its lines are in this core's cache, however far the peer is */
-            mdapl_iov_gather(&cur, m.body, m.len);
-        else
-            mdapl_shm_store(peer, &cur, m.body, m.len);
+        fill(peer, &m, &cur);
         publish(peer, &m, first ? MDAPL_SHM_HEAD : MDAPL_SHM_MORE);
     }
     peer->parts_sent = peer->tx.next;
