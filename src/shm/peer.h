@@ -276,6 +276,8 @@ struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
 
 /* As mdapl_send(). */
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op);
+/* Messages of the owner, to all peers, that have been sent or queued. */
+uint64_t mdapl_shm_tx_sent(const struct mdapl_shm_chan *s);
 /* Sends a record without a body, or queues it. 0 or -ENOMEM. */
 int mdapl_shm_tx_record(struct mdapl_shm_peer *peer, int type, const void *record, size_t len);
 /* Writes a message with the next len bytes of a cursor, or with len bytes at body, if there is

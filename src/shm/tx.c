@@ -329,6 +329,11 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
     return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
 }
 
+uint64_t mdapl_shm_tx_sent(const struct mdapl_shm_chan *s)
+{
+    return s->stats->shm_msgs;
+}
+
 /* -- sending queued items --------------------------------------------------------------------- */
 
 static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)

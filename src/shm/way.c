@@ -36,6 +36,16 @@ enum {
     BOTH_PERCENT = 200,          /* ... while this end sends bodies, too: then its core copies each
                                     of them, and nothing meanwhile */
     STILL = 16,                  /* bodies for which traffic of both directions is taken to last */
+    ANSWERED = 2,                /* bodies with a message before each, that are no stream: in one
+                                    some message may say now and then that all have arrived */
+};
+
+/* The last body of middle length that a peer has brought. */
+struct brought {
+    uint64_t at;                 /* ns */
+    uint64_t sent;               /* messages that this process had sent by then */
+    uint8_t way, c;              /* way: MDAPL_SHM_WAYS: not known */
+    uint8_t answered;            /* up to ANSWERED: so many in a row had one before them */
 };
 
 /* Bodies in cells that are in flight from a peer, to measure their pace (way.c). */
@@ -60,6 +70,7 @@ struct mdapl_shm_copying {
     struct mdapl_shm_judge judge;
     uint32_t used;               /* of data of the peer's ring: up to here bodies have been taken */
     struct pace pace;
+    struct brought brought;
     struct offer offer[OFFERS];
 };
 
@@ -208,6 +219,39 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
         publish(peer, c);
 }
 
+/*
+ * A body of middle length was copied: bytes of its len in ns. That is what it costs if it answers a
+ * message, or if both ends send. In a stream a body costs the time since the one before: a sender
+ * that waits for the end of one copy sends nothing meanwhile, while it fills the ring as the
+ * receiver empties it.
+ */
+static void sample_middle(struct mdapl_shm_peer *peer, struct brought b, size_t bytes, uint64_t ns,
+                          size_t len)
+{
+    struct brought last = peer->copying->brought;
+
+    b.at = mdapl_ctx_now(peer->s->ctx);
+    b.sent = mdapl_shm_tx_sent(peer->s);
+    b.answered = b.sent == last.sent ? 0 : (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
+    peer->copying->brought = b;
+    if (peer->copying->judge.busy || b.answered == ANSWERED)
+        sample(peer, b.c, (enum mdapl_shm_way)b.way, bytes, ns);
+    else if (b.answered == 0 && b.way == last.way && b.c == last.c)
+        sample(peer, b.c, (enum mdapl_shm_way)b.way, len, b.at - last.at);
+}
+
+/* bytes of a body of len were copied in ns. */
+static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t bytes, uint64_t ns,
+                   size_t len)
+{
+    struct brought b = { .way = (uint8_t)way, .c = (uint8_t)mdapl_shm_judge_class(len) };
+
+    if (is_middle(b.c))
+        sample_middle(peer, b, bytes, ns, len);
+    else
+        sample(peer, b.c, way, bytes, ns);
+}
+
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t ns)
 {
@@ -215,15 +259,17 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
 
     note_direction(peer);
-    if (!mdapl_shm_use(used, (size_t)(m->body - begin) + len))
-        sample(peer, mdapl_shm_judge_class(len), MDAPL_SHM_TWICE, m->len,
-               ns * (peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT) / 100);
+    if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
+        peer->copying->brought.way = MDAPL_SHM_WAYS;
+    else
+        copied(peer, MDAPL_SHM_TWICE, m->len,
+               ns * (peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT) / 100, len);
 }
 
 void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
                           uint64_t ns)
 {
-    sample(peer, mdapl_shm_judge_class(len), way, len, ns);
+    copied(peer, way, len, ns, len);
 }
 
 /* Bodies in cells overlap, so their time is that of all bytes that arrive while any is in flight,

@@ -16,6 +16,7 @@ enum { RANKS = 3, FEW = 64, ROUNDS = 1000 };
 
 /* ns that a KiB costs: one copy by the kernel, two copies in cells or in the ring. */
 static unsigned kernel_kib, cells_kib;
+static unsigned wait_kib;        /* what a sender loses that has to wait for the end of one copy */
 static unsigned new_kib;         /* 0, or what places cost that no body has used before */
 static const char *used;         /* of the ring's data, up to here; NULL: not at all */
 static bool forbidden;
@@ -61,7 +62,7 @@ static int make(void **state)
     ranks_single_bytes = "-1";
     forbidden = false;
     helper = NULL;
-    new_kib = 0;
+    new_kib = wait_kib = 0;
     used = NULL;
     rc = ranks_make(state, RANKS);
     ranks_single_bytes = "1g";
@@ -129,6 +130,8 @@ static void one_body(struct pair *p, int from, int to, size_t len)
         both(a, b, len);
     assert_true(reading.done == 1 && reading.status == 0);
     assert_memory_equal(sink, source, len);
+    if (rc != MDAPL_DONE)
+        *now += (uint64_t)wait_kib * (len >> 10);
 }
 
 /* n bodies. Returns how many of them were copied once. */
@@ -369,6 +372,25 @@ static void both_directions_are_judged(void **state)
     }
 }
 
+/* In a stream the wait for the end of a copy counts, and not if bodies answer each other. */
+static void a_stream_is_judged_by_its_pace(void **state)
+{
+    static const size_t some[] = { 20000, 65536, MDAPL_SHM_EAGER };
+    struct pair *p = *state;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    kernel_kib = 100, cells_kib = 100, wait_kib = 50;
+    for (int i = 0; i < 3; i++) {
+        decision(p, some[i]);
+        assert_true(bodies(p, 0, 1, some[i], FEW) <= 6);
+        answers(p, some[i], 32 * FEW);
+        assert_true(answers(p, some[i], FEW) <= 12);
+        bodies(p, 0, 1, some[i], 64 * FEW);
+        assert_true(bodies(p, 0, 1, some[i], FEW) <= 6);
+    }
+}
+
 /* Where the kernel forbids it no body is copied once, and none is announced for nothing. */
 static void a_kernel_that_forbids_it(void **state)
 {
@@ -437,6 +459,7 @@ int main(void)
         WAY(new_data_is_no_cost),
         WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(both_directions_are_judged),
+        WAY(a_stream_is_judged_by_its_pace),
         WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
         WAY(the_node_measures_once), WAY(the_knob_decides),
     };
