@@ -151,28 +151,38 @@ def measured(programs, reps):
     return slices, others
 
 
+def usual_line(slices, of_limits):
+    """What a cache line took, by median, before the slices of the machine's limits, or of the MPIs."""
+    return statistics.median(s.before for key, turns in slices.items() if (key[0] == "limit") == of_limits
+                             for turn in turns for s in turn)
+
+
 def apart(slices):
     """A host may move virtual cores, so that they are threads of one core in one moment and far from each other in the
     next one. {where: values by key, of each turn the median}: `near` has the slices before and after which a cache
     line took less than the middle (of logarithms) between what it took before the fastest and the slowest twentieth of
     them, `far` those with more at both times. Where these two do not differ by FAR all are near, but for moments: those
-    with less or more than the median by sqrt(FAR). Either may miss some keys; one that has less than half of them is
-    left out: the cores were so for moments only."""
-    every = [s for turns in slices.values() for turn in turns for s in turn]
-    fastest, *_, slowest = statistics.quantiles([s.before for s in every], n=20)
-    usual, span = statistics.median(s.before for s in every), math.sqrt(FAR)
-    if slowest > FAR * fastest:
-        bound = math.sqrt(fastest * slowest)
-        choices = {"near": lambda s: max(s.before, s.after) <= bound, "far": lambda s: min(s.before, s.after) > bound}
-    else:
-        choices = {"near": lambda s: usual / span <= min(s.before, s.after) and max(s.before, s.after) <= usual * span}
+    with less or more than is usual for the program that has measured it, by sqrt(FAR). Either may miss some keys; one
+    that has less than half of them is left out: the cores were so for moments only."""
+    fastest, *_, slowest = statistics.quantiles([s.before for turns in slices.values() for turn in turns for s in turn],
+                                                n=20)
+    bound, span = math.sqrt(fastest * slowest), math.sqrt(FAR)
+    bounds = {"near": {key: (0, bound) for key in slices}, "far": {key: (bound, math.inf) for key in slices}}
+    if slowest <= FAR * fastest:
+        usual = {key: usual_line(slices, key[0] == "limit") for key in slices}
+        bounds = {"near": {key: (line / span, line * span) for key, line in usual.items()}}
+
+    def belongs(s, least, most):
+        return least <= min(s.before, s.after) and max(s.before, s.after) <= most
+
     found = {}
-    for where, belongs in choices.items():
-        v = {key: [statistics.median(s.figure for s in turn if belongs(s)) for turn in turns if any(map(belongs, turn))]
-             for key, turns in slices.items()}
+    for where, of_key in bounds.items():
+        kept = {key: [[s for s in turn if belongs(s, *of_key[key])] for turn in turns] for key, turns in slices.items()}
+        v = {key: [statistics.median(s.figure for s in turn) for turn in turns if turn] for key, turns in kept.items()}
         v = {key: medians for key, medians in v.items() if medians}
         if 2 * len(v) >= len(slices):
-            found[where] = {**v, ("line",): [statistics.median(s.before for s in every if belongs(s))]}
+            lines = [s.before for turns in kept.values() for turn in turns for s in turn]
+            found[where] = {**v, ("line",): [statistics.median(lines)]}
     return found
 
 
