@@ -460,9 +460,9 @@ void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way
 
 /* Copies the next len bytes of a cursor into shared memory that the peer will read. */
 void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *to, size_t len);
-/* Would the next such copy, of at least MDAPL_BYTES_LONG bytes, be by ordinary stores, and none
- * that is measured? Then it counts as made: the caller makes it elsewhere. */
-bool mdapl_shm_store_is_cached(struct mdapl_shm_peer *peer, size_t len);
+/* Counts the next such copy, of at least MDAPL_BYTES_LONG bytes, as made, since the caller makes it
+ * elsewhere. False: it would be measured, or be by non-temporal stores, and is not counted. */
+bool mdapl_shm_store_elsewhere(struct mdapl_shm_peer *peer, size_t len);
 
 /* -- cell.c ----------------------------------------------------------------------------------- */
 

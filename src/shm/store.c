@@ -122,7 +122,7 @@ void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *
         mdapl_iov_gather(from, to, len);
 }
 
-bool mdapl_shm_store_is_cached(struct mdapl_shm_peer *peer, size_t len)
+bool mdapl_shm_store_elsewhere(struct mdapl_shm_peer *peer, size_t len)
 {
     struct mdapl_shm_stored *k;
 
