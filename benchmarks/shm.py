@@ -169,8 +169,9 @@ def apart(slices):
     bound, span = math.sqrt(fastest * slowest), math.sqrt(FAR)
     bounds = {"near": {key: (0, bound) for key in slices}, "far": {key: (bound, math.inf) for key in slices}}
     if slowest <= FAR * fastest:
-        usual = {key: usual_line(slices, key[0] == "limit") for key in slices}
-        bounds = {"near": {key: (line / span, line * span) for key, line in usual.items()}}
+        usual = {of_limits: usual_line(slices, of_limits) for of_limits in {key[0] == "limit" for key in slices}}
+        lines = {key: usual[key[0] == "limit"] for key in slices}
+        bounds = {"near": {key: (line / span, line * span) for key, line in lines.items()}}
 
     def belongs(s, least, most):
         return least <= min(s.before, s.after) and max(s.before, s.after) <= most
@@ -181,8 +182,8 @@ def apart(slices):
         v = {key: [statistics.median(s.figure for s in turn) for turn in turns if turn] for key, turns in kept.items()}
         v = {key: medians for key, medians in v.items() if medians}
         if 2 * len(v) >= len(slices):
-            lines = [s.before for turns in kept.values() for turn in turns for s in turn]
-            found[where] = {**v, ("line",): [statistics.median(lines)]}
+            line = statistics.median(s.before for turns in kept.values() for turn in turns for s in turn)
+            found[where] = {**v, ("line",): [line]}
     return found
 
 

@@ -44,7 +44,7 @@ bool mdapl_shm_part_on_head(struct mdapl_shm_peer *peer, const struct mdapl_shm_
                           m->body, m->len))
         return mdapl_shm_peer_no_memory(peer);
     if (mdapl_parts_up_to_date(&peer->parts))
-        mdapl_shm_way_ring(peer, head.len, m, mdapl_ctx_now(peer->s->ctx) - start);
+        mdapl_shm_way_ring(peer, head.len, m, start);
     return true;
 }
 

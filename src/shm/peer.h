@@ -434,9 +434,9 @@ void mdapl_shm_way_free(struct mdapl_shm_peer *peer);
 /* The receiver's choice for a body of len bytes that has been announced; once: one copy is possible
  * for it. */
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once);
-/* A body was copied once, by its receiver or by both ends, in ns. */
+/* A body has been copied once since `start`, ns, by its receiver or by both ends. */
 void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
-                          uint64_t ns);
+                          uint64_t start);
 /* The peer's kernel does not permit it to write to this process. */
 void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer);
 /* A body of len bytes was requested in cells; a piece of such a body has arrived; the body has
@@ -446,10 +446,10 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_d
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
 /* The receiver's decision for such bodies, for the FIN. */
 enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);
-/* This message, of a body of len bytes that begins in it, was taken in ns, out of the ring or the
- * pair buffer. */
+/* This message, of a body of len bytes that begins in it, has been taken since `start`, ns, out of
+ * the ring or the pair buffer. */
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
-                        const struct mdapl_shm_spsc_msg *m, uint64_t ns);
+                        const struct mdapl_shm_spsc_msg *m, uint64_t start);
 /* Is a body announced that would fit the ring or the pair buffer, and is longer than
  * MDAPL_SHM_SHORT? */
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);

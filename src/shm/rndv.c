@@ -299,8 +299,7 @@ static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t 
     mdapl_iov_skip(&there, r->at);
     if (!mdapl_shm_cma_read(r->peer, &here, &there, want))
         return false;
-    mdapl_shm_way_single(r->peer, MDAPL_SHM_ONCE, want,
-                         mdapl_ctx_now(r->peer->s->ctx) - start);
+    mdapl_shm_way_single(r->peer, MDAPL_SHM_ONCE, want, start);
     return true;
 }
 
@@ -341,8 +340,7 @@ static int end_split(struct long_rx *r, bool whole)
         mdapl_shm_split_free(r->peer, &r->split);
         return request(r);
     }
-    mdapl_shm_way_single(r->peer, MDAPL_SHM_BOTH, r->read.want,
-                         mdapl_ctx_now(r->peer->s->ctx) - r->start);
+    mdapl_shm_way_single(r->peer, MDAPL_SHM_BOTH, r->read.want, r->start);
     return MDAPL_DONE;
 }
 

@@ -220,40 +220,31 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
 }
 
 /*
- * A body of middle length was copied: bytes of its len in ns. That is what it costs if it answers a
- * message, or if both ends send. In a stream a body costs the time since the one before: a sender
- * that waits for the end of one copy sends nothing meanwhile, while it fills the ring as the
- * receiver empties it.
+ * Bytes of a body of len have been copied since `start`, ns; that counts with so many percent. In a
+ * stream a body of middle length costs the time since the one before: a sender that waits for the
+ * end of one copy sends nothing meanwhile, while it fills the ring as the receiver empties it. Not
+ * so if bodies answer messages, or if both ends send: that is the pace of the program.
  */
-static void sample_middle(struct mdapl_shm_peer *peer, struct brought b, size_t bytes, uint64_t ns,
-                          size_t len)
+static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, size_t bytes,
+                   uint64_t start, unsigned percent)
 {
-    struct brought last = peer->copying->brought;
+    struct brought *b = &peer->copying->brought, last = *b;
+    unsigned c = mdapl_shm_judge_class(len);
+    uint64_t sent = mdapl_shm_tx_sent(peer->s), now = mdapl_ctx_now(peer->s->ctx);
 
-    b.at = mdapl_ctx_now(peer->s->ctx);
-    b.sent = mdapl_shm_tx_sent(peer->s);
-    b.answered = b.sent == last.sent ? 0 : (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
-    peer->copying->brought = b;
-    if (peer->copying->judge.busy || b.answered == ANSWERED)
-        sample(peer, b.c, (enum mdapl_shm_way)b.way, bytes, ns);
-    else if (b.answered == 0 && b.way == last.way && b.c == last.c)
-        sample(peer, b.c, (enum mdapl_shm_way)b.way, len, b.at - last.at);
-}
-
-/* bytes of a body of len were copied in ns. */
-static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t bytes, uint64_t ns,
-                   size_t len)
-{
-    struct brought b = { .way = (uint8_t)way, .c = (uint8_t)mdapl_shm_judge_class(len) };
-
-    if (is_middle(b.c))
-        sample_middle(peer, b, bytes, ns, len);
-    else
-        sample(peer, b.c, way, bytes, ns);
+    if (is_middle(c)) {
+        *b = (struct brought){ .at = now, .sent = sent, .way = (uint8_t)way, .c = (uint8_t)c };
+        if (sent != last.sent)
+            b->answered = (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
+    }
+    if (!is_middle(c) || peer->copying->judge.busy || b->answered == ANSWERED)
+        sample(peer, c, way, bytes, (now - start) * percent / 100);
+    else if (b->answered == 0 && b->way == last.way && b->c == last.c)
+        sample(peer, c, way, len, now - last.at);
 }
 
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
-                        const struct mdapl_shm_spsc_msg *m, uint64_t ns)
+                        const struct mdapl_shm_spsc_msg *m, uint64_t start)
 {
     uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
@@ -262,14 +253,14 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
     if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
     else
-        copied(peer, MDAPL_SHM_TWICE, m->len,
-               ns * (peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT) / 100, len);
+        copied(peer, MDAPL_SHM_TWICE, len, m->len, start,
+               peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT);
 }
 
 void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
-                          uint64_t ns)
+                          uint64_t start)
 {
-    copied(peer, way, len, ns, len);
+    copied(peer, way, len, len, start, 100);
 }
 
 /* Bodies in cells overlap, so their time is that of all bytes that arrive while any is in flight,

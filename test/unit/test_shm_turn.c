@@ -283,7 +283,7 @@ static void any_order(void **state)
     srand(SEED);
     for (uint32_t i = 0; i < BODIES; i++) {
         struct rank *from = rand() % 2 ? a : b, *to = from == a ? b : a;
-        size_t len = 1 + (size_t)rand() % SOME;
+        size_t len = 1 + (size_t)rand() % (MDAPL_SHM_SHORT + SOME);
 
         send_and_read(from, to, i, len);
         assert_true(has_turn(a) + has_turn(b) == 1);
