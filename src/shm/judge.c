@@ -10,8 +10,9 @@ enum {
     HOPELESS = 2,                /* a trial ends at a sample that costs so many times the best */
     FIRST_GAP = 16,              /* bodies between trials, at first and at most */
     LAST_GAP = 1024,
-    THRIFT = 128,                /* bodies after a trial for each body's time that it cost */
-    THRIFT_MAX = 1 << 20,
+    THRIFT = 64,                 /* bodies after trials for each body's time that they cost */
+    THRIFT_MAX = 1 << 16,
+    SPENT_MAX = 1 << 24,
     RISE = 8,                    /* a cost is raised by this part of it, at most, */
     RISE_NOTED = 64,             /* ... of a way that others choose */
     CLEARLY = 90,                /* percent of the cost in use, to replace it */
@@ -91,15 +92,15 @@ static bool better(const struct mdapl_shm_judged *k, enum mdapl_shm_way way, uns
 
 /* -- trials ----------------------------------------------------------------------------------- */
 
-/* The costs of the last trials bound how often trials take place: about 1 in THRIFT of the time. */
-static uint32_t interval(const struct mdapl_shm_judged *k)
+/* Adds what the trial that ends has cost: the time that its bodies took longer than they had to, in
+ * hundredths of a body's time. */
+static void account(struct mdapl_shm_judged *k)
 {
-    uint64_t all = 0, least = k->cost[k->way];
+    uint64_t cost = k->cost[k->trying], least = k->cost[best(k)];
 
-    for (int i = 0; i < MDAPL_SHM_WAYS; i++)
-        if (!k->forbidden[i] && k->cost[i] > least)
-            all += k->cost[i] - least;
-    return k->gap + (least > 0 ? (uint32_t)mdapl_min(all * THRIFT / least, THRIFT_MAX) : 0);
+    if (cost > least && least > 0)
+        k->spent += (uint32_t)mdapl_min((cost - least) * 100 / least * (BODIES - k->bodies),
+                                        SPENT_MAX);
 }
 
 /* All ways have been tried. Returns whether the decision is new. */
@@ -113,7 +114,9 @@ static bool decide(struct mdapl_shm_judged *k)
     k->gap = other ? FIRST_GAP : (uint32_t)mdapl_min(k->gap * 2u, LAST_GAP);
     k->trying = MDAPL_SHM_WAYS;
     k->decided = first ? k->cost[k->way] > 0 : true;
-    k->left = interval(k);
+    /* Trials take about 1 in THRIFT of the time. */
+    k->left = k->gap + (uint32_t)mdapl_min((uint64_t)k->spent * THRIFT / 100, THRIFT_MAX);
+    k->spent = 0;
     return k->decided && (first || other);
 }
 
@@ -126,22 +129,42 @@ static bool can_win(const struct mdapl_shm_judge *j, const struct mdapl_shm_judg
            && (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100 < (uint64_t)k->cost[best(k)] * 2 * CLEARLY;
 }
 
-/* The next way to be tried, from `from` on; the way in use only while nothing is decided. */
+static void try_way(struct mdapl_shm_judged *k, int way)
+{
+    k->trying = (uint8_t)way;
+    k->samples = SAMPLES;
+    k->bodies = BODIES;
+}
+
+/* The next way to be tried, from `from` on; the way in use only while nothing is decided. What the
+ * others cost in former trials is forgotten: it may be that nothing costs so little now. */
 static bool try_from(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k, int from)
 {
-    for (int i = from; i < MDAPL_SHM_WAYS; i++)
-        if (!k->forbidden[i] && (!k->decided || i != k->way) && can_win(j, k, i)) {
-            k->trying = (uint8_t)i;
-            k->samples = SAMPLES;
-            k->bodies = BODIES;
+    for (int i = from; i < MDAPL_SHM_WAYS; i++) {
+        if (k->forbidden[i] || (k->decided && i == k->way))
+            continue;
+        k->cost[i] = 0;
+        if (can_win(j, k, i)) {
+            try_way(k, i);
             return true;
         }
+    }
     return false;
 }
 
+/* Before another way replaces the one in use, that is tried, too: its cost is one of the time
+ * before the trials, in which all ways may have been slow. Returns whether the decision is new. */
 static bool next_trial(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
 {
-    return !try_from(j, k, k->trying + 1) && decide(k);
+    bool confirms = k->decided && k->trying == k->way;
+
+    account(k);
+    if (!confirms && try_from(j, k, k->trying + 1))
+        return false;
+    if (confirms || !k->decided || !better(k, best(k), CLEARLY))
+        return decide(k);
+    try_way(k, k->way);
+    return false;
 }
 
 enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
@@ -150,7 +173,7 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
 
     if (k->trying == MDAPL_SHM_WAYS) {
         if (k->left > 0)
-            k->left--;
+            mdapl_shm_judge_pass(j, c);
         else if (!try_from(j, k, 0))
             decide(k);
     } else if (k->forbidden[k->trying] || k->bodies == 0) {
@@ -160,6 +183,11 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
         return (enum mdapl_shm_way)k->way;
     k->bodies--;
     return (enum mdapl_shm_way)k->trying;
+}
+
+void mdapl_shm_judge_pass(struct mdapl_shm_judge *j, unsigned c)
+{
+    j->c[c].left -= j->c[c].left > 0;
 }
 
 static bool hopeless(const struct mdapl_shm_judged *k)

@@ -5,7 +5,8 @@
  * Which way of copying a long body is the fastest here, by the bodies themselves. No copy is made
  * to measure: the first bodies of each length try all ways in turn, and from then on the fastest
  * one is used. It is judged again at growing intervals, and soon if the way in use has become
- * slower than another one was. A wrong judgement, or a machine that changes, costs a few bodies.
+ * slower than another one was. If another one wins, the one in use is tried, too, before it is
+ * replaced. A wrong judgement, or a machine that changes, costs a few bodies.
  *
  * A cost is the time of a byte from the receiver's decision to the body's end. Disturbances only
  * add time, so a cost falls to each lower sample at once, and a higher one raises it by 1/8 at
@@ -24,6 +25,7 @@
 struct mdapl_shm_judged {
     uint32_t cost[MDAPL_SHM_WAYS];   /* ns for 1 MiB; 0: not measured */
     uint32_t left, gap;          /* bodies until the next trials; between the last two trials */
+    uint32_t spent;              /* by trials since the last decision, in 1/100 of a body's time */
     uint8_t way;                 /* in use */
     uint8_t trying;              /* MDAPL_SHM_WAYS: no trial */
     uint8_t samples, bodies;     /* of the trial, that are still permitted */
@@ -50,8 +52,10 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
  * class, for the first time or otherwise than before. */
 bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
                             size_t bytes, uint64_t ns);
-/* The same for a class whose ways others choose, without trials: it is decided when all possible
- * ways have a cost, and otherwise when another one is clearly better. */
+/* A body of this class goes a way that others have chosen: it counts for when trials begin. */
+void mdapl_shm_judge_pass(struct mdapl_shm_judge *j, unsigned c);
+/* As mdapl_shm_judge_sample(), for a class whose ways others choose, without trials: it is decided
+ * when all possible ways have a cost, and otherwise when another one is clearly better. */
 bool mdapl_shm_judge_note(struct mdapl_shm_judge *j, unsigned c, enum mdapl_shm_way way,
                           size_t bytes, uint64_t ns);
 /* This way is not possible for a class, or for any: it is not chosen again. */

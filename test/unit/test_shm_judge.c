@@ -209,6 +209,50 @@ static void a_way_that_became_slow_is_replaced_soon(void **state)
     assert_true(r.other < 100);
 }
 
+/* Ways that all become slow for a while, as when another process has the core, stay as they are: a
+ * cost of the time after is not compared with one of the while. */
+static void a_slow_while_changes_nothing(void **state)
+{
+    struct run r;
+
+    (void)state;
+    for (int length = 1; length < 40; length++) {
+        unsigned c = mdapl_shm_judge_class(1 << 20);
+
+        start(&r, &machines[0], 3);
+        bodies(&r, 1 << 20, 5000, MDAPL_SHM_TWICE);
+        for (int i = 0; i < length; i++) {
+            enum mdapl_shm_way way = mdapl_shm_judge_choose(&r.judge, c);
+
+            mdapl_shm_judge_sample(&r.judge, c, way, 1 << 20, 5 * time_of(r.m, way, 1 << 20));
+        }
+        bodies(&r, 1 << 20, 200, MDAPL_SHM_TWICE);
+        if (r.other > 20)
+            fail_msg("after %d slow bodies %lu of 200 the wrong way", length, r.other);
+    }
+}
+
+/* A way that is not tried, since it cannot win, is not chosen for what it cost long ago. */
+static void an_old_cost_is_no_reason(void **state)
+{
+    struct machine m = { "two copies win, just", { { 0, 100 }, { 0, 150 }, { 0, 108 } },
+                         { { 0 } } };
+    struct run r;
+    int both = 0;
+
+    (void)state;
+    start(&r, &m, 3);
+    bodies(&r, 1 << 20, 5000, MDAPL_SHM_TWICE);
+    m.of[MDAPL_SHM_TWICE].kib = 320;
+    m.of[MDAPL_SHM_ONCE].kib = 300;
+    m.of[MDAPL_SHM_BOTH].kib = 2000;
+    for (int i = 0; i < 200; i++) {
+        bodies(&r, 1 << 20, 1, MDAPL_SHM_TWICE);
+        both += r.last == MDAPL_SHM_BOTH;
+    }
+    assert_in_range(both, 0, 6);
+}
+
 static void what_is_forbidden_is_not_tried(void **state)
 {
     struct run r;
@@ -331,6 +375,8 @@ int main(void)
         cmocka_unit_test(what_cannot_win_is_not_tried),
         cmocka_unit_test(a_change_is_noticed),
         cmocka_unit_test(a_way_that_became_slow_is_replaced_soon),
+        cmocka_unit_test(a_slow_while_changes_nothing),
+        cmocka_unit_test(an_old_cost_is_no_reason),
         cmocka_unit_test(what_is_forbidden_is_not_tried),
         cmocka_unit_test(a_decision_is_taken_over),
         cmocka_unit_test(trials_without_samples_end),
