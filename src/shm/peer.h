@@ -428,24 +428,31 @@ uint32_t mdapl_shm_split_write(struct mdapl_shm_peer *peer, struct mdapl_shm_spl
 
 /* -- way.c ------------------------------------------------------------------------------------ */
 
+/* A copy under way, at the receiver. */
+struct mdapl_shm_copy {
+    size_t len;
+    uint64_t start;              /* ns */
+    uint32_t batch;              /* of copies, to which it belongs */
+    enum mdapl_shm_way way;
+};
+
 /* Makes peer->copying. 0 or -ENOMEM. */
 int mdapl_shm_way_make(struct mdapl_shm_peer *peer);
 void mdapl_shm_way_free(struct mdapl_shm_peer *peer);
 /* The receiver's choice for a body of len bytes that has been announced; once: one copy is possible
  * for it. */
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once);
-/* A body has been copied once since `start`, ns, by its receiver or by both ends. */
-void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
-                          uint64_t start);
 /* The peer's kernel does not permit it to write to this process. */
 void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer);
-/* A body of len bytes was requested in cells; a piece of such a body has arrived; the body has
- * ended, whole or not. */
-void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len);
+/* A copy of len bytes of an announced body, that way, begins; a piece of one in cells has arrived;
+ * a copy has ended, whole or not. */
+void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                         struct mdapl_shm_copy *copy);
 void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data);
-void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole);
-/* The receiver's decision for such bodies, for the FIN. */
-enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len);
+void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy *copy, bool whole);
+/* How the receiver wants the next body of such a length, for the FIN: as it has decided, or as it
+ * tries now, for which the body has to be announced. */
+enum mdapl_shm_way mdapl_shm_way_wanted(const struct mdapl_shm_peer *peer, size_t len);
 /* This message, of a body of len bytes that begins in it, has been taken since `start`, ns, out of
  * the ring or the pair buffer. */
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,

@@ -73,7 +73,7 @@ enum {
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
     MDAPL_SPREAD_LONG = 4608,    /* bytes of a body in data that always walks on */
     MDAPL_ACK_BYTES = 16384,     /* of data taken, after which that is published */
-    MDAPL_SPLITS = 8,            /* bodies that both ends are copying, at most */
+    MDAPL_SPLITS = 16,           /* bodies that both ends are copying, at most */
     MDAPL_PAIR_BYTES = 262144,   /* in a pair buffer */
 };
 

@@ -68,9 +68,9 @@ struct long_rx {
     size_t len, at;              /* bytes of the body: all, read */
     size_t by_cells;             /* ... requested through cells */
     struct mdapl_rx_op read;     /* a read in progress, through cells or split */
+    struct mdapl_shm_copy copy;  /* ... its copy */
     struct mdapl_shm_split split;
     bool refused;                /* ... the kernel did not copy all that this end took */
-    uint64_t start;              /* ... when it began, ns */
     uint32_t n_segs;
     struct iovec seg[];          /* addresses in the sender's memory */
 };
@@ -239,8 +239,8 @@ static struct mdapl_op *end_read(struct long_rx *r, bool whole)
 {
     if (r->split.word)
         mdapl_shm_split_free(r->peer, &r->split);
-    else if (r->read.op)
-        mdapl_shm_way_end(r->peer, whole);
+    if (r->read.op)
+        mdapl_shm_way_end(r->peer, &r->copy, whole);
     return mdapl_rx_op_end(&r->read);
 }
 
@@ -256,7 +256,7 @@ static void rx_free(struct long_rx *r)
 
 static void send_fin(struct long_rx *r, int status)
 {
-    struct mdapl_shm_fin fin = { r->tx_id, status, mdapl_shm_way_decided(r->peer, r->len) };
+    struct mdapl_shm_fin fin = { r->tx_id, status, mdapl_shm_way_wanted(r->peer, r->len) };
 
     if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
         mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
@@ -289,18 +289,19 @@ static void rx_drop(struct mdapl_rx *rx)
 
 /* -- receiving: a read ------------------------------------------------------------------------ */
 
-/* False: the kernel refused. */
-static bool read_once(struct long_rx *r, const struct iovec *iov, int n, size_t want)
+/* Copies a body at once; its time is one of `way`. False: the kernel refused. */
+static bool read_once(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
+                      size_t want)
 {
     struct mdapl_iov here = mdapl_iov_start(iov, n);
     struct mdapl_iov there = mdapl_iov_start(r->seg, (int)r->n_segs);
-    uint64_t start = mdapl_ctx_now(r->peer->s->ctx);
+    bool done;
 
     mdapl_iov_skip(&there, r->at);
-    if (!mdapl_shm_cma_read(r->peer, &here, &there, want))
-        return false;
-    mdapl_shm_way_single(r->peer, MDAPL_SHM_ONCE, want, start);
-    return true;
+    mdapl_shm_way_begin(r->peer, way, want, &r->copy);
+    done = mdapl_shm_cma_read(r->peer, &here, &there, want);
+    mdapl_shm_way_end(r->peer, &r->copy, done);
+    return done;
 }
 
 /* Begins a read that other messages will end. 0 or -ENOMEM. */
@@ -318,7 +319,7 @@ static int request(struct long_rx *r)
     struct mdapl_shm_cts cts = { r->tx_id, r->id, r->at, r->read.want };
 
     r->by_cells += r->read.want;
-    mdapl_shm_way_begin(r->peer, r->read.want);
+    mdapl_shm_way_begin(r->peer, MDAPL_SHM_TWICE, r->read.want, &r->copy);
     return mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts));
 }
 
@@ -336,12 +337,11 @@ static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t 
  * are requested. MDAPL_DONE, 0 or -ENOMEM. */
 static int end_split(struct long_rx *r, bool whole)
 {
-    if (!whole) {
-        mdapl_shm_split_free(r->peer, &r->split);
-        return request(r);
-    }
-    mdapl_shm_way_single(r->peer, MDAPL_SHM_BOTH, r->read.want, r->start);
-    return MDAPL_DONE;
+    if (whole)
+        return MDAPL_DONE;
+    mdapl_shm_split_free(r->peer, &r->split);
+    mdapl_shm_way_end(r->peer, &r->copy, false);
+    return request(r);
 }
 
 /* Copies parts of the split, which has begun. MDAPL_DONE: all of them; 0: the sender has others, or
@@ -353,8 +353,9 @@ static int read_both(struct long_rx *r, const struct iovec *iov, size_t want, st
     struct mdapl_shm_split_at at = { r->tx_id, r->id, r->split.number, r->split.index, r->at, want,
                                      (uint64_t)(uintptr_t)iov->iov_base };
 
-    r->start = mdapl_ctx_now(r->peer->s->ctx);
     mdapl_shm_cma_allow(r->peer->s, want);
+    if (rc == 0)
+        mdapl_shm_way_begin(r->peer, MDAPL_SHM_BOTH, want, &r->copy);
     if (rc == 0 && (rc = mdapl_shm_tx_record(r->peer, MDAPL_SHM_SPLIT, &at, sizeof(at))) == 0) {
         mdapl_iov_skip(&there, r->at);
         r->refused = mdapl_shm_split_read(r->peer, &r->split, mdapl_iov_start(iov, 1), there)
@@ -363,7 +364,7 @@ static int read_both(struct long_rx *r, const struct iovec *iov, size_t want, st
             rc = end_split(r, !r->refused);
     }
     if (rc)
-        end_read(r, false);
+        end_read(r, rc == MDAPL_DONE);
     return rc;
 }
 
@@ -384,10 +385,13 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     if (want == 0)
         return MDAPL_DONE;
     way = mdapl_shm_way_choose(r->peer, want, r->n_segs > 0);
-    if (way == MDAPL_SHM_BOTH && n == 1 && mdapl_shm_split_begin(r->peer, want, &r->split)) {
+    if (way == MDAPL_SHM_BOTH && n > 1)
+        way = MDAPL_SHM_ONCE;
+    /* If as many bodies are split as can be, this end copies one while the sender copies those. */
+    if (way == MDAPL_SHM_BOTH && mdapl_shm_split_begin(r->peer, want, &r->split)) {
         counter = &stats->shm_split_copies;
         rc = read_both(r, iov, want, op);
-    } else if (way != MDAPL_SHM_TWICE && read_once(r, iov, n, want)) {
+    } else if (way != MDAPL_SHM_TWICE && read_once(r, way, iov, n, want)) {
         counter = &stats->shm_single_copies;
         rc = MDAPL_DONE;
     } else {                     /* if the kernel refused, one copy is not chosen from now on */

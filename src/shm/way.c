@@ -30,6 +30,7 @@ enum {
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
     FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
     LAST_GAP = 4096,
+    LONG_GAP = 256,              /* ... of longer ones: their receiver tries more rarely */
     OTHERS = 3,                  /* bodies that go the other way at a time */
     RING_PERCENT = 125,          /* cost of a body in the ring, of the time to take it: the sender
                                     copies, too, but all except its first part meanwhile */
@@ -48,14 +49,17 @@ struct brought {
     uint8_t answered;            /* up to ANSWERED: so many in a row had one before them */
 };
 
-/* Bodies in cells that are in flight from a peer, to measure their pace (way.c). */
+/* Announced bodies that are in flight from a peer, to measure their pace. Those of one class that
+ * are copied in one way, one begun after the other, are a batch. */
 struct pace {
     uint64_t since;              /* ns */
-    size_t bytes;                /* arrived since then */
-    unsigned n, others;          /* bodies in flight; of them, not of this class */
-    unsigned c;
+    size_t bytes;                /* of the newest batch, arrived since then */
+    uint32_t batch;              /* its number */
+    unsigned n, newest;          /* bodies in flight; of them, of the newest batch */
+    uint8_t way, c;              /* ... which are these */
+    bool running;                /* some were in flight at `since`, and bytes of theirs were here */
+    bool fresh;                  /* a cell was used for the first time: a page fault, once */
     uint32_t cells;              /* of the peer's cells, those from here on were never used */
-    bool fresh;                  /* one of these was: that costs page faults, once */
 };
 
 /* What the sender knows of the receiver's decision for a class of bodies that it need not announce.
@@ -250,6 +254,7 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
 
     note_direction(peer);
+    mdapl_shm_judge_pass(&peer->copying->judge, mdapl_shm_judge_class(len));
     if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
     else
@@ -257,33 +262,41 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT);
 }
 
-void mdapl_shm_way_single(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
-                          uint64_t start)
+/* Bodies overlap, so their time is that of all bytes that arrive while any is in flight, if all in
+ * flight are of one batch. */
+static void measure_from(struct pace *p, uint64_t ns, bool running)
 {
-    copied(peer, way, len, len, start, 100);
-}
-
-/* Bodies in cells overlap, so their time is that of all bytes that arrive while any is in flight,
- * if all are of one class. */
-static void measure_from_now(struct mdapl_shm_peer *peer)
-{
-    struct pace *p = &peer->copying->pace;
-
-    p->since = mdapl_ctx_now(peer->s->ctx);
+    p->since = ns;
     p->bytes = 0;
+    p->running = running;
     p->fresh = false;
 }
 
-void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, size_t len)
+/* Is a copy judged by its pace? One copy of middle length is judged by itself. */
+static bool paced(enum mdapl_shm_way way, unsigned c)
+{
+    return way == MDAPL_SHM_TWICE || !is_middle(c);
+}
+
+void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                         struct mdapl_shm_copy *copy)
 {
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(len);
 
-    if (p->n++ == 0 || p->c != c) {
-        p->others = p->n - 1;    /* in flight that are of another class */
-        p->c = c;
-        measure_from_now(peer);
+    *copy = (struct mdapl_shm_copy){ .len = len, .start = mdapl_ctx_now(peer->s->ctx),
+                                     .way = way };
+    if (!paced(way, c))
+        return;
+    if (p->n++ == 0 || p->c != c || p->way != way) {
+        p->batch++;
+        p->newest = 0;
+        p->c = (uint8_t)c;
+        p->way = (uint8_t)way;
+        measure_from(p, copy->start, p->n > 1);
     }
+    p->newest++;
+    copy->batch = p->batch;
 }
 
 void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data)
@@ -297,33 +310,48 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_d
     }
 }
 
-void mdapl_shm_way_end(struct mdapl_shm_peer *peer, bool whole)
+/* Bodies in cells, while this end sends some, too: its core copies those as well, but for what the
+ * pace of a way in use shows by itself. */
+static unsigned percent_of(const struct mdapl_shm_judge *judge, const struct pace *p)
 {
-    struct pace *p = &peer->copying->pace;
-    const struct mdapl_shm_judged *k = &peer->copying->judge.c[p->c];
-    bool in_use = k->decided && k->way == MDAPL_SHM_TWICE;
-    unsigned percent = peer->copying->judge.busy && !in_use ? BOTH_PERCENT : 100;
+    const struct mdapl_shm_judged *k = &judge->c[p->c];
+    bool in_use = k->decided && k->way == p->way;
 
-    p->n--;
-    /* Bodies end roughly in their order, so those that began before are gone first. */
-    if (p->others > 0) {
-        p->others--;
-        measure_from_now(peer);
-        return;
-    }
-    if (!whole || p->bytes == 0
-        || (p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << p->c))
-        return;
-    if (!p->fresh)
-        sample(peer, p->c, MDAPL_SHM_TWICE, p->bytes,
-               (mdapl_ctx_now(peer->s->ctx) - p->since) * percent / 100);
-    measure_from_now(peer);
+    return p->way == MDAPL_SHM_TWICE && judge->busy && !in_use ? BOTH_PERCENT : 100;
 }
 
-enum mdapl_shm_way mdapl_shm_way_decided(const struct mdapl_shm_peer *peer, size_t len)
+void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy *copy, bool whole)
+{
+    struct pace *p = &peer->copying->pace;
+    unsigned c = mdapl_shm_judge_class(copy->len);
+    bool valid = whole && p->n == p->newest && !p->fresh;
+    uint64_t now;
+
+    if (!paced(copy->way, c)) {
+        if (whole)
+            copied(peer, copy->way, copy->len, copy->len, copy->start, 100);
+        return;
+    }
+    now = mdapl_ctx_now(peer->s->ctx);
+    p->n--;
+    p->newest -= copy->batch == p->batch;
+    if (copy->way != MDAPL_SHM_TWICE)
+        p->bytes += copy->len;
+    if (valid && p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << c)
+        return;
+    /* The bytes that were here at the beginning make no difference if as many are here now. */
+    if (valid && (p->n > 0 || !p->running))
+        sample(peer, c, copy->way, p->bytes,
+               (now - p->since) * percent_of(&peer->copying->judge, p) / 100);
+    measure_from(p, now, p->n > 0);
+}
+
+enum mdapl_shm_way mdapl_shm_way_wanted(const struct mdapl_shm_peer *peer, size_t len)
 {
     const struct mdapl_shm_judged *k = &peer->copying->judge.c[mdapl_shm_judge_class(len)];
 
+    if (k->trying == MDAPL_SHM_ONCE || k->trying == MDAPL_SHM_BOTH)
+        return (enum mdapl_shm_way)k->trying;
     return k->decided ? (enum mdapl_shm_way)k->way : MDAPL_SHM_WAYS;
 }
 
@@ -353,7 +381,7 @@ bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
         if ((fresh && !once) || ++o->n < o->gap)
             return once;
         o->n = 0;
-        o->gap = (uint16_t)mdapl_min(4u * o->gap, LAST_GAP);
+        o->gap = (uint16_t)mdapl_min(4u * o->gap, len > MDAPL_SHM_EAGER ? LONG_GAP : LAST_GAP);
         o->others = OTHERS;
     }
     o->others -= !(fresh && once);
@@ -366,7 +394,8 @@ void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way
 
     if (!o || way >= MDAPL_SHM_WAYS || way == o->way)
         return;
-    if (o->way < MDAPL_SHM_WAYS)
-        o->gap = FIRST_GAP;      /* what is best has changed, and may change back */
+    /* What is best has changed, and may change back; or the receiver of a longer body tries it. */
+    if (o->way < MDAPL_SHM_WAYS && len <= MDAPL_SHM_EAGER)
+        o->gap = FIRST_GAP;
     o->way = (uint8_t)way;
 }
