@@ -12,10 +12,10 @@ enum {
     LAST_GAP = 1024,
     THRIFT = 64,                 /* bodies after trials for each body's time that they cost */
     THRIFT_MAX = 1 << 16,
-    SPENT_MAX = 1 << 24,
     RISE = 8,                    /* a cost is raised by this part of it, at most, */
     RISE_NOTED = 64,             /* ... of a way that others choose */
     CLEARLY = 90,                /* percent of the cost in use, to replace it */
+    TOGETHER = 3,                /* times that two cores are as fast as the receiver's, at most */
     SOON = 80,                   /* ... to try again soon: one disturbed body is not enough */
 };
 
@@ -92,15 +92,21 @@ static bool better(const struct mdapl_shm_judged *k, enum mdapl_shm_way way, uns
 
 /* -- trials ----------------------------------------------------------------------------------- */
 
-/* Adds what the trial that ends has cost: the time that its bodies took longer than they had to, in
- * hundredths of a body's time. */
-static void account(struct mdapl_shm_judged *k)
+/* Trials take about 1 in THRIFT of the time, by what the ways cost: their bodies were the more of
+ * it the more each took longer than in the best way. */
+static uint32_t interval(const struct mdapl_shm_judged *k)
 {
-    uint64_t cost = k->cost[k->trying], least = k->cost[best(k)];
+    uint64_t all = 0, least = k->cost[k->way];
+    unsigned others = 0;
 
-    if (cost > least && least > 0)
-        k->spent += (uint32_t)mdapl_min((cost - least) * 100 / least * (BODIES - k->bodies),
-                                        SPENT_MAX);
+    for (int i = 0; i < MDAPL_SHM_WAYS; i++)
+        if (!k->forbidden[i] && k->cost[i] > least) {
+            all += k->cost[i] - least;
+            others++;
+        }
+    if (least == 0 || others == 0)
+        return k->gap;
+    return k->gap + (uint32_t)mdapl_min(all * k->tried * THRIFT / others / least, THRIFT_MAX);
 }
 
 /* All ways have been tried. Returns whether the decision is new. */
@@ -114,19 +120,20 @@ static bool decide(struct mdapl_shm_judged *k)
     k->gap = other ? FIRST_GAP : (uint32_t)mdapl_min(k->gap * 2u, LAST_GAP);
     k->trying = MDAPL_SHM_WAYS;
     k->decided = first ? k->cost[k->way] > 0 : true;
-    /* Trials take about 1 in THRIFT of the time. */
-    k->left = k->gap + (uint32_t)mdapl_min((uint64_t)k->spent * THRIFT / 100, THRIFT_MAX);
-    k->spent = 0;
+    k->left = interval(k);
+    k->tried = 0;
     return k->decided && (first || other);
 }
 
-/* Two cores copy a body in half the time of one, at best: can that win? */
+/* Two cores take half the time of one, or less as the sender has its parts in its own cache: can
+ * that win? */
 static bool can_win(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k, int way)
 {
     if (way != MDAPL_SHM_BOTH)
         return true;
     return !j->busy
-           && (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100 < (uint64_t)k->cost[best(k)] * 2 * CLEARLY;
+           && (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100
+                  < (uint64_t)k->cost[best(k)] * TOGETHER * CLEARLY;
 }
 
 static void try_way(struct mdapl_shm_judged *k, int way)
@@ -158,7 +165,6 @@ static bool next_trial(const struct mdapl_shm_judge *j, struct mdapl_shm_judged 
 {
     bool confirms = k->decided && k->trying == k->way;
 
-    account(k);
     if (!confirms && try_from(j, k, k->trying + 1))
         return false;
     if (confirms || !k->decided || !better(k, best(k), CLEARLY))
@@ -182,6 +188,7 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
     if (k->trying == MDAPL_SHM_WAYS)
         return (enum mdapl_shm_way)k->way;
     k->bodies--;
+    k->tried++;
     return (enum mdapl_shm_way)k->trying;
 }
 

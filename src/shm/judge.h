@@ -25,10 +25,10 @@
 struct mdapl_shm_judged {
     uint32_t cost[MDAPL_SHM_WAYS];   /* ns for 1 MiB; 0: not measured */
     uint32_t left, gap;          /* bodies until the next trials; between the last two trials */
-    uint32_t spent;              /* by trials since the last decision, in 1/100 of a body's time */
     uint8_t way;                 /* in use */
     uint8_t trying;              /* MDAPL_SHM_WAYS: no trial */
     uint8_t samples, bodies;     /* of the trial, that are still permitted */
+    uint16_t tried;              /* bodies in trials since the last decision */
     bool forbidden[MDAPL_SHM_WAYS];
     bool decided;                /* way is the result of trials, here or in another process */
 };
