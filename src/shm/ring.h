@@ -68,7 +68,8 @@ enum {
     MDAPL_SLOTS_REFRESH = 1 << 30,
     MDAPL_WORD_REST = 16,        /* in a word: the next message is in the rest of the slots, */
     MDAPL_WORD_HDR = 5,          /* ... where the header's length begins, */
-    MDAPL_WORD_LEN = 13,         /* ... and the body's */
+    MDAPL_WORD_PAIR = 1 << 13,   /* ... the body is in the pair buffer, */
+    MDAPL_WORD_LEN = 14,         /* ... and its length begins */
     MDAPL_SLOT_ROOM = 112,
     MDAPL_LINE_ROOM = 48, /* of it, in the first line */
     MDAPL_SPREAD_LONG = 4608,    /* bytes of a body in data that always walks on */
@@ -77,7 +78,7 @@ enum {
     MDAPL_PAIR_BYTES = 262144,   /* in a pair buffer */
 };
 
-/* In the offset of a slot: the body is in the pair buffer, at the other bits' offset. */
+/* In the offset of a place: it is in the pair buffer, at the other bits' offset. */
 #define MDAPL_AT_PAIR ((uint32_t)1 << 31)
 
 /* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). Up
@@ -92,7 +93,7 @@ struct mdapl_shm_hello {
 struct mdapl_shm_slot {
     alignas(MDAPL_SLOT_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
     uint32_t ack;            /* messages of the other direction that the writer has taken */
-    uint32_t at;             /* in data, or MDAPL_AT_PAIR: what is not in room */
+    uint32_t at;             /* in data or in the pair buffer: what is not in room */
     uint8_t room[MDAPL_SLOT_ROOM];
 };
 
@@ -382,9 +383,8 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
     return true;
 }
 
-/* Reserves a place for a body of len bytes in n messages; *off_p as a slot names it. False: no
- * room. The caller fills and publishes all of them (mdapl_shm_spsc_part()) before any other call
- * for this end. */
+/* Reserves a place for a body of len bytes in n messages, *off_p. False: no room. The caller fills
+ * and publishes all of them (mdapl_shm_spsc_part()) before any other call for this end. */
 static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, size_t len,
                                                 unsigned n, uint32_t *off_p)
 {
@@ -405,17 +405,19 @@ static inline bool mdapl_shm_spsc_reserve_parts(struct mdapl_shm_spsc_tx *tx, si
 }
 
 /* The next message of such a body: its len bytes are at this place, whole lines but for the last
- * one's, and more than would fit into the slot. The header, which does, may have no bytes. */
+ * one's, and in data more than would fit into the slot. The header, which does, may have no
+ * bytes. */
 static inline void mdapl_shm_spsc_part(struct mdapl_shm_spsc_tx *tx, uint32_t off, size_t hdr_len,
                                        size_t len, struct mdapl_shm_spsc_msg *m)
 {
     struct mdapl_shm_slot *slot = tx->slot;
 
-    slot->at = off;
     m->in_pair = off & MDAPL_AT_PAIR;
+    off &= ~MDAPL_AT_PAIR;
+    slot->at = off;
     m->hdr = slot->room;
     m->hdr_len = (uint8_t)hdr_len;
-    m->body = m->in_pair ? tx->pair->bytes + (off & ~MDAPL_AT_PAIR) : tx->in.rest->data + off;
+    m->body = (m->in_pair ? tx->pair->bytes : tx->in.rest->data) + off;
     m->len = (uint32_t)len;
     if (!m->in_pair)
         tx->put += mdapl_shm_spsc_lines(len);
@@ -451,6 +453,7 @@ static inline void mdapl_shm_spsc_publish(struct mdapl_shm_spsc_tx *tx,
     atomic_store_explicit(&slot->word, (uint64_t)tx->next << 32
                                            | (uint64_t)m->len << MDAPL_WORD_LEN
                                            | (uint64_t)m->hdr_len << MDAPL_WORD_HDR
+                                           | (m->in_pair ? MDAPL_WORD_PAIR : 0)
                                            | (rest ? MDAPL_WORD_REST : 0) | type,
                           memory_order_release);
 }
@@ -511,16 +514,15 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_spsc_peek(const struct mdapl_
     m->ack = slot->ack;
     m->hdr = slot->room;
     m->body = slot->room + mdapl_shm_spsc_align(m->hdr_len);
-    outside = mdapl_shm_spsc_outside(m->hdr_len, m->len);
+    m->in_pair = word & MDAPL_WORD_PAIR;
+    outside = m->in_pair ? m->len : mdapl_shm_spsc_outside(m->hdr_len, m->len);
     m->outside = (uint32_t)outside;
-    m->in_pair = false;
     if (outside == 0)
-        return MDAPL_SPSC_MSG;
+        return m->in_pair ? MDAPL_SPSC_BAD : MDAPL_SPSC_MSG;
     at = slot->at;           /* once: the writer may change it */
-    m->in_pair = at & MDAPL_AT_PAIR;
     m->room = m->in_pair ? mdapl_shm_pair_unread(rx->pair) : rx->data_bytes;
-    at &= ~MDAPL_AT_PAIR;
-    if (m->hdr_len > MDAPL_HDR_MAX || outside > m->room || at > m->room - outside)
+    if (m->hdr_len > (m->in_pair ? MDAPL_SLOT_ROOM : MDAPL_HDR_MAX) || outside > m->room
+        || at > m->room - outside)
         return MDAPL_SPSC_BAD;
     m->room -= at;
     m->body = (m->in_pair ? rx->pair->bytes : rx->in.rest->data) + at;

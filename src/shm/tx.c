@@ -62,13 +62,15 @@ __attribute__((always_inline)) static inline void publish(struct mdapl_shm_peer 
         mdapl_shm_doorbell_ring(peer);
 }
 
-/* Does a body that the slot does not take go into the pair buffer, in one message? Not in a stream,
- * in which the peer has not taken all that was sent, nor where non-temporal stores into the ring
- * have been found to be faster than cached ones. */
+/* Does a body that the slot's first line does not take go into the pair buffer, in one message? Not
+ * if the header needs the second line and the body fits there, not in a stream, in which the peer
+ * has not taken all that was sent, nor where non-temporal stores into the ring have been found to
+ * be faster than cached ones. */
 static bool takes_pair_buffer(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg,
                               size_t len)
 {
     return type == MDAPL_SHM_MSG && len <= MDAPL_SHM_SHORT && msg->hdr_len <= MDAPL_SLOT_ROOM
+           && (msg->hdr_len <= MDAPL_LINE_ROOM || mdapl_shm_spsc_outside(msg->hdr_len, len) > 0)
            && peer->tx.next == peer->tx.acked && mdapl_shm_pair_has_room(&peer->pair, len)
            && (len < MDAPL_BYTES_LONG || mdapl_shm_store_elsewhere(peer, len));
 }
@@ -79,7 +81,7 @@ static inline bool reserve(struct mdapl_shm_peer *peer, int type, const struct m
 {
     uint32_t off;
 
-    if (mdapl_shm_spsc_outside(msg->hdr_len, len) == 0
+    if (mdapl_shm_spsc_align(msg->hdr_len) + len <= MDAPL_LINE_ROOM
         || !takes_pair_buffer(peer, type, msg, len))
         return mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, m);
     if (!mdapl_shm_spsc_reserve_parts(&peer->tx, len, 1, &off))

@@ -98,15 +98,15 @@ static uint64_t to_and_fro(struct rank *a, struct rank *b, size_t len, uint32_t 
     return in_pair(a) + in_pair(b) - before;
 }
 
-/* Nor do short bodies, each in one message, if its slot does not take it. */
+/* Nor do short bodies, each in one message, if its slot's first line does not take it. */
 static void short_answers(void **state)
 {
     struct rank *a, *b;
 
     meet(*state, &a, &b);
-    assert_int_equal(to_and_fro(a, b, MDAPL_SLOT_ROOM - sizeof(uint64_t), 4), 0);
+    assert_int_equal(to_and_fro(a, b, MDAPL_LINE_ROOM - sizeof(uint64_t), 4), 0);
     assert_true(has_turn(a));
-    assert_int_equal(to_and_fro(a, b, MDAPL_SLOT_ROOM - sizeof(uint64_t) + 1, 4), 4);
+    assert_int_equal(to_and_fro(a, b, MDAPL_LINE_ROOM - sizeof(uint64_t) + 1, 4), 4);
     assert_int_equal(to_and_fro(a, b, MDAPL_BYTES_LONG - 1, 4), 4);
     assert_true(peer_of(a)->tx.put == 0 && peer_of(b)->tx.put == 0);
     assert_int_equal(peer_of(b)->rx.taken, 1 + 6);    /* and one in meet() */
@@ -294,6 +294,16 @@ static void any_order(void **state)
 
 /* -- a peer that breaks the protocol ---------------------------------------------------------- */
 
+/* The receiver, which finds this in its ring, does not take it. */
+static void publish_refused(struct rank *from, struct rank *to, const struct mdapl_shm_spsc_msg *m,
+                            uint8_t type)
+{
+    mdapl_shm_spsc_publish(&peer_of(from)->tx, m, type, 0);
+    rounds(to, 2);
+    assert_non_null(strstr(to->fault, "none of this protocol"));
+    assert_int_equal(to->n_announced, 0);
+}
+
 /* Writes a first part, of a body of so many bytes, at a place where it must not be. */
 static void refused(struct rank *from, struct rank *to, uint32_t at, size_t len)
 {
@@ -302,12 +312,10 @@ static void refused(struct rank *from, struct rank *to, uint32_t at, size_t len)
 
     mdapl_shm_spsc_part(&peer_of(from)->tx, MDAPL_AT_PAIR, sizeof(head) + 4,
                         mdapl_shm_part_len(len), &m);
-    peer_of(from)->tx.slot->at = at;
+    peer_of(from)->tx.slot->at = at & ~MDAPL_AT_PAIR;
+    m.in_pair = at & MDAPL_AT_PAIR;
     memcpy(m.hdr, &head, sizeof(head));
-    mdapl_shm_spsc_publish(&peer_of(from)->tx, &m, MDAPL_SHM_HEAD, 0);
-    rounds(to, 2);
-    assert_non_null(strstr(to->fault, "none of this protocol"));
-    assert_int_equal(to->n_announced, 0);
+    publish_refused(from, to, &m, MDAPL_SHM_HEAD);
 }
 
 static void out_of_turn(void **state)
@@ -349,6 +357,27 @@ static void before_there_is_one(void **state)
     refused(a, b, MDAPL_AT_PAIR, SOME);
 }
 
+/* A message in the pair buffer that has no byte there, or a header that would be there, too. */
+static void no_bytes_there(void **state)
+{
+    struct mdapl_shm_spsc_msg m;
+    struct rank *a, *b;
+
+    meet(*state, &a, &b);
+    mdapl_shm_spsc_part(&peer_of(a)->tx, MDAPL_AT_PAIR, 4, 0, &m);
+    publish_refused(a, b, &m, MDAPL_SHM_MSG);
+}
+
+static void header_there(void **state)
+{
+    struct mdapl_shm_spsc_msg m;
+    struct rank *a, *b;
+
+    meet(*state, &a, &b);
+    mdapl_shm_spsc_part(&peer_of(a)->tx, MDAPL_AT_PAIR, MDAPL_SLOT_ROOM + 1, MDAPL_SHM_SHORT, &m);
+    publish_refused(a, b, &m, MDAPL_SHM_MSG);
+}
+
 /* What only the pair buffer may hold, in the ring. */
 static void too_long_for_the_ring(void **state)
 {
@@ -379,7 +408,8 @@ int main(void)
         TEST(others), TEST(one_behind_the_other), TEST(longer_than_the_ring),
         TEST(longer_in_a_stream), TEST(in_the_middle), TEST(any_order), TEST(out_of_turn),
         TEST(beyond_its_end), TEST(longer_than_it), TEST(before_there_is_one),
-        TEST(too_long_for_the_ring), cmocka_unit_test(small_inrings),
+        TEST(no_bytes_there), TEST(header_there), TEST(too_long_for_the_ring),
+        cmocka_unit_test(small_inrings),
     };
 
     return RUN(tests);
