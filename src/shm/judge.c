@@ -179,7 +179,7 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
 
     if (k->trying == MDAPL_SHM_WAYS) {
         if (k->left > 0)
-            mdapl_shm_judge_pass(j, c);
+            k->left--;
         else if (!try_from(j, k, 0))
             decide(k);
     } else if (k->forbidden[k->trying] || k->bodies == 0) {

@@ -78,6 +78,7 @@ struct mdapl_shm_head {
 struct mdapl_shm_cts {
     uint32_t tx_id, rx_id;
     uint64_t off, len;
+    uint64_t way;                /* as in a FIN */
 };
 
 struct mdapl_shm_data {
@@ -102,7 +103,7 @@ struct mdapl_shm_split_end {
 struct mdapl_shm_fin {
     uint32_t tx_id;
     int32_t status;              /* as op->done's */
-    uint32_t way;                /* decided for such bodies; MDAPL_SHM_WAYS: not decided */
+    uint32_t way;                /* wanted for such bodies (way.c); MDAPL_SHM_WAYS: not decided */
 };
 
 /* A message or record in a peer's queue. */
@@ -450,8 +451,8 @@ void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, si
                          struct mdapl_shm_copy *copy);
 void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data);
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy *copy, bool whole);
-/* How the receiver wants the next body of such a length, for the FIN: as it has decided, or as it
- * tries now, for which the body has to be announced. */
+/* How the receiver wants the next body of such a length, for the CTS or FIN: as it has decided, or
+ * as it tries now, for which the body has to be announced. */
 enum mdapl_shm_way mdapl_shm_way_wanted(const struct mdapl_shm_peer *peer, size_t len);
 /* This message, of a body of len bytes that begins in it, has been taken since `start`, ns, out of
  * the ring or the pair buffer. */
@@ -460,8 +461,8 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
 /* Is a body announced that would fit the ring or the pair buffer, and is longer than
  * MDAPL_SHM_SHORT? */
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
-/* A FIN for a body of len bytes has carried the receiver's decision. */
-void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way);
+/* A CTS or FIN for a body of len bytes has carried what the receiver wants. */
+void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint64_t way);
 
 /* -- store.c (and store.h) -------------------------------------------------------------------- */
 

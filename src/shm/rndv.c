@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rendezvous, for long bodies and for synchronous messages. The sender announces the body (RTS) and
- * leaves it in place; when the owner reads, the receiver copies it in one of two ways. When all has
- * been read or dropped the receiver sends a FIN, unless the sender knows: it has sent every byte.
+ * Rendezvous, for long bodies and for synchronous messages. The sender announces the body (RTS)
+ * and leaves it in place; when the owner reads, the receiver copies it in one of three ways. When
+ * all has been read or dropped the receiver sends a FIN, unless the sender knows: it has sent
+ * every byte.
  *
  *      once    The receiver reads the body out of the sender's memory, if the kernel permits
  *              (cross-memory attach). The sender's core does nothing; the kernel pins each page.
@@ -147,6 +148,7 @@ bool mdapl_shm_rndv_on_cts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     if (!send || !mdapl_list_empty(&send->streaming) || cts.len == 0 || cts.off > send->len
         || cts.len > send->len - cts.off || cts.len > send->len - send->requested)
         return false;
+    mdapl_shm_way_advised(peer, send->len, cts.way);
     send->cts = cts;
     send->requested += cts.len;
     send->sent = 0;
@@ -316,7 +318,8 @@ static int begin_read(struct long_rx *r, const struct iovec *iov, int n, size_t 
 /* Requests the bytes of the read through cells. 0 or -ENOMEM. */
 static int request(struct long_rx *r)
 {
-    struct mdapl_shm_cts cts = { r->tx_id, r->id, r->at, r->read.want };
+    struct mdapl_shm_cts cts = { r->tx_id, r->id, r->at, r->read.want,
+                                 mdapl_shm_way_wanted(r->peer, r->len) };
 
     r->by_cells += r->read.want;
     mdapl_shm_way_begin(r->peer, MDAPL_SHM_TWICE, r->read.want, &r->copy);

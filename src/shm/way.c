@@ -6,8 +6,9 @@
  *
  * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver
  * has decided for one copy: then it is announced (RTS). The sender sends some of the first ones
- * the other way, and more at growing intervals, so that the receiver knows what both cost; the
- * FIN returns its decision. Likewise a longer body that may be sent in the pair buffer. Where the
+ * the other way, and more at growing intervals, so that the receiver knows what both cost; the CTS
+ * or FIN returns its decision. Likewise a longer body that may be sent in the pair buffer, with the
+ * difference that while the receiver tries one copy all of them are announced. Where the
  * ring's data or the pair buffer has not been used yet a body costs both ends a page fault for each
  * 4 KiB, which is no measure: such places are used first.
  */
@@ -388,7 +389,7 @@ bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
     return !once;
 }
 
-void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint32_t way)
+void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint64_t way)
 {
     struct offer *o = offer_of(peer, len);
 

@@ -59,7 +59,7 @@ static void fin_before_its_rts(void **state)
 
 static void cts_before_its_rts(void **state)
 {
-    const struct mdapl_shm_cts cts = { FIRST_ID, 1, 0, 8 };
+    const struct mdapl_shm_cts cts = { FIRST_ID, 1, 0, 8, MDAPL_SHM_WAYS };
 
     record_before_its_rts(state, MDAPL_SHM_CTS, &cts, sizeof(cts));
 }
