@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Instructions of the calls that send and receive short messages between two ranks of a host, by callgrind and by room:
-ch3:dapl beside ch3:nemesis, Debian's MPICH and Debian's Open MPI. The method is in METHOD and in mpi_count.c."""
+ch3:dapl beside ch3:nemesis, Debian's MPICH and Debian's Open MPI. The method is in METHOD and in mpi_count.c. verbs.py
+counts the same where the messages go through verbs."""
 import itertools
 import json
 import pathlib
@@ -28,6 +29,7 @@ COST = re.compile(r"^(?:[+-]?\d+|\*) (\d+)$")
 
 CORE, GLUE, UTIL, SHM, DAPL = "MPICH's core", "src/mpid", "src/util", "src/shm", "src/dapl"
 MPI, TRANSPORT, LIBC = "the MPI library", "its channel or UCX", "the C library"
+PROVIDER = "libdat2 and provider"
 # folder of an object file of MPICH's build: room. The first that fits; all others are MPICH's core.
 FOLDERS = {
     "ch3:dapl": {"channels/dapl/shm/": SHM, "channels/dapl/util/": UTIL, "channels/dapl/src/": GLUE,
@@ -37,8 +39,10 @@ FOLDERS = {
 BUILDS = {"ch3:dapl": "mpich-obj", "ch3:nemesis": "nemesis-obj"}
 LIBC_OBJECTS = ("libc.so", "ld-linux", "libpthread.so", "libm.so", "vdso")
 TRANSPORT_OBJECTS = ("libucp.so", "libuct", "libucs.so", "libucm.so", "mca_btl_", "mca_mtl_")
-EVENTS = ("libevent",)
-ORDER = (CORE, MPI, GLUE, UTIL, SHM, DAPL, TRANSPORT, LIBC)
+PROVIDER_OBJECTS = ("libdat2.so", "libdaplverbs.so", "libdaplofa.so", "libdaploscm.so")
+# what no MPI is charged with: libevent, and the library that stands in for libibverbs (test/verbs)
+UNCOUNTED = ("libevent", "libibverbs.so", "libhv.so")
+ORDER = (CORE, MPI, GLUE, UTIL, SHM, DAPL, PROVIDER, TRANSPORT, LIBC)
 
 METHOD = f"""Both ranks run under callgrind, which counts in the calls below only, with all that they call, {COUNT}
 messages of each size after as many that are not counted. The ranks take turns by words in memory that is not MPI's.
@@ -78,12 +82,14 @@ def is_of(library, objects):
 
 def room_of(library, function, functions):
     """Where an instruction belongs; None: to the benchmark itself, or to what is not counted."""
-    if is_of(library, ("mpi_count", *EVENTS)):
+    if is_of(library, ("mpi_count", *UNCOUNTED)):
         return None
     if is_of(library, LIBC_OBJECTS):
         return LIBC
     if is_of(library, TRANSPORT_OBJECTS):
         return TRANSPORT
+    if is_of(library, PROVIDER_OBJECTS):
+        return PROVIDER
     return functions.get(function.split("'")[0], CORE) if functions else MPI
 
 
@@ -110,11 +116,11 @@ def costs(profile):
 
 
 def by_room(profile, functions):
-    """{room: instructions of a message}. Open MPI looks every 10 ms, by the processor's counter, which does not stand
-    still, for events of other kinds: these looks, all that is below libevent, are not counted."""
+    """{room: instructions of a message}. Not counted is what is below the stand-in, and below libevent, by which
+    Open MPI looks for events of other kinds every 10 ms of the processor's counter, which does not stand still."""
     rooms = {}
     for library, function, called, n in costs(profile):
-        if called and is_of(library, EVENTS):
+        if called and is_of(library, UNCOUNTED):
             room, n = room_of(called, "", functions), -n
         else:
             room = None if called else room_of(library, function, functions)
@@ -203,11 +209,10 @@ The largest difference between two of the {turns} runs, instructions of a call:
 {"".join(room_table(v, t) for t in titles)}"""
 
 
-def run(turns):
+def measure(v, mpis, turns):
+    """What these MPIs, by title, need for the calls, so many times."""
     if not shutil.which("valgrind"):
         die("valgrind is not installed (apt-get install valgrind)")
-    mpis = all_mpis()
-    v = {}
     with tempfile.TemporaryDirectory() as work:
         programs = {t: mpi.compiled("mpi_count", work, "-rdynamic") for t, mpi in mpis.items()}
         functions = {t: rooms_of_functions(t) for t in mpis}
@@ -215,4 +220,10 @@ def run(turns):
             for title, mpi in mpis.items():
                 say(f"run {n} of {turns}, {title}")
                 add(v, title, counted(mpi, programs[title], functions[title]))
+
+
+def run(turns):
+    mpis = all_mpis()
+    v = {}
+    measure(v, mpis, turns)
     save("instructions", "instructions of a call; key: MPI, call, bytes, room", v, text_of(v, list(mpis), turns))

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Real verbs: ch3:dapl on libdaplverbs and on Debian's uDAPL providers beside the builds for verbs that Debian has,
 MPICH's ch4:ucx and Open MPI on UCX, between two User-Mode Linux nodes with Soft-RoCE; how long messages take, and what
-an MPI asks of verbs for one, which does not depend on load."""
+an MPI asks of verbs for one and how many instructions it needs, which does not depend on load."""
+import copy
 import itertools
 import json
 import pathlib
 import subprocess
 import tempfile
 
+import instructions
 import kernels
-from measure import (TOP, across, cell, dapl, debian, die, keep, knobs_env, middle, plot, prefix, printed, ratio, save,
-                     say, size_name, table, targets)
+from measure import (BUILD, TOP, across, cell, dapl, debian, die, keep, knobs_env, middle, plot, prefix, printed, ratio,
+                     save, say, size_name, table, targets)
 from shm import OURS, on_ucx
+from standin import Ground, ias
 from uml import HERE as UML, Nodes
 
 PROVIDERS = {"own": OURS, "ofa": f"{OURS}, libdaplofa", "scm": f"{OURS}, libdaploscm"}    # by the IA's name
@@ -148,6 +151,29 @@ def turn(jobs, v):
         keep(v, {(title, KERNEL, CLASS): job.seconds()})
 
 
+# -- instructions, where a library stands in for libibverbs ------------------------------------------
+
+def on_standin(mpi, ground):
+    """The MPI with a fresh set of verbs objects. All messages between the two ranks of a host go through verbs."""
+    mpi = copy.copy(mpi)
+    more = mpi.knobs
+    if mpi.knobs is UCX:
+        more = {"UCX_TLS": UCX["UCX_TLS"], "VERBS_TRANSPORT": "infiniband", "LD_PRELOAD": ground.lib / "libmlx5.so.1"}
+    mpi.env = {**mpi.env, **ground.env(**more)}
+    return mpi
+
+
+def count_instructions(v, mpis):
+    with tempfile.TemporaryDirectory() as folder:
+        ground = Ground(folder, ias(BUILD / ".libs/libdaplverbs.so"))
+        for build in (ground.build, ground.build_for_ucx):
+            good, text = build()
+            if not good:
+                die("the stand-in is not built:", text)
+        for title, mpi in mpis.items():
+            instructions.measure(v, {title: on_standin(mpi, ground)}, 1)
+
+
 # -- what comes out ----------------------------------------------------------------------------------
 
 def best(v, least, *key):
@@ -196,6 +222,35 @@ def counts_text(v, titles):
         for test, size in COUNTED)
 
 
+def instruction_rows(v, titles):
+    for call, (about, _, _) in instructions.CALLS.items():
+        for size in instructions.SIZES:
+            native = best(v, True, call, size, "all")
+            yield [about, size_name(size), *(cell(middle(v, (t, call, size, "all")), 0) for t in titles),
+                   cell(ratio(middle(v, (OURS, call, size, "all")), native), 2)]
+
+
+def room_rows(v, titles, rooms, size):
+    for call, (about, _, _) in instructions.CALLS.items():
+        for t in titles:
+            yield [about, t, *(cell(middle(v, (t, call, size, room)), 0) for room in rooms)]
+
+
+def instructions_text(v, titles):
+    of_one = [OURS, *NATIVE]
+    rooms = [r for r in instructions.ORDER if any(k[0] in of_one and k[-1] == r for k in v)]
+    return f"""## Instructions of a message
+
+Without a kernel and an adapter: where a library of test/verbs stands in for libibverbs between two processes of this
+machine, under callgrind, as instructions.md counts them in shared memory. The instructions of that library, in whose
+place every adapter has its own, count for none. (UCX: `UCX_TLS={UCX["UCX_TLS"]}`.)
+
+{table(["call", "bytes", *titles, f"{OURS} / better native"], instruction_rows(v, titles))}
+Where they are, at 8 B:
+
+{table(["call", "", *rooms], room_rows(v, of_one, rooms, 8))}"""
+
+
 WAYS = {"lat": "ping-pong", "bw": "stream of 16", "rate": "stream of 64"}
 
 
@@ -233,7 +288,8 @@ frame of its own, since the receives of a connection are its own and are never o
 and asks for new credits after some hundred messages. A long message is an RTS, an RDMA read and a FIN, of any length;
 UCX sends 64 KiB in eight pieces.
 
-{counts_text(v, titles)}"""
+{counts_text(v, titles)}
+{instructions_text(v, titles)}"""
 
 
 def run(turns):
@@ -250,9 +306,11 @@ def run(turns):
             for n in range(1, turns + 1):
                 say(f"turn {n} of {turns}")
                 turn(jobs, v)
+    count_instructions(v, mpis)
     titles = list(mpis)
     save("verbs", "latency and MPI_Allreduce in us, bandwidth in MB/s (10^6), rate in millions per second, kernel in "
-         "seconds; key: MPI, test of mpi_perf, bytes; and of a message: what was counted, rank", v,
+         "seconds; key: MPI, test of mpi_perf, bytes; and of a message: what was counted, rank; and instructions: MPI, "
+         "call, bytes, room", v,
          text_of(v, titles, turns))
     plot("verbs", "Two nodes with Soft-RoCE: half a round trip", "us", LATENCY,
          {t: [middle(v, (t, "lat", size)) for size in LATENCY] for t in titles})

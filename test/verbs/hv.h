@@ -23,7 +23,10 @@
  *    (11.6.3.6); the event of its limit arrives once (11.2.3.3).
  *  - with VERBS_MIGRATE=1 a QP has an alternate path (17.2.8): when both sides have rearmed they
  *    are armed, and when a request finds its path cut, or one side asks, both migrate;
- * Not there: UD, memory windows, timers. A request to a QP that has ended fails at the next attempt
+ *  - a datagram to a QP that is not there, has another Q_Key or no receive vanishes (UD, 9.8.3).
+ * With VERBS_TRANSPORT=infiniband the port is one of InfiniBand, with a LID, as UCX wants it for UD
+ * where /sys has no types of GIDs.
+ * Not there: memory windows, timers. A request to a QP that has ended fails at the next attempt
  * instead of after the retries.
  */
 #ifndef HV_H
@@ -33,6 +36,7 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -45,9 +49,11 @@ enum {
     HV_MRS = 16384,
     HV_SRQS = 64,
     HV_IDS = 4096,
-    HV_WRS = 512,         /* requests, and receives, of a QP */
+    HV_WRS = 512,         /* requests of a QP */
+    HV_RECV_WRS = 4096,   /* receives of a QP or a shared queue */
     HV_CQES = 16384,      /* entries of a CQ */
-    HV_SGES = 4,
+    HV_SGES = 8,
+    HV_GRH = 40,          /* bytes before a datagram in its receive (11.4.1.2) */
     HV_INLINE = 256,      /* bytes */
     HV_GIDS = 3,
     HV_READS = 16,        /* RDMA reads at once */
@@ -58,6 +64,7 @@ enum {
 struct hv_send {
     uint64_t id, remote, compare_add, swap;
     uint32_t rkey, imm, bytes;
+    uint32_t from, to, qkey;    /* of a datagram: QPs */
     uint8_t op, n_sge;
     bool signaled, inlined;
     struct ibv_sge sge[HV_SGES];
@@ -74,7 +81,7 @@ struct hv_recv {
 /* Posted receives, of a QP or shared: [tail, head). */
 struct hv_rq {
     uint32_t max, head, tail;
-    struct hv_recv recv[HV_WRS];
+    struct hv_recv recv[HV_RECV_WRS];
 };
 
 /*
@@ -91,6 +98,8 @@ struct hv_qp {
     uint32_t num, uses, pd, send_cq, recv_cq;
     uint32_t srq;         /* 0: it has receives of its own */
     uint32_t async;       /* FIFO of its context's asynchronous events */
+    bool ud;              /* unreliable datagrams, not RC */
+    uint32_t qkey;        /* ... of the datagrams that it takes */
     uint32_t dest;        /* number of the peer's QP; 0: not connected */
     pid_t pid;
     int state, access;
@@ -101,8 +110,8 @@ struct hv_qp {
     uint32_t send_head, send_tail;
     bool hold;            /* iWARP: the passive side transmits after the active side's first byte */
     bool early;           /* ... and had something to transmit before that */
-    struct hv_send send[HV_WRS];
     struct hv_rq rq;
+    struct hv_send send[HV_WRS];
 };
 
 struct hv_srq {
@@ -115,6 +124,7 @@ struct hv_cqe {
     uint64_t id;
     int status, op;
     uint32_t bytes, qpn, imm;
+    uint32_t from;        /* QP of a datagram */
     uint32_t polled;      /* of the send queue: the new hv_qp.send_polled */
     bool of_send, with_imm;
 };
@@ -176,6 +186,7 @@ struct hv_cq_handle {
 struct hv_qp_handle {
     struct ibv_qp qp;
     struct hv_qp *of;
+    struct ibv_qp_cap cap;
     int unacked;          /* asynchronous events that have been returned and not acknowledged */
 };
 struct hv_srq_handle {
@@ -203,6 +214,7 @@ struct hv_process {
     const char *folder;
     pid_t pid;
     bool iwarp;           /* VERBS_TRANSPORT=iwarp */
+    bool infiniband;      /* VERBS_TRANSPORT=infiniband; else RoCE */
     bool withdraw;        /* VERBS_WITHDRAW=1: cm.c */
     bool migrate;         /* VERBS_MIGRATE=1: paths.c */
     bool ordered;         /* VERBS_ORDERED=1: writes are placed in order */
@@ -226,10 +238,13 @@ void hv_unlock(void);
 
 /*
  * HV_NEW(table, length): a free place of the table, zeroed and with a new number, or NULL. Numbers
- * stay below 2^24, as those of QPs must.
+ * stay below 2^24, as those of QPs must. HV_NEW_TO(table, length, entries): zeroed up to the member
+ * of this name, a long array of which nothing is read before it is written.
  */
-#define HV_NEW(table, length) hv_new((table), (length), sizeof((table)[0]))
-void *hv_new(void *table, uint32_t length, size_t bytes);
+#define HV_NEW(table, length) hv_new((table), (length), sizeof((table)[0]), sizeof((table)[0]))
+#define HV_NEW_TO(table, length, entries) hv_new((table), (length), sizeof((table)[0]), \
+                                                 offsetof(__typeof__((table)[0]), entries))
+void *hv_new(void *table, uint32_t length, size_t bytes, size_t zeroed);
 
 /* The object with this number, or NULL. The lock is held. */
 struct hv_qp *hv_qp(uint32_t num);

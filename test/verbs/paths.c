@@ -144,12 +144,14 @@ void ibv_hv_cut(uint32_t addr)
 int ibv_query_qp(struct ibv_qp *handle, struct ibv_qp_attr *attr, int mask,
                  struct ibv_qp_init_attr *init)
 {
-    const struct hv_qp *qp = ((struct hv_qp_handle *)handle)->of;
+    const struct hv_qp_handle *own = (const struct hv_qp_handle *)handle;
+    const struct hv_qp *qp = own->of;
 
     (void)mask;
     hv_lock();
-    *init = (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC };
+    *init = (struct ibv_qp_init_attr){ .qp_type = handle->qp_type, .cap = own->cap };
     *attr = (struct ibv_qp_attr){
+        .cap = own->cap,
         .qp_state = (enum ibv_qp_state)qp->state, .dest_qp_num = qp->dest, .port_num = 1,
         .path_mig_state = (enum ibv_mig_state)qp->migration,
         .ah_attr = { .is_global = 1, .port_num = 1, .grh.dgid = gid_of(qp->path.remote),

@@ -50,14 +50,21 @@ void hv_check_limit(struct hv_srq *srq)
                   sizeof(struct hv_async));
 }
 
+/* What lies before a message in its receive. */
+static uint32_t header_of(const struct hv_qp *qp)
+{
+    return qp->ud ? HV_GRH : 0;
+}
+
 static void complete_recv(struct hv_qp *qp, const struct hv_send *from, int op, int status)
 {
     struct hv_rq *rq = hv_rq(qp);
     const struct hv_recv *r = &rq->recv[rq->tail++ % rq->max];
 
     complete(qp->recv_cq, (struct hv_cqe){ .id = r->id, .status = status, .op = op,
-                                           .bytes = from ? from->bytes : 0, .qpn = qp->num,
-                                           .imm = from ? from->imm : 0,
+                                           .bytes = from ? header_of(qp) + from->bytes : 0,
+                                           .qpn = qp->num, .imm = from ? from->imm : 0,
+                                           .from = from ? from->from : 0,
                                            .with_imm = from && from->op != IBV_WR_SEND });
     hv_check_limit(hv_srq(qp->srq));
 }
@@ -145,18 +152,19 @@ struct side {
     pid_t pid;
     int n;
     const struct ibv_sge *sge;
+    uint32_t skipped;    /* bytes before the first */
 };
 
 /* Moves bytes from one list of pieces to another; both have at least so many. */
 static bool move(struct side to, struct side from, uint32_t bytes)
 {
-    uint32_t to_done = 0, from_done = 0, piece;
+    uint32_t to_done = to.skipped, from_done = from.skipped, piece;
 
     for (; bytes; bytes -= piece) {
-        while (to_done == to.sge->length)
-            to.sge++, to_done = 0;
-        while (from_done == from.sge->length)
-            from.sge++, from_done = 0;
+        while (to_done >= to.sge->length)
+            to_done -= to.sge++->length;
+        while (from_done >= from.sge->length)
+            from_done -= from.sge++->length;
         piece = to.sge->length - to_done;
         if (piece > from.sge->length - from_done)
             piece = from.sge->length - from_done;
@@ -200,8 +208,8 @@ static struct side source(const struct hv_qp *qp, const struct hv_send *s, struc
 {
     *inlined = (struct ibv_sge){ .addr = (uintptr_t)s->data, .length = s->bytes };
     if (s->inlined)
-        return (struct side){ hv_process()->pid, 1, inlined };
-    return (struct side){ qp->pid, s->n_sge, s->sge };
+        return (struct side){ hv_process()->pid, 1, inlined, 0 };
+    return (struct side){ qp->pid, s->n_sge, s->sge, 0 };
 }
 
 /* A send into the peer's next receive. */
@@ -211,7 +219,7 @@ static int deliver(struct hv_qp *qp, struct hv_qp *peer, const struct hv_send *s
     const struct hv_recv *r = &rq->recv[rq->tail % rq->max];
     struct ibv_sge inlined;
 
-    if (s->bytes > r->bytes) {
+    if (header_of(peer) + s->bytes > r->bytes) {
         complete_recv(peer, NULL, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR);
         return IBV_WC_REM_INV_REQ_ERR;
     }
@@ -219,7 +227,8 @@ static int deliver(struct hv_qp *qp, struct hv_qp *peer, const struct hv_send *s
         complete_recv(peer, NULL, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR);
         return IBV_WC_REM_OP_ERR;
     }
-    if (!move((struct side){ peer->pid, r->n_sge, r->sge }, source(qp, s, &inlined), s->bytes))
+    if (!move((struct side){ peer->pid, r->n_sge, r->sge, header_of(peer) },
+              source(qp, s, &inlined), s->bytes))
         return IBV_WC_RETRY_EXC_ERR;
     return IBV_WC_SUCCESS;
 }
@@ -237,7 +246,7 @@ static int access_remote(struct hv_qp *qp, struct hv_qp *peer, const struct hv_s
 {
     const struct op *op = &ops[s->op];
     struct ibv_sge far = { .addr = s->remote, .length = s->bytes }, inlined;
-    struct side remote = { peer->pid, 1, &far }, local = source(qp, s, &inlined);
+    struct side remote = { peer->pid, 1, &far, 0 }, local = source(qp, s, &inlined);
     uint64_t value = 0;
     bool ok;
 
@@ -249,13 +258,36 @@ static int access_remote(struct hv_qp *qp, struct hv_qp *peer, const struct hv_s
     if (op->atomic) {
         ok = copy(hv_process()->pid, (uintptr_t)&value, peer->pid, s->remote, sizeof(value));
         struct ibv_sge here = { .addr = (uintptr_t)&value, .length = sizeof(value) };
-        ok = ok && move(local, (struct side){ hv_process()->pid, 1, &here }, sizeof(value));
+        ok = ok && move(local, (struct side){ hv_process()->pid, 1, &here, 0 }, sizeof(value));
         value = operate(s, value);
         ok = ok && copy(peer->pid, s->remote, hv_process()->pid, (uintptr_t)&value, sizeof(value));
     } else {
         ok = op->reads ? move(local, remote, s->bytes) : move(remote, local, s->bytes);
     }
     return ok ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
+}
+
+static bool can_receive(const struct hv_qp *peer)
+{
+    return peer->state == IBV_QPS_RTR || peer->state == IBV_QPS_RTS;
+}
+
+static bool has_receive(struct hv_qp *qp)
+{
+    return hv_rq(qp)->tail != hv_rq(qp)->head;
+}
+
+/* Nobody reports what becomes of a datagram. */
+static int send_datagram(struct hv_qp *qp, const struct hv_send *s)
+{
+    struct hv_qp *to = hv_qp(s->to);
+
+    if (!s->inlined && !all_allowed(qp, s->sge, s->n_sge, 0))
+        return IBV_WC_LOC_PROT_ERR;
+    if (to && to->ud && to->qkey == s->qkey && can_receive(to) && has_receive(to) &&
+        deliver(qp, to, s) == IBV_WC_SUCCESS)
+        complete_recv(to, s, IBV_WC_RECV, IBV_WC_SUCCESS);
+    return IBV_WC_SUCCESS;
 }
 
 /* The status of a request that is not waiting for a receive. */
@@ -266,6 +298,8 @@ static int carry_out(struct hv_qp *qp, struct hv_qp *peer, const struct hv_send 
     int local = op->local | (op->reads && hv_process()->iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
     int status = IBV_WC_SUCCESS;
 
+    if (qp->ud)
+        return send_datagram(qp, s);
     if (!peer || !hv_path_carries(qp, peer))
         return IBV_WC_RETRY_EXC_ERR;
     if (!s->inlined && !all_allowed(qp, s->sge, s->n_sge, local))
@@ -287,11 +321,6 @@ static struct hv_qp *other_end(const struct hv_qp *qp)
     return peer && (!peer->dest || peer->dest == qp->num) ? peer : NULL;
 }
 
-static bool can_receive(const struct hv_qp *peer)
-{
-    return peer->state == IBV_QPS_RTR || peer->state == IBV_QPS_RTS;
-}
-
 void hv_transmit(struct hv_qp *qp)
 {
     if (qp->hold && qp->send_tail != qp->send_head) {
@@ -305,8 +334,7 @@ void hv_transmit(struct hv_qp *qp)
 
         if (peer && peer->state == IBV_QPS_INIT)
             return;    /* it answers as soon as it is connected */
-        if (peer && can_receive(peer) && ops[s->op].receives &&
-            hv_rq(peer)->tail == hv_rq(peer)->head)
+        if (peer && can_receive(peer) && ops[s->op].receives && !has_receive(peer))
             return;    /* RNR */
         status = carry_out(qp, peer && can_receive(peer) ? peer : NULL, s);
         qp->send_tail++;
@@ -343,7 +371,7 @@ static struct ibv_wc take(const struct hv_cqe *e)
         qp->send_polled = e->polled;
     return (struct ibv_wc){ .wr_id = e->id, .status = (enum ibv_wc_status)e->status,
                             .opcode = (enum ibv_wc_opcode)e->op, .byte_len = e->bytes,
-                            .qp_num = e->qpn, .imm_data = e->imm,
+                            .qp_num = e->qpn, .src_qp = e->from, .imm_data = e->imm,
                             .wc_flags = e->with_imm ? IBV_WC_WITH_IMM : 0 };
 }
 
@@ -392,11 +420,14 @@ static void inline_bytes(struct hv_send *s)
         memcpy(s->data + at, (void *)(uintptr_t)s->sge[i].addr, s->sge[i].length);
 }
 
-static void fill_send(struct hv_send *s, const struct ibv_send_wr *wr)
+static void fill_send(struct hv_send *s, const struct hv_qp *qp, const struct ibv_send_wr *wr)
 {
     const struct op *op = &ops[wr->opcode];
 
     s->id = wr->wr_id;
+    s->from = qp->num;
+    s->to = qp->ud ? wr->wr.ud.remote_qpn : 0;
+    s->qkey = qp->ud ? wr->wr.ud.remote_qkey : 0;
     s->op = (uint8_t)wr->opcode;
     s->imm = wr->imm_data;
     s->signaled = wr->send_flags & IBV_SEND_SIGNALED;
@@ -428,7 +459,7 @@ static int queue_send(struct hv_qp *qp, const struct ibv_send_wr *wr)
         return EINVAL;
     if (qp->send_head - qp->send_polled >= qp->send_max)
         return ENOMEM;
-    fill_send(&qp->send[qp->send_head++ % qp->send_max], wr);
+    fill_send(&qp->send[qp->send_head++ % qp->send_max], qp, wr);
     hv_count(HV_SENDS, 1);
     return 0;
 }

@@ -73,6 +73,7 @@ static void open_process(void)
     process.port_down = getenv("VERBS_PORT_DOWN") != NULL;
     process.lockable = lockable ? strtoull(lockable, NULL, 10) : UINT64_MAX;
     process.iwarp = transport && !strcmp(transport, "iwarp");
+    process.infiniband = transport && !strcmp(transport, "infiniband");
     process.device.node_type = process.iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
     process.device.transport_type = process.iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
     strcpy(process.device.name, "hv0");
@@ -110,7 +111,7 @@ struct numbered {
     uint32_t num, uses;
 };
 
-void *hv_new(void *table, uint32_t length, size_t bytes)
+void *hv_new(void *table, uint32_t length, size_t bytes, size_t zeroed)
 {
     for (uint32_t place = 1; place < length; place++) {
         struct numbered *object = (void *)((char *)table + place * bytes);
@@ -118,7 +119,7 @@ void *hv_new(void *table, uint32_t length, size_t bytes)
 
         if (object->num)
             continue;
-        memset(object, 0, bytes);
+        memset(object, 0, zeroed);
         object->uses = uses;
         object->num = (place + length * uses) & HV_QPN_MASK;
         return object;

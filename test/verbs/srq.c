@@ -7,13 +7,13 @@
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-    bool possible = attr->attr.max_wr > 0 && attr->attr.max_wr <= HV_WRS &&
+    bool possible = attr->attr.max_wr > 0 && attr->attr.max_wr <= HV_RECV_WRS &&
                     attr->attr.max_sge <= HV_SGES;
     struct hv_srq_handle *handle = NULL;
     struct hv_srq *srq;
 
     hv_lock();
-    srq = possible ? HV_NEW(hv_process()->shared->srq, HV_SRQS) : NULL;
+    srq = possible ? HV_NEW_TO(hv_process()->shared->srq, HV_SRQS, rq.recv) : NULL;
     if (srq) {
         srq->pd = pd->handle;
         srq->async = ((struct hv_context *)pd->context)->async;

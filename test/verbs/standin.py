@@ -34,13 +34,20 @@ class Ground:
         self.conf.write_text("".join(f'{name} u2.0 nonthreadsafe default {rest} ""\n' for name, rest in lines.items()))
         self.runs = 0
 
+    def compiled(self, library, versions, sources, *options):
+        return tap.limited(["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-fPIC",
+                            "-shared", f"-Wl,--version-script={HERE / versions}", *options, "-o", self.lib / library,
+                            *(HERE / f"{f}.c" for f in sources), "-lpthread"], BUILD_S)
+
     def build(self):
-        sources = [HERE / f"{f}.c" for f in ("shared", "queue", "ibv", "srq", "cm", "paths")]
-        status, text = tap.limited(["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-g",
-                                    "-fPIC", "-shared", f"-Wl,--version-script={HERE / 'versions.map'}", "-o",
-                                    self.lib / "libhv.so", *sources, "-lpthread"], BUILD_S)
+        status, text = self.compiled("libhv.so", "versions.map", ("shared", "queue", "ibv", "srq", "cm", "paths"))
         for name in ("libibverbs.so.1", "librdmacm.so.1"):
             (self.lib / name).symlink_to("libhv.so")
+        return status == 0, text
+
+    def build_for_ucx(self):
+        """What UCX needs beside it (mlx5.c)."""
+        status, text = self.compiled("libmlx5.so.1", "mlx5.map", ("mlx5",), "-Wl,-soname,libmlx5.so.1")
         return status == 0, text
 
     def env(self, **more):
