@@ -58,12 +58,23 @@ static int refused_here(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args 
     return MDAPL_CM_REJECTED;
 }
 
+/* At the end of a job this rank needs the connection no more: it has nothing left to transmit, and
+ * no acknowledgement either. If the peer has, it makes a request; if it has left the launcher's
+ * barrier already, it would refuse one for ever. */
+static bool is_end_of_job(const struct mdapl_dapl_stream *st)
+{
+    return st->peer->d->draining && mdapl_dapl_peer_unfinished(st->peer) == 0;
+}
+
 static int do_connect(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)
 {
     uint64_t now = mdapl_ctx_now(st->peer->d->ctx), time = mdapl_dapl_cm_request_time(st, now);
     uint8_t hello[MDAPL_HELLO_BYTES];
-    int rc = fresh_conn(st, ++st->cm.epoch);
+    int rc;
 
+    if (is_end_of_job(st))       /* by now: another stream has transmitted what was left */
+        return MDAPL_CM_NOT_NEEDED;
+    rc = fresh_conn(st, ++st->cm.epoch);
     st->cm.called = now;
     st->cm.requests++;
     mdapl_dapl_cm_request_begin(st);
@@ -239,13 +250,6 @@ static void raise_attempt(struct mdapl_dapl_stream *st, const struct mdapl_dapl_
     f.refused_ns = st->cm.refused ? now - st->cm.refused_since : 0;
     snprintf(f.detail, sizeof(f.detail), "%s", s->detail ? s->detail : "");
     mdapl_dapl_raise(st, &f);
-}
-
-/* At the end of a job this rank needs the connection no more. If the peer does, it makes a request;
- * if it has left the launcher's barrier already, it would refuse one for ever. */
-static bool is_end_of_job(const struct mdapl_dapl_stream *st)
-{
-    return st->peer->d->draining && mdapl_dapl_peer_idle(st->peer);
 }
 
 static int do_backoff(struct mdapl_dapl_stream *st, struct mdapl_dapl_cm_args *s)

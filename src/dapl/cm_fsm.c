@@ -37,7 +37,7 @@ static const struct mdapl_dapl_cm_move table[MDAPL_CM_STATES][MDAPL_CM_EVENTS] =
         [MDAPL_CM_CLOSE] = DO(CLOSE, CLOSING),
         [MDAPL_CM_DRAINED] = STAY(CONNECTING),
         [MDAPL_CM_AGAIN] = STAY(CONNECTING),
-        [MDAPL_CM_NOT_NEEDED] = STAY(CONNECTING),
+        [MDAPL_CM_NOT_NEEDED] = DO(REST, IDLE),
     },
     [MDAPL_CM_BACKOFF] = {
         [MDAPL_CM_CONNECT_REQ] = STAY(BACKOFF),
