@@ -96,9 +96,9 @@ void softdat_run_agents(struct softdat_ia *ia)
         ia->n_agents_due--;
         if (!evd || !agent.proxy_agent_func)
             continue;
-        softdat_lock_release(&ia->lock);
+        datlock_release(&ia->lock);
         agent.proxy_agent_func(agent.instance_data, evd);
-        softdat_lock_take(&ia->lock);
+        datlock_take(&ia->lock);
     }
 }
 
@@ -428,8 +428,8 @@ __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT
     struct softdat_ia *ia = evd->h.ia;
 
     if (atomic_load_explicit(&evd->count, memory_order_acquire) > 0)
-        softdat_lock_take(&ia->lock);
-    else if (!softdat_lock_try(&ia->lock))
+        datlock_take(&ia->lock);
+    else if (!datlock_try(&ia->lock))
         return queue_empty;
     return softdat_evd_dequeue_locked(evd, event);
 }
@@ -438,14 +438,14 @@ __attribute__((noinline)) static DAT_RETURN dequeue(struct softdat_evd *evd, DAT
 __attribute__((noinline)) static DAT_RETURN dequeue_revoked(struct softdat_evd *evd,
                                                             DAT_EVENT *event)
 {
-    softdat_lock_leave(&evd->h.ia->lock);
+    datlock_leave(&evd->h.ia->lock);
     return dequeue(evd, event);
 }
 
 /* The end of an empty dequeue while another thread may wait for the lock. */
 __attribute__((noinline)) static DAT_RETURN wake_and_return_empty(struct softdat_ia *ia)
 {
-    softdat_lock_wake(&ia->lock);
+    datlock_wake(&ia->lock);
     return queue_empty;
 }
 
@@ -462,9 +462,9 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     if (!event)
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     ia = evd->h.ia;
-    if (!softdat_lock_owned(&ia->lock))
+    if (!datlock_owned(&ia->lock))
         return dequeue(evd, event);
-    if (!softdat_lock_begin(&ia->lock))
+    if (!datlock_begin(&ia->lock))
         return dequeue_revoked(evd, event);
     if (atomic_load_explicit(&evd->count, memory_order_relaxed) > 0 || unconnected(ia)
         || !softdat_round_quiet(ia, softdat_count_call(ia)))
@@ -473,7 +473,7 @@ DAT_RETURN softdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
     if (c)
         return notifies(evd) ? softdat_evd_dequeue_locked(evd, event)
                              : softdat_short_event(evd, event, c);
-    return softdat_lock_end(&ia->lock) ? queue_empty : wake_and_return_empty(ia);
+    return datlock_end(&ia->lock) ? queue_empty : wake_and_return_empty(ia);
 }
 
 uint64_t softdat_wait_left(uint64_t start, DAT_TIMEOUT us)

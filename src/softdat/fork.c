@@ -20,12 +20,12 @@ static void each(void (*f)(struct softdat_ia *))
 
 static void lock_ia(struct softdat_ia *ia)
 {
-    softdat_lock_take(&ia->lock);
+    datlock_take(&ia->lock);
 }
 
 static void unlock_ia(struct softdat_ia *ia)
 {
-    softdat_lock_release(&ia->lock);
+    datlock_release(&ia->lock);
 }
 
 static void close_fd(int *fd)

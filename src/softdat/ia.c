@@ -128,7 +128,7 @@ static struct softdat_ia *ia_make(const char *name, const struct softdat_config 
     softdat_list_init(&ia->h.link);
     snprintf(ia->name, sizeof(ia->name), "%s", name);
     ia->cfg = *cfg;
-    softdat_lock_init(&ia->lock);
+    datlock_init(&ia->lock);
     softdat_list_init(&ia->objects);
     softdat_list_init(&ia->freed);
     softdat_list_init(&ia->conns);
@@ -154,7 +154,7 @@ static void ia_free(struct softdat_ia *ia)
 {
     while (ia->n_freed > 0)
         free_oldest(ia);
-    softdat_lock_destroy(&ia->lock);
+    datlock_destroy(&ia->lock);
     softdat_free(ia->mem);
     softdat_free(ia->scratch);
     ia->h.alive = 0;

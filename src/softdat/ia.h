@@ -5,7 +5,7 @@
 #include "conn.h"
 #include "event.h"
 #include "judge.h"
-#include "lock.h"
+#include "datlock.h"
 #include "mem.h"
 
 #include <dat2/dat_registry.h>
@@ -82,7 +82,7 @@ struct softdat_ia {
     struct softdat_handle h;
     char name[DAT_NAME_MAX_LENGTH];
     struct softdat_config cfg;
-    struct softdat_lock lock;
+    struct datlock lock;
     struct softdat_list fork_link; /* on the process's list of adapters (fork.c) */
     struct softdat_list objects; /* objects of this adapter that have handles */
     struct softdat_list freed;   /* freed objects, oldest first */

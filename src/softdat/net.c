@@ -373,7 +373,7 @@ void softdat_sleep(struct softdat_ia *ia, int efd, uint64_t ns)
         return;
     }
     softdat_unlock(ia);
-    softdat_lock_give_way(&ia->lock);
+    datlock_give_way(&ia->lock);
     softdat_lock(ia);
 }
 
@@ -444,7 +444,7 @@ static void helper_round(struct softdat_ia *ia)
         serve(ia);
     ia->helper_state = SOFTDAT_HELPER_MONITORING;
     softdat_unlock(ia);
-    softdat_lock_give_way(&ia->lock);
+    datlock_give_way(&ia->lock);
     if (read(ia->wake_fd, &n, sizeof(n)) < 0)
         return;                  /* it was not woken by this descriptor */
 }
@@ -455,7 +455,7 @@ static void *helper_main(void *arg)
     uint32_t seen = 0;
 
     softdat_lock(ia);
-    ia->lock.never = softdat_self();
+    ia->lock.never = datlock_self();
     softdat_unlock(ia);
     while (!atomic_load(&ia->stopping)) {
         uint32_t calls = atomic_load(&ia->calls);

@@ -198,7 +198,7 @@ static DAT_RETURN post_request(struct softdat_ep *ep, const struct kind *k,
         return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     if (k->answered && ep->attr.max_rdma_read_out <= 0)
         return DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
-    softdat_lock_take(&ep->h.ia->lock);
+    datlock_take(&ep->h.ia->lock);
     softdat_changing(ep->h.ia);
     ret = post_locked(ep, k, r);
     softdat_unlock(ep->h.ia);
@@ -340,7 +340,7 @@ DAT_RETURN softdat_post_recv(struct softdat_ep *ep, DAT_COUNT n, const DAT_LMR_T
         return bad_ep;
     if (ep->srq)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
-    softdat_lock_take(&ep->h.ia->lock);
+    datlock_take(&ep->h.ia->lock);
     softdat_changing(ep->h.ia);
     ret = softdat_rq_post(ep->h.ia, ep->rq, ep->pz, n, seg, cookie, flags);
     if (ret == DAT_SUCCESS && !ep->conn && ep->state == DAT_EP_STATE_DISCONNECTED)

@@ -26,7 +26,7 @@ static inline void softdat_changing(struct softdat_ia *ia)
 /* Locks the adapter for a call that may change what is to be polled. */
 static inline void softdat_lock(struct softdat_ia *ia)
 {
-    softdat_lock_take(&ia->lock);
+    datlock_take(&ia->lock);
     softdat_changing(ia);
     softdat_round_complete(ia);
 }
@@ -36,7 +36,7 @@ static inline void softdat_unlock(struct softdat_ia *ia)
 {
     if (ia->n_agents_due > 0)
         softdat_run_agents(ia);
-    softdat_lock_release(&ia->lock);
+    datlock_release(&ia->lock);
 }
 
 /* Counts a call that polls. The helper thread checks only whether the number changes, so a lost

@@ -104,35 +104,35 @@ static inline uint8_t *local_at(const struct softdat_ia *ia, const struct softda
 static inline uint8_t *begin(struct softdat_ia *ia, const struct softdat_known *k,
                              const DAT_LMR_TRIPLET *seg)
 {
-    return softdat_lock_begin(&ia->lock) ? local_at(ia, k, seg) : NULL;
+    return datlock_begin(&ia->lock) ? local_at(ia, k, seg) : NULL;
 }
 
 /* True if the bias has been revoked since begin() was called; the lock is released then. */
 static bool revoked(struct softdat_ia *ia)
 {
-    if (softdat_lock_owned(&ia->lock))
+    if (datlock_owned(&ia->lock))
         return false;
-    softdat_lock_leave(&ia->lock);
+    datlock_leave(&ia->lock);
     return true;
 }
 
 /* The ends of a call: the lock is released, after a doorbell to the peer if one is due. */
 __attribute__((noinline)) static DAT_RETURN wake_waiter(struct softdat_ia *ia)
 {
-    softdat_lock_wake(&ia->lock);
+    datlock_wake(&ia->lock);
     return DAT_SUCCESS;
 }
 
 __attribute__((noinline)) static DAT_RETURN ring_doorbell(struct softdat_conn *c, uint32_t armed)
 {
     softdat_shared_wake_peer(c, armed);
-    softdat_lock_leave(&c->ia->lock);
+    datlock_leave(&c->ia->lock);
     return DAT_SUCCESS;
 }
 
 static inline DAT_RETURN done(struct softdat_ia *ia)
 {
-    return softdat_lock_end(&ia->lock) ? DAT_SUCCESS : wake_waiter(ia);
+    return datlock_end(&ia->lock) ? DAT_SUCCESS : wake_waiter(ia);
 }
 
 static inline DAT_RETURN done_with_ring(struct softdat_conn *c)
@@ -249,7 +249,7 @@ static bool post_again(struct softdat_ep *ep, const DAT_LMR_TRIPLET *seg, bool k
                         : (!posts_inline(ep, 0) || !known) && may_transmit(ep->conn)
                               && know(ep, &ep->known_out, seg, 0) && posts_inline(ep, 0);
 
-    softdat_lock_leave(&ep->h.ia->lock);
+    datlock_leave(&ep->h.ia->lock);
     return again;
 }
 
@@ -272,7 +272,7 @@ DAT_RETURN softdat_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
     struct softdat_ep *ep = softdat_called(handle, DAT_HANDLE_TYPE_EP);
     uint8_t *from;
 
-    if (!ep || !is_short(n, seg, ep->short_send) || !softdat_lock_owned(&ep->h.ia->lock))
+    if (!ep || !is_short(n, seg, ep->short_send) || !datlock_owned(&ep->h.ia->lock))
         return softdat_post_send(ep, n, seg, cookie, flags);
     from = begin(ep->h.ia, &ep->known_out, seg);
     if (!from || !posts_inline(ep, flags))
@@ -301,7 +301,7 @@ DAT_RETURN softdat_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR
     uint8_t *from;
 
     if (!ep || !remote || !is_short(n, seg, ep->short_rdma)
-        || remote->segment_length < seg->segment_length || !softdat_lock_owned(&ep->h.ia->lock))
+        || remote->segment_length < seg->segment_length || !datlock_owned(&ep->h.ia->lock))
         return softdat_post_write(ep, n, seg, cookie, remote, flags);
     from = begin(ep->h.ia, &ep->known_out, seg);
     if (!from || !posts_inline(ep, flags))
@@ -334,7 +334,7 @@ recv_again(struct softdat_ep *ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg, DAT_DTO_COO
         return softdat_post_recv(ep, n, seg, cookie, flags);
     again = !local_at(ep->h.ia, &ep->known_in, seg)
             && know(ep, &ep->known_in, seg, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    softdat_lock_leave(&ep->h.ia->lock);
+    datlock_leave(&ep->h.ia->lock);
     return again ? softdat_ep_post_recv(ep, n, seg, cookie, flags)
                  : softdat_post_recv(ep, n, seg, cookie, flags);
 }
@@ -366,7 +366,7 @@ DAT_RETURN softdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIPL
     uint8_t *to;
 
     if (!ep || n < 1 || n > 2 || !seg || seg->segment_length == 0 || ep->srq
-        || !softdat_lock_owned(&ep->h.ia->lock))
+        || !datlock_owned(&ep->h.ia->lock))
         return softdat_post_recv(ep, n, seg, cookie, flags);
     ia = ep->h.ia;
     ring = &ep->own.ring;

@@ -309,9 +309,9 @@ struct verbsdat_ep *verbsdat_next_ep(struct verbsdat_ia *ia, struct mdapl_list *
 /* Ends the connection if its last request has ended; the CQ is armed for the case that not. */
 static void try_to_close(struct verbsdat_ep *ep)
 {
-    pthread_mutex_lock(&ep->req_evd->lock);
+    datlock_take(&ep->req_evd->lock);
     verbsdat_evd_rearm(ep->req_evd);
-    pthread_mutex_unlock(&ep->req_evd->lock);
+    datlock_release(&ep->req_evd->lock);
     verbsdat_evd_pull(ep->req_evd);
     if (!verbsdat_queue_idle(&ep->req))
         return;
@@ -472,9 +472,9 @@ DAT_RETURN verbsdat_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE like, DAT
 static void close_later(struct verbsdat_ep *ep)
 {
     set_state(ep, DAT_EP_STATE_DISCONNECT_PENDING);
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     verbsdat_ep_mark(ep);
-    pthread_mutex_unlock(&ep->lock);
+    datlock_release(&ep->lock);
     ep->h.ia->closing++;
     verbsdat_evd_closing(ep->req_evd, 1);
     try_to_close(ep);

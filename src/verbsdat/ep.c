@@ -63,10 +63,10 @@ void verbsdat_ep_mark(struct verbsdat_ep *ep)
 
 void verbsdat_ep_announce(struct verbsdat_ep *ep)
 {
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     if (!ep->over && !atomic_exchange(&ep->announcing, true) && write_nothing(ep, &ep->announce))
         atomic_store(&ep->announcing, false);
-    pthread_mutex_unlock(&ep->lock);
+    datlock_release(&ep->lock);
 }
 
 bool verbsdat_ep_loses(const struct verbsdat_ep *ep)
@@ -84,10 +84,10 @@ void verbsdat_ep_flush(struct verbsdat_ep *ep)
 {
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     ep->over = true;
     verbsdat_ep_mark(ep);
-    pthread_mutex_unlock(&ep->lock);
+    datlock_release(&ep->lock);
     ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
     if (!verbsdat_ep_loses(ep))
         return;
@@ -103,13 +103,13 @@ static bool complete_lost(struct verbsdat_queue *q, struct verbsdat_evd *evd)
     DAT_EVENT event;
     bool idle, reported = false;
 
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     idle = verbsdat_queue_idle(q);
     slot = &q->slot[atomic_load(&q->tail) & q->mask];
     if (!idle)
         reported = verbsdat_done(evd, &(struct ibv_wc){ .wr_id = (uintptr_t)slot,
                                                         .status = IBV_WC_WR_FLUSH_ERR }, &event);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     if (reported && !slot->silent)
         verbsdat_evd_post(evd, &event);
     return !idle;
@@ -119,12 +119,12 @@ void verbsdat_ep_lost(struct verbsdat_ep *ep)
 {
     verbsdat_evd_pull(ep->req_evd);
     verbsdat_evd_pull(ep->recv_evd);
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     while (complete_lost(&ep->req, ep->req_evd))
         ;
     while (!ep->srq && complete_lost(&ep->recv, ep->recv_evd))
         ;
-    pthread_mutex_unlock(&ep->lock);
+    datlock_release(&ep->lock);
 }
 
 /* Waits until all DTOs have completed and are queued as events. False: some do not. */
@@ -283,7 +283,7 @@ static struct verbsdat_ep *ep_make(const struct verbsdat_ia *ia, const DAT_EP_AT
     ep->attr.max_recv_iov = at_least_one(ep->attr.max_recv_iov);
     ep->max_silent = (uint32_t)at_least_one(ep->attr.max_request_dtos * 3 / 4);
     ep->mark = ep->announce = (struct verbsdat_slot){ .ep = ep, .kind = VERBSDAT_MARK };
-    pthread_mutex_init(&ep->lock, NULL);
+    datlock_init(&ep->lock);
     if (queue_make(&ep->req, ep, ep->attr.max_request_dtos, VERBSDAT_SEND)
         && queue_make(&ep->recv, ep, ep->attr.max_recv_dtos, VERBSDAT_RECV))
         return ep;
@@ -296,7 +296,7 @@ static void ep_unmake(struct verbsdat_ep *ep)
 {
     free(ep->req.slot);
     free(ep->recv.slot);
-    pthread_mutex_destroy(&ep->lock);
+    datlock_destroy(&ep->lock);
 }
 
 static void count_users(struct verbsdat_ep *ep, int n)
@@ -480,11 +480,11 @@ DAT_RETURN verbsdat_ep_get_status(DAT_EP_HANDLE handle, DAT_EP_STATE *state, DAT
         *state = atomic_load(&ep->state);
     verbsdat_evd_pull(ep->req_evd);
     verbsdat_evd_pull(ep->recv_evd);
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     if (recv_idle)
         *recv_idle = ep->srq ? ep->srq->posted == 0 : verbsdat_queue_idle(&ep->recv);
     if (req_idle)
         *req_idle = verbsdat_queue_idle(&ep->req);
-    pthread_mutex_unlock(&ep->lock);
+    datlock_release(&ep->lock);
     return DAT_SUCCESS;
 }

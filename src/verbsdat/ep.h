@@ -2,6 +2,7 @@
 #ifndef VERBSDAT_EP_H
 #define VERBSDAT_EP_H
 /* Endpoints and what they use: receive queues, memory, connection requests. */
+#include "datlock.h"
 #include "event.h"
 #include "handle.h"
 #include "ia.h"
@@ -90,7 +91,7 @@ struct verbsdat_ep {
     struct ibv_qp *qp;
     struct verbsdat_ep *next_by_qp;
     /* requests and receives */
-    pthread_mutex_t lock;
+    struct datlock lock;
     struct verbsdat_queue req, recv;
     uint32_t silent_run;         /* requests since the last one that is signaled */
     uint32_t max_silent;         /* of them in a row */

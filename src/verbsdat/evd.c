@@ -116,7 +116,7 @@ bool verbsdat_evd_post(struct verbsdat_evd *evd, const DAT_EVENT *event)
 {
     bool fits, lost, notify;
 
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     fits = evd->count < evd->qlen;
     lost = !fits && !evd->overflowed;
     evd->overflowed = evd->overflowed || lost;
@@ -131,7 +131,7 @@ bool verbsdat_evd_post(struct verbsdat_evd *evd, const DAT_EVENT *event)
     notify = fits && evd->cno && evd->enabled;
     if (notify)
         verbsdat_cno_trigger(evd->cno, evd);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     if (lost)
         overflow(evd);
     return fits;
@@ -139,11 +139,11 @@ bool verbsdat_evd_post(struct verbsdat_evd *evd, const DAT_EVENT *event)
 
 void verbsdat_evd_pull(struct verbsdat_evd *evd)
 {
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     pull(evd);
     if (evd->count > 0 && evd->waiters > 0)
         eventfd_write(evd->efd, 1);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
 }
 
 void verbsdat_evd_drain(struct verbsdat_evd *evd)
@@ -153,12 +153,12 @@ void verbsdat_evd_drain(struct verbsdat_evd *evd)
     bool lost = false;
 
     verbsdat_evd_pull(evd);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     while (evd->count == evd->qlen && ibv_poll_cq(evd->cq, 1, &wc) > 0)
         lost = verbsdat_done(evd, &wc, &dropped) || lost;
     lost = lost && !evd->overflowed;
     evd->overflowed = evd->overflowed || lost;
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     if (lost)
         overflow(evd);
 }
@@ -169,7 +169,7 @@ bool verbsdat_evd_notified(struct verbsdat_evd *evd, bool trigger)
     void *context;
     bool any = false;
 
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     if (ibv_get_cq_event(evd->channel, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
         evd->armed = false;
@@ -181,7 +181,7 @@ bool verbsdat_evd_notified(struct verbsdat_evd *evd, bool trigger)
         if (evd->closing > 0)
             verbsdat_thread_wake(evd->h.ia);
     }
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     return any;
 }
 
@@ -199,17 +199,17 @@ static void update_watch(struct verbsdat_evd *evd)
 
 void verbsdat_evd_watch(struct verbsdat_evd *evd)
 {
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     update_watch(evd);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
 }
 
 void verbsdat_evd_closing(struct verbsdat_evd *evd, int more)
 {
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     evd->closing += (unsigned)more;
     update_watch(evd);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
 }
 
 /* -- creating and freeing ---------------------------------------------------------------------- */
@@ -249,7 +249,7 @@ struct verbsdat_evd *verbsdat_evd_make(struct verbsdat_ia *ia, DAT_COUNT qlen, D
         free(evd);
         return NULL;
     }
-    pthread_mutex_init(&evd->lock, NULL);
+    datlock_init(&evd->lock);
     verbsdat_handle_add(&evd->h, ia, DAT_HANDLE_TYPE_EVD);
     return evd;
 }
@@ -268,7 +268,7 @@ void verbsdat_evd_destroy(struct verbsdat_evd *evd)
     if (evd->efd >= 0)
         close(evd->efd);
     free(evd->ring);
-    pthread_mutex_destroy(&evd->lock);
+    datlock_destroy(&evd->lock);
     verbsdat_handle_end(&evd->h);
 }
 
@@ -329,13 +329,13 @@ DAT_RETURN verbsdat_evd_query(DAT_EVD_HANDLE handle, DAT_EVD_PARAM_MASK mask, DA
         return bad_evd;
     if (!param)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     state = (evd->enabled ? DAT_EVD_STATE_ENABLED : DAT_EVD_STATE_DISABLED)
             | (evd->waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE);
     *param = (DAT_EVD_PARAM){ .ia_handle = evd->h.ia, .evd_qlen = (DAT_COUNT)evd->qlen,
                               .evd_state = (DAT_EVD_STATE)state, .cno_handle = evd->cno,
                               .evd_flags = evd->flags };
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     return DAT_SUCCESS;
 }
 
@@ -362,24 +362,24 @@ DAT_RETURN verbsdat_evd_modify_cno(DAT_EVD_HANDLE handle, DAT_CNO_HANDLE cno_han
         return bad_evd;
     if (cno_handle && (!cno || cno->h.ia != evd->h.ia))
         return VERBSDAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     if (evd->cno)
         verbsdat_cno_detach(evd->cno, evd);
     if (cno)
         verbsdat_cno_attach(cno, evd);
     evd->cno = cno;
     renotify(evd);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     verbsdat_cno_agents(evd->h.ia);
     return DAT_SUCCESS;
 }
 
 static DAT_RETURN set_flag(struct verbsdat_evd *evd, bool *flag, bool value)
 {
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     *flag = value;
     renotify(evd);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     verbsdat_cno_agents(evd->h.ia);
     return DAT_SUCCESS;
 }
@@ -442,9 +442,9 @@ DAT_RETURN verbsdat_evd_resize(DAT_EVD_HANDLE handle, DAT_COUNT qlen)
         return bad_evd;
     if (qlen <= 0 || qlen > QLEN_MAX)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     ret = resize(evd, (uint32_t)qlen);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     return ret;
 }
 
@@ -458,9 +458,9 @@ DAT_RETURN verbsdat_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
     if (!(evd->flags & DAT_EVD_SOFTWARE_FLAG) || !event
         || event->event_number != DAT_SOFTWARE_EVENT)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     full = evd->count == evd->qlen;
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     if (full || !verbsdat_evd_post(evd, event))
         return VERBSDAT_ERROR(DAT_QUEUE_FULL, DAT_NO_SUBTYPE);
     verbsdat_cno_agents(evd->h.ia);
@@ -478,11 +478,11 @@ DAT_RETURN verbsdat_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
         return bad_evd;
     if (!event)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     found = take(evd, event);
     if (!found && verbsdat_evd_rearm(evd))
         found = take(evd, event);
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     return found ? DAT_SUCCESS : queue_empty;
 }
 
@@ -492,11 +492,11 @@ static void wait_once(struct verbsdat_evd *evd, uint64_t ns)
     int channel = evd->cq ? evd->channel->fd : -1;
     eventfd_t n;
 
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     verbsdat_sleep(evd->efd, channel, ns);
     if (evd->cq)
         verbsdat_evd_notified(evd, true);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     eventfd_read(evd->efd, &n);
 }
 
@@ -530,9 +530,9 @@ DAT_RETURN verbsdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT th
         return bad_evd;
     if (!event || !more || threshold <= 0 || (uint32_t)threshold > evd->qlen)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
-    pthread_mutex_lock(&evd->lock);
+    datlock_take(&evd->lock);
     if (evd->waiters > 0) {
-        pthread_mutex_unlock(&evd->lock);
+        datlock_release(&evd->lock);
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
     }
     if (evd->efd < 0)
@@ -543,6 +543,6 @@ DAT_RETURN verbsdat_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT us, DAT_COUNT th
     if (ret == DAT_SUCCESS)
         pop(evd, event);
     *more = (DAT_COUNT)evd->count;
-    pthread_mutex_unlock(&evd->lock);
+    datlock_release(&evd->lock);
     return ret;
 }

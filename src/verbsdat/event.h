@@ -2,6 +2,7 @@
 #ifndef VERBSDAT_EVENT_H
 #define VERBSDAT_EVENT_H
 /* Event dispatchers and notification objects (evd.c, cno.c, done.c). */
+#include "datlock.h"
 #include "handle.h"
 
 #include <infiniband/verbs.h>
@@ -29,7 +30,7 @@ struct verbsdat_cno {
 struct verbsdat_evd {
     struct verbsdat_handle h;
     DAT_EVD_FLAGS flags;
-    pthread_mutex_t lock;
+    struct datlock lock;
     DAT_EVENT *ring;
     uint32_t qlen, head, count;
     struct ibv_cq *cq;           /* NULL: not for transfers */

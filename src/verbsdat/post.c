@@ -52,20 +52,16 @@ static int without_empty(DAT_LMR_TRIPLET *seg, int n, DAT_LMR_TRIPLET out[VERBSD
     return k;
 }
 
-static bool has_empty(const DAT_LMR_TRIPLET *seg, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (seg[i].segment_length == 0)
-            return true;
-    return false;
-}
-
-static uint64_t sum(const DAT_LMR_TRIPLET *seg, int n)
+/* Bytes of the segments; any_empty: one has none. */
+static inline uint64_t sum(const DAT_LMR_TRIPLET *seg, int n, bool *any_empty)
 {
     uint64_t bytes = 0;
 
-    for (int i = 0; i < n; i++)
+    *any_empty = false;
+    for (int i = 0; i < n; i++) {
         bytes += seg[i].segment_length;
+        *any_empty |= seg[i].segment_length == 0;
+    }
     return bytes;
 }
 
@@ -97,17 +93,21 @@ static bool vanishes(const struct verbsdat_ep *ep)
     return ep->over && verbsdat_ep_loses(ep);
 }
 
-/* Releases ep->lock. A DTO that was posted to a connection that has ended is flushed. */
-static void posted(struct verbsdat_ep *ep)
+static void flush(struct verbsdat_ep *ep)
 {
-    bool over = ep->over;
-
-    pthread_mutex_unlock(&ep->lock);
-    if (!over)
-        return;
     verbsdat_lock(ep->h.ia);
     verbsdat_ep_flush(ep);
     verbsdat_unlock(ep->h.ia);
+}
+
+/* Releases ep->lock. A DTO that was posted to a connection that has ended is flushed. */
+static inline void posted(struct verbsdat_ep *ep)
+{
+    bool over = ep->over;
+
+    datlock_release(&ep->lock);
+    if (over)
+        flush(ep);
 }
 
 /*
@@ -156,21 +156,26 @@ post_request(struct verbsdat_ep *ep, const struct request *r)
     DAT_EP_STATE state = atomic_load_explicit(&ep->state, memory_order_relaxed);
     const struct row *row = &rows[r->kind];
     DAT_LMR_TRIPLET kept[VERBSDAT_MAX_IOV];
-    struct ibv_send_wr wr = { .opcode = row->opcode, .sg_list = (struct ibv_sge *)r->seg,
-                              .num_sge = r->n, .imm_data = r->imm };
+    struct ibv_send_wr wr;       /* of a long struct only what the request needs is set */
     uint64_t bytes;
+    bool any_empty;
     DAT_RETURN ret;
 
     if (state != DAT_EP_STATE_CONNECTED && state != DAT_EP_STATE_DISCONNECTED)
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
     if (r->n < 0 || (r->n > 0 && !r->seg) || (uint32_t)r->n > ep->max_iov)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    bytes = sum(r->seg, r->n);
+    bytes = sum(r->seg, r->n, &any_empty);
     if (row->remote && (!r->remote || bytes > r->remote->segment_length))
         return VERBSDAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE);
     if (row->atomic && bytes != sizeof(uint64_t))
         return VERBSDAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE);
-    if (has_empty(r->seg, r->n)) {
+    wr.next = NULL;
+    wr.opcode = row->opcode;
+    wr.imm_data = r->imm;
+    wr.num_sge = r->n;
+    wr.sg_list = (struct ibv_sge *)r->seg;
+    if (any_empty) {
         wr.num_sge = without_empty(r->seg, r->n, kept);
         wr.sg_list = (struct ibv_sge *)kept;
     }
@@ -179,7 +184,7 @@ post_request(struct verbsdat_ep *ep, const struct request *r)
     wr.send_flags = (row->inlines && bytes <= ep->max_inline ? IBV_SEND_INLINE : 0u)
                     | (r->flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG ? IBV_SEND_SOLICITED : 0u)
                     | (is_fenced(ep, r) ? IBV_SEND_FENCE : 0u);
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     ret = post(ep, r, &wr);
     posted(ep);
     return ret;
@@ -312,6 +317,7 @@ DAT_RETURN verbsdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIP
     struct verbsdat_ep *ep = verbsdat_ep_of(handle);
     DAT_LMR_TRIPLET kept[VERBSDAT_MAX_IOV];
     struct ibv_recv_wr wr = { .sg_list = (struct ibv_sge *)seg, .num_sge = n };
+    bool any_empty;
     DAT_RETURN ret;
 
     (void)flags;
@@ -321,11 +327,12 @@ DAT_RETURN verbsdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIP
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
     if (n < 0 || (n > 0 && !seg) || n > ep->attr.max_recv_iov)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    if (has_empty(seg, n)) {
+    sum(seg, n, &any_empty);
+    if (any_empty) {
         wr.num_sge = without_empty(seg, n, kept);
         wr.sg_list = (struct ibv_sge *)kept;
     }
-    pthread_mutex_lock(&ep->lock);
+    datlock_take(&ep->lock);
     ret = post_recv(ep, &wr, cookie);
     posted(ep);
     return ret;

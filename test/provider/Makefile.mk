@@ -4,7 +4,7 @@ if HAVE_CMOCKA
 if HAVE_DAT
 provider_test = test/provider/world.c test/provider/world.h test/unit/unit.h \
     test/provider/threads.c test/provider/threads.h
-provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat \
+provider_test_cppflags = -D_GNU_SOURCE -I$(srcdir)/test/unit -I$(srcdir)/src/softdat -I$(srcdir)/src/datline \
     -I$(srcdir)/include \
     $(DAT_CPPFLAGS)
 provider_test_libs = $(DAT_LIBS) -lcmocka -lpthread
@@ -83,7 +83,7 @@ test_provider_remotepaths_LDADD = $(provider_test_libs)
 test_provider_judge_SOURCES = test/provider/judge.c src/softdat/judge.c
 test_provider_judge_CPPFLAGS = $(provider_test_cppflags)
 test_provider_judge_LDADD = $(provider_test_libs)
-test_provider_lock_SOURCES = test/provider/lock.c src/softdat/lock.c
+test_provider_lock_SOURCES = test/provider/lock.c src/datline/datlock.c
 test_provider_lock_CPPFLAGS = $(provider_test_cppflags)
 test_provider_lock_LDADD = $(provider_test_libs)
 test_provider_ring_SOURCES = test/provider/ring.c src/softdat/shared.c

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unit test of the lock of an adapter (src/softdat/lock.c): exclusion between its owner and other
+ * Unit test of the providers' lock (src/datline/datlock.c): exclusion between its owner and other
  * threads, and who becomes the owner.
  */
-#include "lock.h"
+#include "datlock.h"
 #include "unit.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 enum { MANY = 1000, TURNS = 20000, OTHERS = 3 };
 
 struct guarded {
-    struct softdat_lock lock;
+    struct datlock lock;
     long number;                 /* of the times that the lock was held; protected by it */
     bool held;                   /* the lock is held; protected by it */
 };
@@ -21,7 +21,7 @@ static int set_up(void **state)
     static struct guarded g;
 
     memset(&g, 0, sizeof(g));
-    softdat_lock_init(&g.lock);
+    datlock_init(&g.lock);
     if (!g.lock.may_bias)
         SKIP_TEST("the kernel has no membarrier()");
     *state = &g;
@@ -32,7 +32,7 @@ static int tear_down(void **state)
 {
     struct guarded *g = *state;
 
-    softdat_lock_destroy(&g->lock);
+    datlock_destroy(&g->lock);
     return 0;
 }
 
@@ -43,13 +43,13 @@ static void hold(struct guarded *g)
     g->held = true;
     g->number++;
     g->held = false;
-    softdat_lock_release(&g->lock);
+    datlock_release(&g->lock);
 }
 
 static void take_many(struct guarded *g, int n)
 {
     for (int i = 0; i < n; i++) {
-        softdat_lock_take(&g->lock);
+        datlock_take(&g->lock);
         hold(g);
     }
 }
@@ -72,7 +72,7 @@ static void *try_once(void *arg)
 {
     struct guarded *g = arg;
 
-    if (softdat_lock_try(&g->lock))
+    if (datlock_try(&g->lock))
         hold(g);
     return NULL;
 }
@@ -81,7 +81,7 @@ static void *never_owner(void *arg)
 {
     struct guarded *g = arg;
 
-    g->lock.never = softdat_self();
+    g->lock.never = datlock_self();
     take_many(g, MANY);
     return NULL;
 }
@@ -91,11 +91,11 @@ static void the_thread_that_calls_owns_it(void **state)
     struct guarded *g = *state;
 
     take_many(g, MANY);
-    assert_int_equal(g->lock.owner, softdat_self());
+    assert_int_equal(g->lock.owner, datlock_self());
     run(take_once, g);
     assert_int_equal(g->lock.owner, 0);
     take_many(g, MANY);
-    assert_int_equal(g->lock.owner, softdat_self());
+    assert_int_equal(g->lock.owner, datlock_self());
     assert_int_equal(g->number, 2 * MANY + 1);
 }
 
@@ -113,10 +113,10 @@ static void a_try_does_not_wait_for_the_owner(void **state)
     struct guarded *g = *state;
 
     take_many(g, MANY);
-    softdat_lock_take(&g->lock);
+    datlock_take(&g->lock);
     run(try_once, g);
     assert_int_equal(g->number, MANY);
-    softdat_lock_release(&g->lock);
+    datlock_release(&g->lock);
     run(try_once, g);
     assert_int_equal(g->number, MANY + 1);
 }
@@ -134,15 +134,15 @@ static void an_owner_that_is_late(void **state)
     struct guarded *g = *state;
 
     take_many(g, MANY);
-    assert_true(softdat_lock_owned(&g->lock));
+    assert_true(datlock_owned(&g->lock));
     run(take_many_times, g);
     assert_int_equal(g->lock.owner, 0);
-    assert_false(softdat_lock_begin(&g->lock));
-    softdat_lock_leave(&g->lock);
+    assert_false(datlock_begin(&g->lock));
+    datlock_leave(&g->lock);
     take_many(g, 1);
     run(take_many_times, g);
     assert_int_not_equal(g->lock.owner, 0);
-    assert_false(softdat_lock_owned(&g->lock));
+    assert_false(datlock_owned(&g->lock));
 }
 
 /* Takes it in rows long enough to become the owner in between. */

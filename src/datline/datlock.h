@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SOFTDAT_LOCK_H
-#define SOFTDAT_LOCK_H
+#ifndef DATLOCK_H
+#define DATLOCK_H
 /*
- * The lock of an adapter, biased to the thread that calls it most: its owner takes and releases it
- * by plain loads and stores, without a locked instruction; any other thread revokes the bias first,
- * which costs the system call membarrier() (Dice, Moir, Scherer: "Quickly reacquirable locks",
- * 2003). Nearly always one thread of the program polls and the helper thread sleeps.
+ * A lock that is biased to the thread that takes it most: its owner takes and releases it by plain
+ * loads and stores, without a locked instruction; any other thread revokes the bias first, which
+ * costs the system call membarrier() (Dice, Moir, Scherer: "Quickly reacquirable locks", 2003). A
+ * provider's calls come nearly always from one thread of the program, and its own thread sleeps.
  *
  * The owner stores `inside`, then loads `owner`. A thread that revokes the bias holds the mutex,
  * stores owner = 0, executes membarrier(), which makes each running thread of the process execute a
@@ -23,8 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct softdat_lock {
-    _Atomic uintptr_t owner;     /* the thread that needs no mutex, softdat_self(); 0: none */
+struct datlock {
+    _Atomic uintptr_t owner;     /* the thread that needs no mutex, datlock_self(); 0: none */
     _Atomic uint32_t inside;     /* 1: the owner holds the lock, or checks whether it may */
     bool by_mutex;               /* the holder has the mutex; changed and read by the holder */
     bool may_bias;               /* membarrier() is available */
@@ -37,85 +37,85 @@ struct softdat_lock {
 };
 
 /* lock.c */
-void softdat_lock_init(struct softdat_lock *l);
-void softdat_lock_destroy(struct softdat_lock *l);
+void datlock_init(struct datlock *l);
+void datlock_destroy(struct datlock *l);
 /* Takes the lock through the mutex, after revoking another thread's bias. */
-void softdat_lock_slow(struct softdat_lock *l);
+void datlock_slow(struct datlock *l);
 /* The same without waiting. False: another thread holds the lock. */
-bool softdat_lock_try_slow(struct softdat_lock *l);
+bool datlock_try_slow(struct datlock *l);
 /* Releases the mutex; the thread may become the owner. */
-void softdat_unlock_slow(struct softdat_lock *l);
+void datlock_release_slow(struct datlock *l);
 /* Lets the threads that wait for the lock, which this one has just released and is going to take
  * again, go first: it would nearly always be before a thread that has to wake up. */
-void softdat_lock_give_way(struct softdat_lock *l);
-/* Wakes the thread that waits in softdat_lock_slow() for the end of a call of the former owner. */
-void softdat_lock_wake(struct softdat_lock *l);
+void datlock_give_way(struct datlock *l);
+/* Wakes the thread that waits in datlock_slow() for the end of a call of the former owner. */
+void datlock_wake(struct datlock *l);
 
 /* Identifies this thread. A call of pthread_self() would cost more than the lock does. */
-static inline uintptr_t softdat_self(void)
+static inline uintptr_t datlock_self(void)
 {
     return (uintptr_t)__builtin_thread_pointer();
 }
 
 /* True if this thread is the owner. */
-static inline bool softdat_lock_owned(const struct softdat_lock *l)
+static inline bool datlock_owned(const struct datlock *l)
 {
-    return atomic_load_explicit(&l->owner, memory_order_relaxed) == softdat_self();
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == datlock_self();
 }
 
-/* The owner stores that it is inside. False: its bias is revoked, and softdat_lock_leave()
+/* The owner stores that it is inside. False: its bias is revoked, and datlock_leave()
  * follows. */
-static inline bool softdat_lock_begin(struct softdat_lock *l)
+static inline bool datlock_begin(struct datlock *l)
 {
     atomic_store_explicit(&l->inside, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    return softdat_lock_owned(l);
+    return datlock_owned(l);
 }
 
 /* Ends a call of the owner, or of a thread whose bias has been revoked as it entered. False: a
- * thread may wait for that, and softdat_lock_wake() follows. */
-static inline bool softdat_lock_end(struct softdat_lock *l)
+ * thread may wait for that, and datlock_wake() follows. */
+static inline bool datlock_end(struct datlock *l)
 {
     atomic_store_explicit(&l->inside, 0, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     return atomic_load_explicit(&l->owner, memory_order_relaxed) != 0;
 }
 
-static inline void softdat_lock_leave(struct softdat_lock *l)
+static inline void datlock_leave(struct datlock *l)
 {
-    if (!softdat_lock_end(l))
-        softdat_lock_wake(l);
+    if (!datlock_end(l))
+        datlock_wake(l);
 }
 
 /* Takes the lock if this thread is the owner. */
-static inline bool softdat_lock_enter(struct softdat_lock *l)
+static inline bool datlock_enter(struct datlock *l)
 {
-    if (!softdat_lock_owned(l))
+    if (!datlock_owned(l))
         return false;
-    if (softdat_lock_begin(l))
+    if (datlock_begin(l))
         return true;
-    softdat_lock_leave(l);
+    datlock_leave(l);
     return false;
 }
 
-static inline void softdat_lock_take(struct softdat_lock *l)
+static inline void datlock_take(struct datlock *l)
 {
-    if (!softdat_lock_enter(l))
-        softdat_lock_slow(l);
+    if (!datlock_enter(l))
+        datlock_slow(l);
 }
 
 /* False: another thread holds the lock. */
-static inline bool softdat_lock_try(struct softdat_lock *l)
+static inline bool datlock_try(struct datlock *l)
 {
-    return softdat_lock_enter(l) || softdat_lock_try_slow(l);
+    return datlock_enter(l) || datlock_try_slow(l);
 }
 
-static inline void softdat_lock_release(struct softdat_lock *l)
+static inline void datlock_release(struct datlock *l)
 {
     if (l->by_mutex)
-        softdat_unlock_slow(l);
+        datlock_release_slow(l);
     else
-        softdat_lock_leave(l);
+        datlock_leave(l);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lock.h"
+#include "datlock.h"
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -12,19 +12,19 @@ enum {
     YIELDS = 1000,               /* to a thread that wakes up, at most */
 };
 
-void softdat_lock_init(struct softdat_lock *l)
+void datlock_init(struct datlock *l)
 {
     pthread_mutex_init(&l->mutex, NULL);
     l->may_bias = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-void softdat_lock_destroy(struct softdat_lock *l)
+void datlock_destroy(struct datlock *l)
 {
     pthread_mutex_destroy(&l->mutex);
 }
 
 /* Ends the bias. The caller holds the mutex; the former owner may still be inside. */
-static void end_bias(struct softdat_lock *l)
+static void end_bias(struct datlock *l)
 {
     if (atomic_load_explicit(&l->owner, memory_order_relaxed) == 0)
         return;
@@ -33,9 +33,9 @@ static void end_bias(struct softdat_lock *l)
 }
 
 /* Notes that this thread holds the lock through the mutex. */
-static void taken(struct softdat_lock *l)
+static void taken(struct datlock *l)
 {
-    uintptr_t self = softdat_self();
+    uintptr_t self = datlock_self();
 
     l->by_mutex = true;
     if (l->stores == self)
@@ -44,7 +44,7 @@ static void taken(struct softdat_lock *l)
     l->last = self;
 }
 
-void softdat_lock_slow(struct softdat_lock *l)
+void datlock_slow(struct datlock *l)
 {
     atomic_fetch_add_explicit(&l->waiting, 1, memory_order_relaxed);
     pthread_mutex_lock(&l->mutex);
@@ -55,7 +55,7 @@ void softdat_lock_slow(struct softdat_lock *l)
     taken(l);
 }
 
-bool softdat_lock_try_slow(struct softdat_lock *l)
+bool datlock_try_slow(struct datlock *l)
 {
     if (pthread_mutex_trylock(&l->mutex))
         return false;
@@ -68,7 +68,7 @@ bool softdat_lock_try_slow(struct softdat_lock *l)
     return true;
 }
 
-void softdat_unlock_slow(struct softdat_lock *l)
+void datlock_release_slow(struct datlock *l)
 {
     l->by_mutex = false;
     if (l->may_bias && l->in_a_row >= BIAS_AFTER && l->last != l->never && l->stores == 0) {
@@ -79,13 +79,13 @@ void softdat_unlock_slow(struct softdat_lock *l)
     pthread_mutex_unlock(&l->mutex);
 }
 
-void softdat_lock_give_way(struct softdat_lock *l)
+void datlock_give_way(struct datlock *l)
 {
     for (int i = 0; i < YIELDS && atomic_load_explicit(&l->waiting, memory_order_relaxed); i++)
         sched_yield();
 }
 
-void softdat_lock_wake(struct softdat_lock *l)
+void datlock_wake(struct datlock *l)
 {
     syscall(SYS_futex, &l->inside, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
