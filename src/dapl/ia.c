@@ -322,6 +322,7 @@ static int dto_evd_create(struct mdapl_dapl_ia *ia, uint64_t entries)
     int rc;
 
     dto->used = 0;
+    dto->burst = 1;
     dto->room = (uint32_t)mdapl_min(entries > DTO_EVD_MIN ? entries : DTO_EVD_MIN,
                                     ia->max.evd_qlen);
     rc = evd_create(ia, dto->room, DAT_EVD_DTO_FLAG, &dto->handle);

@@ -89,6 +89,7 @@ struct mdapl_dapl_ia_limits {
 struct mdapl_dapl_dto_evd {
     DAT_EVD_HANDLE handle;
     uint32_t room, used;     /* entries; of them, reserved by EPs */
+    uint32_t burst;          /* events that the next poll takes at most (evd.c) */
 };
 
 enum { MDAPL_DTO_EVDS = 32 };

@@ -94,9 +94,11 @@ static void a_failed_send_is_sent_again(void **state)
 }
 
 /* One of the frames of a message, all of which are posted in one call, is refused: those behind it
- * are sent again as well. */
+ * are sent again as well. The first sends are the callers' first frames, and one or two more may be
+ * acknowledgements that advertise a longer window. */
 static void a_refused_frame_of_several(void **state)
 {
+    uint64_t replayed = 0;
     struct sim s;
 
     (void)state;
@@ -110,9 +112,10 @@ static void a_refused_frame_of_several(void **state)
         sim_send(&s, 1, 0, 20000, false);
         sim_until(&s, sim_settled);
         SIM_CHECK(&s, SIM_SUM(&s, breaks) == 2 && SIM_SUM(&s, tx_eager) == 3);
-        SIM_CHECK(&s, nth < 3 || SIM_SUM(&s, replayed_frames) > 0);
+        replayed += SIM_SUM(&s, replayed_frames) > 0;
         sim_end(&s);
     }
+    assert_true(shown(replayed, 21));
 }
 
 /* -- every request, every kind of fault -------------------------------------------------------- */
