@@ -186,6 +186,7 @@ static int open_channel(struct mdapl_ctx *ctx, void **state_p)
         return mdapl_err_set(mdapl_ctx_err(ctx), -ENOMEM, "out of memory");
     d->ctx = ctx;
     d->stats = mdapl_ctx_stats(ctx);
+    d->log = mdapl_ctx_log(ctx);
     mdapl_dapl_rails_init(&d->rails);
     rc = mdapl_dapl_dat_load(&d->dat, mdapl_ctx_err(ctx));
     if (!rc)

@@ -75,7 +75,8 @@ struct mdapl_dapl_cm_requests {
 /* The channel's state: one per context. */
 struct mdapl_dapl_chan {
     struct mdapl_ctx *ctx;
-    struct mdapl_stats *stats;   /* of ctx: at hand for what is counted with each frame */
+    struct mdapl_stats *stats;   /* of ctx: at hand for what is counted with each frame, */
+    struct mdapl_log *log;       /* and perhaps printed */
     struct mdapl_dapl_dat dat;
     struct mdapl_dapl_rails rails;
     int streams_per_rail;        /* to a peer */

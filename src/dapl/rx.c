@@ -310,7 +310,7 @@ bool mdapl_dapl_rx_frame(struct mdapl_dapl_stream *st, uint64_t *credit, const v
         bad_frame(st, 0, "its header is wrong", len);
         return true;
     }
-    if (mdapl_ctx_log(peer->d->ctx)->level >= MDAPL_FRAME)
+    if (peer->d->log->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "<-", frame, len);
     if (!mdapl_dapl_tx_acked(peer, f.ack)) {
         bad_frame(st, f.type, "it acknowledges what was never sent", len);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "frames.h"
 
+#include "bytes.h"
 #include "cfg.h"
 #include "cm.h"
 #include "conn.h"
@@ -127,7 +128,7 @@ static void transmit(struct mdapl_dapl_conn *conn, enum lane lane, struct mdapl_
             mdapl_stats_max(&stats->retained_bytes_max, peer->retained_bytes);
         }
     }
-    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
+    if (d->log->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "->", b->data, b->len);
     peer->last_tx = d->now;
     stats->tx_frames++;
@@ -264,40 +265,69 @@ static size_t frame_bytes(const struct mdapl_dapl_peer *peer, size_t hdr_len, si
     return MDAPL_FRAME_HDR_BYTES + mdapl_min(hdr_len + len, peer->frame_room);
 }
 
-/* The lane for all frames of a message, if they may be transmitted now. */
-static enum lane pick_lane_of_all(const struct mdapl_dapl_stream *st, size_t hdr_len, size_t len)
+/* May all frames of a message be transmitted now? */
+static bool has_room_for_all(const struct mdapl_dapl_stream *st, size_t hdr_len, size_t len)
 {
-    size_t room = st->peer->frame_room, least = room - MDAPL_MORE_BYTES, n;
+    size_t least = st->peer->frame_room - MDAPL_MORE_BYTES;
+    size_t n = (hdr_len + len + MDAPL_HEAD_BYTES + least - 1) / least;
 
-    if (hdr_len + len <= room)
-        return pick_lane(st, frame_bytes(st->peer, hdr_len, len));
-    n = (hdr_len + len + MDAPL_HEAD_BYTES + least - 1) / least;
     return mdapl_dapl_stream_up(st) && n <= mdapl_txwin_left(&st->up->txwin)
            && n <= mdapl_dapl_ep_slots(&st->up->ep)
-           && n <= mdapl_dapl_vbufs_for(st->ia->vbufs, MDAPL_VBUF_FRAME) ? LANE_SR : LANE_NONE;
+           && n <= mdapl_dapl_vbufs_for(st->ia->vbufs, MDAPL_VBUF_FRAME);
+}
+
+/* A message that fits into a frame: as put_msg(), without a cursor. */
+static bool send_frame(struct mdapl_dapl_stream *st, const struct mdapl_msg *msg, size_t len)
+{
+    size_t bytes = MDAPL_FRAME_HDR_BYTES + msg->hdr_len + len;
+    struct mdapl_dapl_frame f = { .type = MDAPL_FRAME_MSG, .hdr_len = (uint16_t)msg->hdr_len,
+                                  .len = (uint32_t)len };
+    enum lane lane = pick_lane(st, bytes);
+    struct mdapl_dapl_vbuf *b = NULL;
+    uint8_t *p;
+
+    if (lane != LANE_NONE)
+        b = mdapl_dapl_tx_buffer(st, MDAPL_FRAME_MSG, bytes);
+    if (!b)
+        return false;
+    p = b->data + MDAPL_FRAME_HDR_BYTES;
+    mdapl_bytes_copy(p, msg->hdr, msg->hdr_len);
+    p += msg->hdr_len;
+    for (int i = 0; i < msg->n_body; p += msg->body[i++].iov_len)
+        mdapl_bytes_copy(p, msg->body[i].iov_base, msg->body[i].iov_len);
+    transmit(st->up, lane, b, &f);
+    return true;
+}
+
+/* A longer one. All buffers of its frames are there. */
+static bool send_frames(struct mdapl_dapl_stream *st, const struct mdapl_msg *msg, size_t len)
+{
+    struct mdapl_dapl_out m = outgoing(msg->hdr, msg->hdr_len, msg->body, msg->n_body, len);
+    struct mdapl_dapl_conn *conn = st->up;     /* which may refuse one of them */
+    struct mdapl_dapl_frame f = { 0 };
+
+    if (!has_room_for_all(st, msg->hdr_len, len))
+        return false;
+    while (m.at < len) {
+        struct mdapl_dapl_vbuf *b = mdapl_dapl_tx_buffer(st, MDAPL_FRAME_MSG,
+                                                         MDAPL_FRAME_HDR_BYTES
+                                                             + st->peer->frame_room);
+
+        put_msg(st->peer, &m, b->data + MDAPL_FRAME_HDR_BYTES, &f);
+        transmit(conn, LANE_SR, b, &f);
+    }
+    return true;
 }
 
 /* Nothing waits and a lane is open: the body is copied straight into its frames. */
 static bool send_now(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, size_t len)
 {
-    struct mdapl_dapl_out m = outgoing(msg->hdr, msg->hdr_len, msg->body, msg->n_body, len);
     struct mdapl_dapl_stream *st = mdapl_dapl_peer_main(peer);
-    enum lane lane = first_item(peer) ? LANE_NONE : pick_lane_of_all(st, m.hdr_len, len);
-    struct mdapl_dapl_conn *conn = st->up;     /* which may refuse one of several frames */
-    struct mdapl_dapl_frame f = { 0 };
 
-    if (lane == LANE_NONE)
+    if (first_item(peer))
         return false;
-    do {
-        struct mdapl_dapl_vbuf *b = mdapl_dapl_tx_buffer(st, MDAPL_FRAME_MSG,
-                                                         frame_bytes(peer, m.hdr_len, len));
-
-        if (!b)                  /* the only one: of several all buffers are there */
-            return false;
-        put_msg(peer, &m, b->data + MDAPL_FRAME_HDR_BYTES, &f);
-        transmit(conn, lane, b, &f);
-    } while (m.at < len);
-    return true;
+    return msg->hdr_len + len <= peer->frame_room ? send_frame(st, msg, len)
+                                                  : send_frames(st, msg, len);
 }
 
 static void count_msg(struct mdapl_dapl_peer *peer, size_t len, bool eager)
@@ -386,7 +416,7 @@ int mdapl_dapl_tx_repost(struct mdapl_dapl_stream *st, struct mdapl_dapl_vbuf *b
     mdapl_dapl_frame_stamp(b->data, (uint32_t)peer->rx_next, mdapl_rxwin_advertise(&st->up->rxwin),
                            mdapl_dapl_ring_limit(&st->up->ring_in, d->ring_slots));
     ack_transmitted(peer);
-    if (mdapl_ctx_log(d->ctx)->level >= MDAPL_FRAME)
+    if (d->log->level >= MDAPL_FRAME)
         mdapl_dapl_frame_log(peer, "-> again", b->data, b->len);
     d->stats->replayed_frames++;
     d->stats->replayed_bytes += b->len;

@@ -127,7 +127,8 @@ static bool grow(struct mdapl_dapl_vbufs *v)
     return true;
 }
 
-bool mdapl_dapl_vbufs_grow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use, uint32_t n)
+bool mdapl_dapl_vbufs_grow_slow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use,
+                                uint32_t n)
 {
     /* An adapter with small registrations takes several chunks. */
     while (mdapl_dapl_vbufs_for(v, use) <= n)

@@ -87,7 +87,13 @@ static inline uint32_t mdapl_dapl_vbufs_for(const struct mdapl_dapl_vbufs *v,
     return v->n_free > kept ? v->n_free - kept : 0;
 }
 /* Registers memory until there are more than n. False: it is refused. */
-bool mdapl_dapl_vbufs_grow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use, uint32_t n);
+bool mdapl_dapl_vbufs_grow_slow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use,
+                                uint32_t n);
+static inline bool mdapl_dapl_vbufs_grow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf_use use,
+                                         uint32_t n)
+{
+    return mdapl_dapl_vbufs_for(v, use) > n || mdapl_dapl_vbufs_grow_slow(v, use, n);
+}
 /* Chooses where in b a frame of at most len bytes is. */
 static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
 {
