@@ -52,16 +52,20 @@ static int without_empty(DAT_LMR_TRIPLET *seg, int n, DAT_LMR_TRIPLET out[VERBSD
     return k;
 }
 
-/* Bytes of the segments; any_empty: one has none. */
-static inline uint64_t sum(const DAT_LMR_TRIPLET *seg, int n, bool *any_empty)
+static bool has_empty(const DAT_LMR_TRIPLET *seg, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (seg[i].segment_length == 0)
+            return true;
+    return false;
+}
+
+static uint64_t sum(const DAT_LMR_TRIPLET *seg, int n)
 {
     uint64_t bytes = 0;
 
-    *any_empty = false;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         bytes += seg[i].segment_length;
-        *any_empty |= seg[i].segment_length == 0;
-    }
     return bytes;
 }
 
@@ -158,14 +162,13 @@ post_request(struct verbsdat_ep *ep, const struct request *r)
     DAT_LMR_TRIPLET kept[VERBSDAT_MAX_IOV];
     struct ibv_send_wr wr;       /* of a long struct only what the request needs is set */
     uint64_t bytes;
-    bool any_empty;
     DAT_RETURN ret;
 
     if (state != DAT_EP_STATE_CONNECTED && state != DAT_EP_STATE_DISCONNECTED)
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
     if (r->n < 0 || (r->n > 0 && !r->seg) || (uint32_t)r->n > ep->max_iov)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    bytes = sum(r->seg, r->n, &any_empty);
+    bytes = sum(r->seg, r->n);
     if (row->remote && (!r->remote || bytes > r->remote->segment_length))
         return VERBSDAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE);
     if (row->atomic && bytes != sizeof(uint64_t))
@@ -175,7 +178,7 @@ post_request(struct verbsdat_ep *ep, const struct request *r)
     wr.imm_data = r->imm;
     wr.num_sge = r->n;
     wr.sg_list = (struct ibv_sge *)r->seg;
-    if (any_empty) {
+    if (has_empty(r->seg, r->n)) {
         wr.num_sge = without_empty(r->seg, r->n, kept);
         wr.sg_list = (struct ibv_sge *)kept;
     }
@@ -317,7 +320,6 @@ DAT_RETURN verbsdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIP
     struct verbsdat_ep *ep = verbsdat_ep_of(handle);
     DAT_LMR_TRIPLET kept[VERBSDAT_MAX_IOV];
     struct ibv_recv_wr wr = { .sg_list = (struct ibv_sge *)seg, .num_sge = n };
-    bool any_empty;
     DAT_RETURN ret;
 
     (void)flags;
@@ -327,8 +329,7 @@ DAT_RETURN verbsdat_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT n, DAT_LMR_TRIP
         return VERBSDAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
     if (n < 0 || (n > 0 && !seg) || n > ep->attr.max_recv_iov)
         return VERBSDAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-    sum(seg, n, &any_empty);
-    if (any_empty) {
+    if (has_empty(seg, n)) {
         wr.num_sge = without_empty(seg, n, kept);
         wr.sg_list = (struct ibv_sge *)kept;
     }
