@@ -137,18 +137,6 @@ bool mdapl_dapl_vbufs_grow_slow(struct mdapl_dapl_vbufs *v, enum mdapl_dapl_vbuf
     return true;
 }
 
-struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v,
-                                            enum mdapl_dapl_vbuf_use use)
-{
-    struct mdapl_list *item = mdapl_dapl_vbufs_grow(v, use, 0) ? mdapl_list_take(&v->free) : NULL;
-
-    if (!item)
-        return NULL;
-    v->n_free--;
-    MDAPL_OF(item, struct mdapl_dapl_vbuf, link)->holds = 1;
-    return MDAPL_OF(item, struct mdapl_dapl_vbuf, link);
-}
-
 int mdapl_dapl_vbuf_recv_segs(struct mdapl_dapl_vbuf *b, DAT_LMR_TRIPLET seg[MDAPL_VBUF_SEGS])
 {
     const struct mdapl_dapl_vbufs *v = b->pool;

@@ -74,10 +74,6 @@ void mdapl_dapl_vbufs_init(struct mdapl_dapl_vbufs *v, struct mdapl_dapl_ia *ia,
 /* The rail has been opened again: registers the pool's chunks there. False: it refuses. */
 bool mdapl_dapl_vbufs_register_again(struct mdapl_dapl_vbufs *v);
 void mdapl_dapl_vbufs_fini(struct mdapl_dapl_vbufs *v);
-/* A buffer with one hold, whose `data` is to be chosen, or NULL if memory or registrations are
- * exhausted. */
-struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v,
-                                            enum mdapl_dapl_vbuf_use use);
 /* How many there are for this use, before more memory is registered. */
 static inline uint32_t mdapl_dapl_vbufs_for(const struct mdapl_dapl_vbufs *v,
                                             enum mdapl_dapl_vbuf_use use)
@@ -93,6 +89,20 @@ static inline bool mdapl_dapl_vbufs_grow(struct mdapl_dapl_vbufs *v, enum mdapl_
                                          uint32_t n)
 {
     return mdapl_dapl_vbufs_for(v, use) > n || mdapl_dapl_vbufs_grow_slow(v, use, n);
+}
+/* A buffer with one hold, whose `data` is to be chosen, or NULL if memory or registrations are
+ * exhausted. */
+static inline struct mdapl_dapl_vbuf *mdapl_dapl_vbuf_get(struct mdapl_dapl_vbufs *v,
+                                                          enum mdapl_dapl_vbuf_use use)
+{
+    struct mdapl_dapl_vbuf *b;
+
+    if (!mdapl_dapl_vbufs_grow(v, use, 0))
+        return NULL;
+    b = MDAPL_OF(mdapl_list_take(&v->free), struct mdapl_dapl_vbuf, link);
+    v->n_free--;
+    b->holds = 1;
+    return b;
 }
 /* Chooses where in b a frame of at most len bytes is. */
 static inline void mdapl_dapl_vbuf_choose(struct mdapl_dapl_vbuf *b, size_t len)
