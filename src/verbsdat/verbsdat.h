@@ -28,8 +28,8 @@
  *      srq->lock    the free places of a shared queue
  *      evd->lock    the queue of events, and polling its CQ
  *      cno->lock    which EVD has triggered it
- * Posting takes ep->lock alone and dequeuing evd->lock alone: these two are biased to the thread that
- * does it (datlock.h). rdma_destroy_id() waits until the adapter's thread has acknowledged the
+ * Posting takes ep->lock alone and dequeuing evd->lock alone: these two are biased to the thread
+ * that does it (datlock.h). rdma_destroy_id() waits until the adapter's thread has acknowledged the
  * identifier's events, for which the thread takes ia->lock: so it is called without it. A CNO's
  * agent is the consumer's code and is called without locks.
  */
