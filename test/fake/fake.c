@@ -176,6 +176,8 @@ static struct {
     const struct fake_fault *plan;
     int n_plan;
     unsigned requests, broken, doubled;  /* of the plan */
+    struct evd *taken_from;      /* by the last call that dequeues */
+    unsigned looked_behind;
     bool lose_next_cr, lose_next_accept, late_next_cr, late_next_accept;
     uint64_t flushes_at, ends_at, late_at;   /* when these holds end; 0: no hold */
     uint64_t read_ns;            /* of each KiB that is read */
@@ -465,6 +467,8 @@ static DAT_RETURN evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
     struct evd *evd = handle;
 
+    f.looked_behind += evd->n == 0 && f.taken_from == evd;
+    f.taken_from = evd->n > 0 ? evd : NULL;
     if (evd->n == 0)
         return ERROR(DAT_QUEUE_EMPTY);
     *event = evd->queue[evd->first];
@@ -1432,6 +1436,11 @@ unsigned fake_executed(void)
     return f.requests;
 }
 
+unsigned fake_looked_behind(void)
+{
+    return f.looked_behind;
+}
+
 /* The fault of the request that is executed next; FAKE_FAULT_KINDS: none. */
 static enum fake_fault_kind next_fault(void)
 {
@@ -2176,6 +2185,7 @@ bool fake_step(void)
     bool moved;
 
     f.now += 1000 + fake_random(1000);
+    f.taken_from = NULL;
     end_holds();
     move_paths();
     moved = step(first);

@@ -94,6 +94,8 @@ unsigned fake_broken(void);
 unsigned fake_doubled(void);
 /* Requests that have been executed, or would have been. */
 unsigned fake_executed(void);
+/* Calls that found a queue empty when the call before it had taken its last event. */
+unsigned fake_looked_behind(void);
 /* Ends it. Returns how many DAT objects had not been freed. */
 int fake_stop(void);
 /* One thing happens; false: nothing can. */

@@ -376,6 +376,28 @@ static void events_of_batches(void **state)
     }
 }
 
+/* Who waits for one message has it with one call; in a stream more are taken at a time. */
+static void a_poll_takes_one_of_one(void **state)
+{
+    unsigned before;
+    struct sim s;
+
+    (void)state;
+    one_way(&s, 0, "", 10, 100);
+    before = fake_looked_behind();
+    for (int k = 0; k < 40; k++) {
+        sim_send(&s, k % 2, 1 - k % 2, 100, false);
+        sim_run(&s);
+        sim_rounds(&s, 2);
+    }
+    SIM_CHECK(&s, fake_looked_behind() == before);
+    for (int k = 0; k < 40; k++)
+        sim_send(&s, 0, 1, 100, false);
+    sim_run(&s);
+    SIM_CHECK(&s, fake_looked_behind() - before < 40 / 2);
+    sim_end(&s);
+}
+
 /* The sender has memory for a few frames only, all of which are retained: it asks for the
  * acknowledgement that frees them. */
 static void buffers_are_asked_for(void **state)
@@ -583,6 +605,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(queued_before_the_offer),
         cmocka_unit_test(when_acknowledgements_leave),
         cmocka_unit_test(events_of_batches),
+        cmocka_unit_test(a_poll_takes_one_of_one),
         cmocka_unit_test(buffers_are_asked_for),
         cmocka_unit_test(counters_of_known_traffic),
         cmocka_unit_test(counters_of_several_frames),
