@@ -205,11 +205,17 @@ def target_rows(v):
     return rows
 
 
+def with_spread(v, key):
+    """The median, and between which values it is."""
+    turns = v.get(key)
+    return f"{cell(middle(v, key))} ({cell(min(turns))} to {cell(max(turns))})" if turns else "-"
+
+
 def figure_text(v, titles, test):
     title, sizes, unit, least = FIGURES[test]
     return f"## {title}, {unit}\n\n" + table(
         ["bytes", *titles, f"{OURS} / better native"],
-        [[size_name(size), *(cell(middle(v, (t, test, size))) for t in titles),
+        [[size_name(size), *(with_spread(v, (t, test, size)) for t in titles),
           cell(ratio(middle(v, (OURS, test, size)), best(v, least, test, size)), 2)] for size in sizes]) + "\n"
 
 
@@ -268,8 +274,9 @@ times say how the MPIs compare here, not what an adapter would do; the counts do
 program that polls has the only processor, so the library that counts gives it away after each round of polls that
 found nothing (benchmarks/verbs_count.c); it is preloaded in all jobs of all MPIs. What is timed begins after a second
 of messages: for some 0.2 s after both nodes have become busy, frames may wait that long, until the scheduler of this
-machine has spread them. User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS} registers memory for
-each long body; with an adapter registrations are kept, as those of UCX are here.
+machine has spread them. In brackets are the least and the most of the turns: a ratio says nothing where these overlap.
+User-Mode Linux does not report unmapped memory (userfaultfd), so {OURS} registers memory for each long body; with an
+adapter registrations are kept, as those of UCX are here.
 
 {targets(target_rows(v))}
 {"".join(figure_text(v, titles, test) for test in FIGURES)}## NAS kernel {KERNEL}, class {CLASS}, seconds
