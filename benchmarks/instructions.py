@@ -30,7 +30,7 @@ COST = re.compile(r"^(?:[+-]?\d+|\*) (\d+)$")
 CORE, GLUE, UTIL, SHM, DAPL = "MPICH's core", "src/mpid", "src/util", "src/shm", "src/dapl"
 MPI, TRANSPORT, LIBC = "the MPI library", "its channel or UCX", "the C library"
 PROVIDER = "libdat2 and provider"
-# folder of an object file of MPICH's build: room. The first that fits; all others are MPICH's core.
+# folder of an object file of MPICH's build: room; all others are MPICH's core
 FOLDERS = {
     "ch3:dapl": {"channels/dapl/shm/": SHM, "channels/dapl/util/": UTIL, "channels/dapl/src/": GLUE,
                  "channels/dapl/dapl/": DAPL},
@@ -59,16 +59,16 @@ inlines counts for its caller. All implementations run with their defaults, boun
 
 # -- rooms -------------------------------------------------------------------------------------------
 
-def rooms_of_functions(title):
+def rooms_of_functions(title, channel):
     """{function: room} of the libmpich that was built here, by its object files; empty for the others. Where functions
-    of two rooms have one name, it is the first of FOLDERS that counts, after MPICH's core."""
+    of two rooms have one name, it is in MPICH's core, or else in that of the channel which is used."""
     build = BUILD.parent / BUILDS.get(title, "none")
     objects = [p for p in build.rglob("*.o") if ".libs" in p.parts]
     if not objects:
         return {}
     out = subprocess.run(["nm", "-A", "--defined-only", *map(str, objects)], stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, text=True).stdout
-    order = [CORE, *FOLDERS[title].values()]
+    order = [CORE, channel, *FOLDERS[title].values()]
     found = {}
     for path, _, name in re.findall(r"^(.*):\w+ ([tTwW]) (\S+)$", out, re.M):
         room = next((r for folder, r in FOLDERS[title].items() if folder in path), CORE)
@@ -209,13 +209,13 @@ The largest difference between two of the {turns} runs, instructions of a call:
 {"".join(room_table(v, t) for t in titles)}"""
 
 
-def measure(v, mpis, turns):
-    """What these MPIs, by title, need for the calls, so many times."""
+def measure(v, mpis, turns, channel=SHM):
+    """What these MPIs, by title, need for the calls, so many times; channel: that of ours which is used."""
     if not shutil.which("valgrind"):
         die("valgrind is not installed (apt-get install valgrind)")
     with tempfile.TemporaryDirectory() as work:
         programs = {t: mpi.compiled("mpi_count", work, "-rdynamic") for t, mpi in mpis.items()}
-        functions = {t: rooms_of_functions(t) for t in mpis}
+        functions = {t: rooms_of_functions(t, channel) for t in mpis}
         for n in range(1, turns + 1):
             for title, mpi in mpis.items():
                 say(f"run {n} of {turns}, {title}")

@@ -171,7 +171,7 @@ def count_instructions(v, mpis):
             if not good:
                 die("the stand-in is not built:", text)
         for title, mpi in mpis.items():
-            instructions.measure(v, {title: on_standin(mpi, ground)}, 1)
+            instructions.measure(v, {title: on_standin(mpi, ground)}, 1, instructions.DAPL)
 
 
 # -- what comes out ----------------------------------------------------------------------------------
