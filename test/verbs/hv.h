@@ -99,6 +99,7 @@ struct hv_qp {
     uint32_t srq;         /* 0: it has receives of its own */
     uint32_t async;       /* FIFO of its context's asynchronous events */
     bool ud;              /* unreliable datagrams, not RC */
+    bool signal_all;      /* each request makes a completion, flagged or not */
     uint32_t qkey;        /* ... of the datagrams that it takes */
     uint32_t dest;        /* number of the peer's QP; 0: not connected */
     pid_t pid;

@@ -514,6 +514,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     qp->srq = attr->srq ? ((struct hv_srq_handle *)attr->srq)->of->num : 0;
     qp->async = ((struct hv_context *)pd->context)->async;
     qp->ud = attr->qp_type == IBV_QPT_UD;
+    qp->signal_all = attr->sq_sig_all;
     qp->state = IBV_QPS_RESET;
     handle = calloc(1, sizeof(*handle));
     handle->of = qp;

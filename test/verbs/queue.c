@@ -430,7 +430,7 @@ static void fill_send(struct hv_send *s, const struct hv_qp *qp, const struct ib
     s->qkey = qp->ud ? wr->wr.ud.remote_qkey : 0;
     s->op = (uint8_t)wr->opcode;
     s->imm = wr->imm_data;
-    s->signaled = wr->send_flags & IBV_SEND_SIGNALED;
+    s->signaled = qp->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
     s->inlined = wr->send_flags & IBV_SEND_INLINE;
     s->n_sge = (uint8_t)wr->num_sge;
     s->bytes = sum(wr->sg_list, wr->num_sge);
