@@ -36,7 +36,7 @@ struct datlock {
     pthread_mutex_t mutex;
 };
 
-/* lock.c */
+/* datlock.c */
 void datlock_init(struct datlock *l);
 void datlock_destroy(struct datlock *l);
 /* Takes the lock through the mutex, after revoking another thread's bias. */
