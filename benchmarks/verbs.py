@@ -144,11 +144,13 @@ def turn(jobs, v):
     for test, size in points():
         for title, job in jobs.items():
             keep(v, {(title, test, size): job.figure(test, size)})
-    for test, size in COUNTED:
-        for title, job in jobs.items():
-            keep(v, per_message(title, test, size, job.counts(test, size)))
     for title, job in jobs.items():
         keep(v, {(title, KERNEL, CLASS): job.seconds()})
+
+
+def count_calls(jobs, v):
+    for (test, size), (title, job) in itertools.product(COUNTED, jobs.items()):
+        keep(v, per_message(title, test, size, job.counts(test, size)))
 
 
 # -- instructions, where a library stands in for libibverbs ------------------------------------------
@@ -268,9 +270,9 @@ Soft-RoCE; medians of {turns} turns in which the MPIs alternate at each point. {
 of all MPIs go through verbs ({OURS}: `MPIR_CVAR_DAPL_CHANNELS=dapl`; UCX: `UCX_TLS=rc,self`). Those on UCX are
 Debian's packages. Everything else is as the MPI has it by default. Every number is in verbs.json.
 
-Soft-RoCE is software: a doorbell is a system call, which User-Mode Linux makes slow, and the kernels of both ends and
-the ranks share the processors of this machine; the Ethernet between the nodes is a socket, without a switch. So the
-times say how the MPIs compare here, not what an adapter would do; the counts do not depend on it. In a node the
+Soft-RoCE is software: a doorbell is a system call, which User-Mode Linux makes slow. Kernel and rank of a node share a
+processor of this machine, to which they are bound; the Ethernet between the nodes is a socket, without a switch. So
+the times say how the MPIs compare here, not what an adapter would do; the counts do not depend on it. In a node the
 program that polls has the only processor, so the library that counts gives it away after each round of polls that
 found nothing (benchmarks/verbs_count.c); it is preloaded in all jobs of all MPIs. What is timed begins after a second
 of messages: for some 0.2 s after both nodes have become busy, frames may wait that long, until the scheduler of this
@@ -313,6 +315,7 @@ def run(turns):
             for n in range(1, turns + 1):
                 say(f"turn {n} of {turns}")
                 turn(jobs, v)
+            count_calls(jobs, v)
     count_instructions(v, mpis)
     titles = list(mpis)
     save("verbs", "latency and MPI_Allreduce in us, bandwidth in MB/s (10^6), rate in millions per second, kernel in "
