@@ -155,13 +155,13 @@ def count_calls(jobs, v):
 
 # -- instructions, where a library stands in for libibverbs ------------------------------------------
 
-def on_standin(mpi, ground):
+def on_standin(title, mpi, ground):
     """The MPI with a fresh set of verbs objects. All messages between the two ranks of a host go through verbs."""
+    knobs = mpi.knobs
+    if title in NATIVE:
+        knobs = {"UCX_TLS": UCX["UCX_TLS"], "VERBS_TRANSPORT": "infiniband", "LD_PRELOAD": ground.lib / "libmlx5.so.1"}
     mpi = copy.copy(mpi)
-    more = mpi.knobs
-    if mpi.knobs is UCX:
-        more = {"UCX_TLS": UCX["UCX_TLS"], "VERBS_TRANSPORT": "infiniband", "LD_PRELOAD": ground.lib / "libmlx5.so.1"}
-    mpi.env = {**mpi.env, **ground.env(**more)}
+    mpi.env = {**mpi.env, **ground.env(**knobs)}
     return mpi
 
 
@@ -173,7 +173,7 @@ def count_instructions(v, mpis):
             if not good:
                 die("the stand-in is not built:", text)
         for title, mpi in mpis.items():
-            instructions.measure(v, {title: on_standin(mpi, ground)}, 1, instructions.DAPL)
+            instructions.measure(v, {title: on_standin(title, mpi, ground)}, 1, instructions.DAPL)
 
 
 # -- what comes out ----------------------------------------------------------------------------------
