@@ -29,7 +29,6 @@
  *      held.c       sends that arrive before their receive is posted
  *      shared.c     byte rings between two adapters of one host
  *      direct.c     long RDMA by copies between address spaces
- *      lock.c       the lock of an adapter, biased to the thread that calls
  *      judge.c      which way of long RDMA is the faster
  *      mem.c        protection zones and registered memory
  *      evd.c        event dispatchers
@@ -40,9 +39,9 @@
  *      control.c    the adapter's side of the program daplsoft (../daplsoft)
  *      quick.h      inline steps of every request and frame
  *
- * One lock per adapter (lock.h) protects everything on it. The DAT calls take it, and so does the
- * adapter's helper thread, which makes progress only while the application does not: an application
- * that polls or waits makes all progress in its own threads.
+ * One lock per adapter (datlock.h) protects everything on it. The DAT calls take it, and so does
+ * the adapter's helper thread, which makes progress only while the application does not: an
+ * application that polls or waits makes all progress in its own threads.
  */
 #include "conn.h"
 #include "ep.h"

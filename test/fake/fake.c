@@ -176,6 +176,7 @@ static struct {
     const struct fake_fault *plan;
     int n_plan;
     unsigned requests, broken, doubled;  /* of the plan */
+    uint64_t refused_bytes;      /* of a send */
     struct evd *taken_from;      /* by the last call that dequeues */
     unsigned looked_behind;
     bool lose_next_cr, lose_next_accept, late_next_cr, late_next_accept;
@@ -991,8 +992,10 @@ static DAT_RETURN post_request(DAT_EP_HANDLE handle, DAT_DTOS op, const DAT_LMR_
 static DAT_RETURN ep_post_send(DAT_EP_HANDLE ep, DAT_COUNT n, DAT_LMR_TRIPLET *seg,
                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    if (f.faults.refuse_send && ++f.sends == f.faults.refuse_send)
+    if (f.faults.refuse_send && ++f.sends == f.faults.refuse_send) {
+        f.refused_bytes = seg->segment_length;
         return ERROR(DAT_INSUFFICIENT_RESOURCES);
+    }
     return n == 1 ? post_request(ep, DAT_DTO_SEND, seg, cookie, NULL, flags)
                   : ERROR(DAT_INVALID_PARAMETER);
 }
@@ -1434,6 +1437,11 @@ unsigned fake_doubled(void)
 unsigned fake_executed(void)
 {
     return f.requests;
+}
+
+uint64_t fake_refused_bytes(void)
+{
+    return f.refused_bytes;
 }
 
 unsigned fake_looked_behind(void)

@@ -94,6 +94,8 @@ unsigned fake_broken(void);
 unsigned fake_doubled(void);
 /* Requests that have been executed, or would have been. */
 unsigned fake_executed(void);
+/* Bytes of the send that was refused. */
+uint64_t fake_refused_bytes(void);
 /* Calls that found a queue empty when the call before it had taken its last event. */
 unsigned fake_looked_behind(void);
 /* Ends it. Returns how many DAT objects had not been freed. */

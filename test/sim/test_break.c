@@ -94,11 +94,10 @@ static void a_failed_send_is_sent_again(void **state)
 }
 
 /* One of the frames of a message, all of which are posted in one call, is refused: those behind it
- * are sent again as well. The first sends are the callers' first frames, and one or two more may be
- * acknowledgements that advertise a longer window. */
+ * are sent again as well. Only an acknowledgement, which is a header and no more, is not: the first
+ * frame of a caller, or one that advertises a longer window. */
 static void a_refused_frame_of_several(void **state)
 {
-    uint64_t replayed = 0;
     struct sim s;
 
     (void)state;
@@ -112,10 +111,10 @@ static void a_refused_frame_of_several(void **state)
         sim_send(&s, 1, 0, 20000, false);
         sim_until(&s, sim_settled);
         SIM_CHECK(&s, SIM_SUM(&s, breaks) == 2 && SIM_SUM(&s, tx_eager) == 3);
-        replayed += SIM_SUM(&s, replayed_frames) > 0;
+        SIM_CHECK(&s, SIM_SUM(&s, replayed_frames) > 0
+                      || fake_refused_bytes() == MDAPL_FRAME_HDR_BYTES);
         sim_end(&s);
     }
-    assert_true(shown(replayed, 21));
 }
 
 /* -- every request, every kind of fault -------------------------------------------------------- */
