@@ -290,11 +290,11 @@ def verdict(x, bound, highest):
 
 
 def targets(rows):
-    """The table of what was asked for: rows of (what, bound, highest, figure), the figure to be at most the bound
-    when `highest`, else at least."""
+    """The table of what was asked for: rows of (what, bound, highest, figure[, how sure it is]), the figure to be at
+    most the bound when `highest`, else at least."""
     return table(["what", "target", "measured", ""],
-                 [[what, target_text(bound, highest), cell(x, 2), verdict(x, bound, highest)]
-                  for what, bound, highest, x in rows])
+                 [[what, target_text(bound, highest), " ".join([cell(x, 2), *sure]), verdict(x, bound, highest)]
+                  for what, bound, highest, x, *sure in rows])
 
 
 def table(head, rows):
