@@ -5,15 +5,14 @@ util_test_cppflags = $(util_cppflags) -I$(srcdir)/test/unit
 shm_test_cppflags = $(shm_cppflags) -I$(srcdir)/test/unit
 shm_test_ldadd = libshm.la libutil.la -lcmocka -lpthread
 
-check_PROGRAMS += test/unit/test_util test/unit/test_cfg test/unit/test_tasks \
-    test/unit/test_rounds \
+## They are started in this order: those first that take longest where an emulator runs them.
+check_PROGRAMS += test/unit/test_shm_way test/unit/test_shm_groups test/unit/test_shm_visits \
+    test/unit/test_util test/unit/test_cfg test/unit/test_tasks test/unit/test_rounds \
     test/unit/test_shm_ring test/unit/test_shm_pair test/unit/test_shm_threads \
     test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
     test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
-    test/unit/test_shm_reach test/unit/test_shm_groups \
-    test/unit/test_shm_visits test/unit/test_shm_cores \
-    test/unit/test_shm_judge test/unit/test_shm_store test/unit/test_shm_way \
-    test/unit/test_shm_split test/unit/test_shm_turn
+    test/unit/test_shm_reach test/unit/test_shm_cores test/unit/test_shm_judge \
+    test/unit/test_shm_store test/unit/test_shm_split test/unit/test_shm_turn
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
 test_unit_test_util_LDADD = libutil.la -lcmocka
