@@ -8,8 +8,6 @@ runs on them; SLURM_CONF names its slurm.conf. Nothing is installed: packages th
 in build/launch. Nothing remains either, since all processes of a host end with its first one, and that ends with this
 program. Needs root.
 """
-import contextlib
-import ctypes
 import os
 import pathlib
 import re
@@ -33,7 +31,6 @@ PACKAGES = ("openssh-server", "munge", "slurmctld", "slurmd", "slurm-client", "s
 NET = "10.83.0"
 CPUS = 8           # that Slurm takes each host to have: ranks sleep as they wait
 START_S = 60
-PR_SET_CHILD_SUBREAPER = 36
 
 
 class Missing(Exception):
@@ -128,7 +125,6 @@ class Cluster:
         if os.geteuid() != 0:
             raise Missing("needs root")
         unpack()
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)    # see end()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mdapl-launch."))
         self.folder.chmod(0o711)         # munged wants to be reached
         self.first, self.daemons, self.hosts = {}, [], None
@@ -224,12 +220,10 @@ class Cluster:
         return "; ".join(t for t in texts if t)
 
     def end(self):
-        """A host ends when all its processes have been waited for: one whose nsenter was killed is a child of ours."""
         for p in self.first.values():
             p.stdin.close()
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                os.wait()
+        for p in [*self.first.values(), *self.daemons]:
+            p.wait()
         if self.hosts:
             self.hosts.__exit__()
         shutil.rmtree(self.folder)
