@@ -173,6 +173,9 @@ install_programs() {
         "$1/bin/mpicc" -O2 -o "$1/bin/mpich-dapl-perf" "$top/benchmarks/mpi_perf.c"
 }
 
+# programs_of NAME FOLDER: those of test/FOLDER, as build/NAME is configured.
+programs_of() { make -s -C "$top/build/$1" list-tests | tr ' ' '\n' | grep "^test/$2/" || true; }
+
 # build_ours NAME [OPTION...]: configures and builds our own libraries in build/NAME.
 build_ours() {
     local dir=$top/build/$1
