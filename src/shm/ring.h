@@ -351,6 +351,17 @@ static inline void mdapl_shm_spsc_put(struct mdapl_shm_spsc_tx *tx, uint64_t put
     tx->put = put;
 }
 
+/* The next message, if its header and body fit into the slot. */
+static inline void mdapl_shm_spsc_in_slot(const struct mdapl_shm_spsc_tx *tx, size_t hdr_len,
+                                          size_t len, struct mdapl_shm_spsc_msg *m)
+{
+    m->in_pair = false;
+    m->hdr = tx->slot->room;
+    m->body = tx->slot->room + mdapl_shm_spsc_align(hdr_len);
+    m->hdr_len = (uint8_t)hdr_len;
+    m->len = (uint32_t)len;
+}
+
 /*
  * Reserves a place for a message. False: no room. The caller fills m->hdr and m->body and publishes
  * the message before any other call for this end.
@@ -359,20 +370,15 @@ static inline bool mdapl_shm_spsc_reserve(struct mdapl_shm_spsc_tx *tx, size_t h
                                           struct mdapl_shm_spsc_msg *m)
 {
     size_t outside = mdapl_shm_spsc_outside(hdr_len, len);
-    struct mdapl_shm_slot *slot = tx->slot;
     uint32_t off = 0;
     uint64_t at = mdapl_shm_spsc_find_now(tx, outside, 1, &off);
 
     if (at == UINT64_MAX)
         return false;
-    m->in_pair = false;
-    m->hdr = slot->room;
-    m->body = slot->room + mdapl_shm_spsc_align(hdr_len);
-    m->hdr_len = (uint8_t)hdr_len;
-    m->len = (uint32_t)len;
+    mdapl_shm_spsc_in_slot(tx, hdr_len, len, m);
     if (outside > 0) {
         mdapl_shm_spsc_spread(tx, off, outside);
-        slot->at = off;
+        tx->slot->at = off;
         m->body = tx->in.rest->data + off;
         if (hdr_len > MDAPL_SLOT_ROOM) {
             m->hdr = m->body;

@@ -62,6 +62,12 @@ __attribute__((always_inline)) static inline void publish(struct mdapl_shm_peer 
         mdapl_shm_doorbell_ring(peer);
 }
 
+/* Does a message fit into the first line of its slot? */
+static inline bool is_line(size_t hdr_len, size_t len)
+{
+    return mdapl_shm_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM;
+}
+
 /* Does a body that the slot's first line does not take go into the pair buffer, in one message? Not
  * if the header needs the second line and the body fits there, not in a stream, in which the peer
  * has not taken all that was sent, nor where non-temporal stores into the ring have been found to
@@ -79,10 +85,9 @@ static bool takes_pair_buffer(struct mdapl_shm_peer *peer, int type, const struc
 static inline bool reserve(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg,
                            size_t len, struct mdapl_shm_spsc_msg *m)
 {
-    uint32_t off;
+    uint32_t off = 0;
 
-    if (mdapl_shm_spsc_align(msg->hdr_len) + len <= MDAPL_LINE_ROOM
-        || !takes_pair_buffer(peer, type, msg, len))
+    if (is_line(msg->hdr_len, len) || !takes_pair_buffer(peer, type, msg, len))
         return mdapl_shm_spsc_reserve(&peer->tx, msg->hdr_len, len, m);
     if (!mdapl_shm_spsc_reserve_parts(&peer->tx, len, 1, &off))
         return false;
@@ -268,7 +273,7 @@ static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, siz
     return parts ? MDAPL_SHM_HEAD : MDAPL_SHM_MSG;
 }
 
-static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, size_t len)
+static inline void count(struct mdapl_stats *stats, bool eager, bool line, size_t len)
 {
     stats->tx_msgs++;
     stats->tx_bytes += len;
@@ -278,8 +283,7 @@ static inline void count(struct mdapl_stats *stats, bool eager, size_t hdr_len, 
         return;
     }
     stats->tx_eager++;
-    if (mdapl_shm_spsc_align(hdr_len) + len <= MDAPL_LINE_ROOM)
-        stats->shm_lines++;
+    stats->shm_lines += line;
 }
 
 /* Queues a message; an RTS is sent at once if the queue is empty and the ring has room. Not inline,
@@ -302,7 +306,7 @@ __attribute__((noinline)) static int queue_msg(struct mdapl_shm_peer *peer, int 
     }
     if (!rts)
         it->op = op;
-    count(peer->s->stats, !rts, msg->hdr_len, len);
+    count(peer->s->stats, !rts, is_line(msg->hdr_len, len), len);
     if (rts && mdapl_list_empty(&peer->queue)
         && mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len))
         item_free(peer, it);
@@ -311,9 +315,30 @@ __attribute__((noinline)) static int queue_msg(struct mdapl_shm_peer *peer, int 
     return 0;
 }
 
-int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
+/* Writes a message that takes one line of its slot, as most do. False: it takes more, others are to
+ * be sent first, or as far as is known here all slots are in use. */
+static inline bool put_line(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
 {
-    struct mdapl_shm_peer *peer = mdapl_shm_peer_of(base);
+    size_t len = msg->n_body > 0 ? msg->body->iov_len : 0;
+    struct mdapl_shm_spsc_msg m;
+
+    if (msg->n_body > 1 || !is_line(msg->hdr_len, len) || (msg->synchronous && len > 0)
+        || !peer->tx.in.front || peer->dead || !mdapl_list_empty(&peer->queue)
+        || peer->tx.next - peer->tx.acked == MDAPL_SLOTS)
+        return false;
+    mdapl_shm_spsc_in_slot(&peer->tx, msg->hdr_len, len, &m);
+    mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
+    if (len > 0)
+        mdapl_bytes_copy(m.body, msg->body->iov_base, len);
+    publish(peer, &m, MDAPL_SHM_MSG);
+    count(peer->s->stats, true, true, len);
+    return true;
+}
+
+/* Not inline, as its registers would be saved for each message of one line. */
+__attribute__((noinline)) static int send_any(struct mdapl_shm_peer *peer,
+                                              const struct mdapl_msg *msg, struct mdapl_op *op)
+{
     size_t len = mdapl_iov_len(msg->body, msg->n_body);
     int type;
 
@@ -323,12 +348,19 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
         return -EMSGSIZE;
     type = type_of(peer, msg, len);
     if (type != MDAPL_SHM_RTS && mdapl_list_empty(&peer->queue) && put_any(peer, type, msg, len)) {
-        count(peer->s->stats, true, msg->hdr_len, len);
+        count(peer->s->stats, true, is_line(msg->hdr_len, len), len);
         return MDAPL_DONE;
     }
     if (len > MDAPL_SHM_EAGER)   /* the turn may be over when it is sent */
         type = MDAPL_SHM_RTS;
     return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
+}
+
+int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
+{
+    struct mdapl_shm_peer *peer = mdapl_shm_peer_of(base);
+
+    return put_line(peer, msg) ? MDAPL_DONE : send_any(peer, msg, op);
 }
 
 uint64_t mdapl_shm_tx_sent(const struct mdapl_shm_chan *s)

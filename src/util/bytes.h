@@ -27,7 +27,8 @@ struct mdapl_clock;
 
 enum { MDAPL_BYTES_LONG = 2112 };    /* from here on it is left to glibc */
 
-/* The two moves; each is an instruction or two, because its length is a constant. */
+/* The two moves; each is an instruction, as its length is a constant of at most 16 bytes: what is
+ * longer would go by way of the stack. */
 #define MDAPL_BYTES_BOTH_ENDS(to, from, n, half)                                                 \
     do {                                                                                         \
         uint8_t head_[half], tail_[half];                                                        \
@@ -70,6 +71,13 @@ static inline void mdapl_bytes_will_write(const void *p)
 #endif
 }
 
+/* Of 33 to 64 bytes, the first 32 and the last 32. */
+static inline void mdapl_bytes_copy_ends(void *to, const void *from, size_t n)
+{
+    MDAPL_BYTES_BOTH_ENDS(to, from, 32, 16);
+    MDAPL_BYTES_BOTH_ENDS((char *)to + n - 32, (const char *)from + n - 32, 32, 16);
+}
+
 /* As memcpy(). */
 static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)
 {
@@ -78,7 +86,7 @@ static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)
     else if (n > 64 || n < 4)
         mdapl_bytes_copy_lines(to, from, n);
     else if (n > 32)
-        MDAPL_BYTES_BOTH_ENDS(to, from, n, 32);
+        mdapl_bytes_copy_ends(to, from, n);
     else if (n > 16)
         MDAPL_BYTES_BOTH_ENDS(to, from, n, 16);
     else if (n >= 8)
