@@ -239,7 +239,7 @@ int mdapl_dapl_peer_make(struct mdapl_dapl_chan *d, const struct mdapl_group *gr
         locate(peer, &card);
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         mdapl_list_init(lists[i]);
-    peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, group->index, rank, NULL };
+    peer->base = (struct mdapl_peer){ &mdapl_dapl_channel, d->ctx, group->index, rank, NULL, NULL };
     mdapl_inbox_init(&peer->inbox, &peer->base, inbox_ready);
     mdapl_parts_init(&peer->parts, &peer->inbox, &peer->reading, &peer->dead);
     snprintf(peer->host, sizeof(peer->host), "%.*s", card.host_len, card.host);
@@ -327,6 +327,7 @@ int mdapl_dapl_peer_progress(struct mdapl_dapl_peer *peer)
 
 void mdapl_dapl_peer_fail(struct mdapl_dapl_peer *peer, int status, const char *line)
 {
+    mdapl_inbox_announce_last(&peer->inbox);
     peer->dead = status;
     if (!peer->d->failed)
         peer->d->failed = mdapl_err_set(mdapl_ctx_err(peer->d->ctx), status, "%s", line);

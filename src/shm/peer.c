@@ -62,7 +62,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
         mdapl_shm_seg_close(&far);
         return -ENOMEM;
     }
-    peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, group->index, rank, NULL };
+    peer->base = (struct mdapl_peer){ &mdapl_shm_channel, s->ctx, group->index, rank, NULL, NULL };
     peer->s = s;
     peer->token = card.token;
     peer->far = far;
@@ -177,6 +177,7 @@ void mdapl_shm_peer_fail(struct mdapl_shm_peer *peer, int status, const char *wh
              "lost rank %d, process %d on this node (%s), which was reached through shared memory: "
              "%s", peer->base.rank, (int)peer->pid, mdapl_ctx_host(ctx), why);
     mdapl_err_set(mdapl_ctx_err(ctx), status, "%s", line);
+    mdapl_inbox_announce_last(&peer->inbox);
     end_all(peer, status);
     mdapl_up_fault(&peer->base, status, line);
 }

@@ -116,6 +116,8 @@ void mdapl_peer_gone(struct mdapl_peer *peer);
 /* The time in ns when the clock was read last, in one of the last 16 rounds of progress. */
 uint64_t mdapl_ctx_recent(const struct mdapl_ctx *ctx);
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx);
+/* The inboxes of paused peers, by their links. */
+struct mdapl_list *mdapl_ctx_paused(struct mdapl_ctx *ctx);
 /* Has the context one channel only? */
 bool mdapl_ctx_alone(const struct mdapl_ctx *ctx);
 /* Do other threads use the context while one sleeps? */

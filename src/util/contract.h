@@ -86,6 +86,7 @@ struct mdapl_where {
 /* Result of up->msg: what happens to later messages of the same peer. */
 enum mdapl_next {
     MDAPL_NEXT_GO,           /* they may be announced while this body is still unread */
+    MDAPL_NEXT_LATER,        /* they are queued until mdapl_resume(), or until the peer is lost */
     MDAPL_NEXT_HOLD          /* they are queued until m->rx has been read or dropped to its end */
 };
 
@@ -138,6 +139,7 @@ struct mdapl_peer {
     int group;               /* index of its group */
     int rank;                /* in that group */
     void *owner;             /* for the owner (a VC); NULL until the owner sets it */
+    struct mdapl_inbox *paused;  /* what queues its messages since MDAPL_NEXT_LATER; else NULL */
 };
 
 /* Group 0 of a context. */

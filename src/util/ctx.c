@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ctx.h"
 
+#include "inbox.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -36,6 +38,7 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
         return NULL;
     ctx->up = args->up;
     ctx->owner = args->owner;
+    mdapl_list_init(&ctx->paused);
     if (mdapl_group_add(ctx, &args->job, &ctx->job)) {
         free(ctx);
         return NULL;
@@ -340,6 +343,20 @@ int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct md
     return rx->ops->read(rx, iov, n, op);
 }
 
+void mdapl_resume(struct mdapl_peer *peer)
+{
+    if (peer->paused)
+        mdapl_inbox_resume(peer->paused);
+}
+
+void mdapl_resume_all(struct mdapl_ctx *ctx)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(&ctx->paused)))
+        mdapl_inbox_resume(MDAPL_OF(l, struct mdapl_inbox, link));
+}
+
 void mdapl_rx_drop(struct mdapl_rx *rx)
 {
     rx->ops->drop(rx);
@@ -474,6 +491,11 @@ struct mdapl_log *mdapl_ctx_log(struct mdapl_ctx *ctx)
 struct mdapl_err *mdapl_ctx_err(struct mdapl_ctx *ctx)
 {
     return &ctx->err;
+}
+
+struct mdapl_list *mdapl_ctx_paused(struct mdapl_ctx *ctx)
+{
+    return &ctx->paused;
 }
 
 const char *mdapl_ctx_host(const struct mdapl_ctx *ctx)

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "err.h"
 #include "group.h"
+#include "list.h"
 #include "log.h"
 #include "stats.h"
 #include "transport.h"
@@ -38,6 +39,7 @@ struct mdapl_ctx {
     const struct mdapl_up *up;
     void *owner;
     struct mdapl_groups groups;
+    struct mdapl_list paused;    /* inboxes of paused peers */
     struct mdapl_group *job;     /* group 0 */
     struct mdapl_cfg cfg;
     struct mdapl_clock clock;

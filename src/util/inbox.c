@@ -20,6 +20,24 @@ void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
 {
     *in = (struct mdapl_inbox){ .peer = peer, .ready = ready };
     mdapl_list_init(&in->parked);
+    mdapl_list_init(&in->link);
+}
+
+void mdapl_inbox_pause(struct mdapl_inbox *in)
+{
+    if (in->peer->paused)
+        return;
+    in->peer->paused = in;
+    mdapl_list_append(mdapl_ctx_paused(in->peer->ctx), &in->link);
+    mdapl_ctx_stats(in->peer->ctx)->pauses++;
+}
+
+void mdapl_inbox_resume(struct mdapl_inbox *in)
+{
+    in->peer->paused = NULL;
+    mdapl_list_remove(&in->link);
+    if (!in->hold && !mdapl_list_empty(&in->parked))
+        in->ready(in);
 }
 
 int mdapl_inbox_park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
@@ -41,10 +59,15 @@ int mdapl_inbox_park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
 
 static void announce(struct mdapl_inbox *in, const struct mdapl_rx_msg *m)
 {
+    enum mdapl_next next;
+
     /* Set before the call: the owner may read or drop the rx to its end inside it. */
     in->hold = m->rx;
-    if (mdapl_up_msg(in->peer, m) == MDAPL_NEXT_GO && in->hold == m->rx)
+    next = mdapl_up_msg(in->peer, m);
+    if (next != MDAPL_NEXT_HOLD && in->hold == m->rx)
         in->hold = NULL;
+    if (next == MDAPL_NEXT_LATER)
+        mdapl_inbox_pause(in);
 }
 
 int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len,
@@ -63,7 +86,7 @@ void mdapl_inbox_over(struct mdapl_inbox *in, const struct mdapl_rx *rx)
     if (in->hold != rx)
         return;
     in->hold = NULL;
-    if (!mdapl_list_empty(&in->parked))
+    if (!in->peer->paused && !mdapl_list_empty(&in->parked))
         in->ready(in);
 }
 
@@ -71,7 +94,7 @@ int mdapl_inbox_announce_held(struct mdapl_inbox *in)
 {
     int n = 0;
 
-    while (!in->hold && !mdapl_list_empty(&in->parked)) {
+    while (!in->hold && !in->peer->paused && !mdapl_list_empty(&in->parked)) {
         struct parked *h = MDAPL_OF(mdapl_list_take(&in->parked), struct parked, link);
 
         in->n_parked--;
@@ -82,11 +105,21 @@ int mdapl_inbox_announce_held(struct mdapl_inbox *in)
     return n;
 }
 
+void mdapl_inbox_announce_last(struct mdapl_inbox *in)
+{
+    while (in->peer->paused) {
+        mdapl_inbox_resume(in);
+        mdapl_inbox_announce_held(in);
+    }
+}
+
 void mdapl_inbox_fail(struct mdapl_inbox *in)
 {
     struct mdapl_list *l;
 
     in->hold = NULL;
+    in->peer->paused = NULL;
+    mdapl_list_remove(&in->link);
     in->n_parked = 0;
     while ((l = mdapl_list_take(&in->parked))) {
         struct parked *h = MDAPL_OF(l, struct parked, link);

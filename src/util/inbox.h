@@ -2,9 +2,9 @@
 #ifndef MDAPL_INBOX_H
 #define MDAPL_INBOX_H
 /*
- * Announces a peer's messages to the owner, in the order they were sent. While the owner holds
- * (MDAPL_NEXT_HOLD), later messages are queued here with a copy of header and body, so that no
- * frame or slot waits for the owner.
+ * Announces a peer's messages to the owner, in the order they were sent. While the owner holds or
+ * has paused the peer (MDAPL_NEXT_HOLD, _LATER), later messages are queued here with a copy of
+ * header and body, so that no frame or slot waits for the owner.
  */
 #include "channel.h"
 #include "contract.h"
@@ -18,6 +18,7 @@ struct mdapl_inbox {
     struct mdapl_rx *hold;       /* messages are queued until this rx ends; NULL: none */
     struct mdapl_list parked;    /* the queue */
     uint64_t n_parked;           /* its length */
+    struct mdapl_list link;      /* among the paused ones of the context, if it is one */
 };
 
 /* mdapl_inbox_over() calls ready. */
@@ -27,8 +28,12 @@ void mdapl_inbox_init(struct mdapl_inbox *in, struct mdapl_peer *peer,
 /* Must messages be queued? */
 static inline bool mdapl_inbox_must_park(const struct mdapl_inbox *in)
 {
-    return in->hold || !mdapl_list_empty(&in->parked);
+    return in->hold || in->peer->paused || !mdapl_list_empty(&in->parked);
 }
+
+/* The owner has paused the peer, and resumes it. */
+void mdapl_inbox_pause(struct mdapl_inbox *in);
+void mdapl_inbox_resume(struct mdapl_inbox *in);
 
 /* Queues a copy. 0 or -ENOMEM. */
 int mdapl_inbox_park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m);
@@ -42,7 +47,8 @@ static inline int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size
 
     if (mdapl_inbox_must_park(in))
         return mdapl_inbox_park(in, &m);
-    mdapl_up_msg(in->peer, &m);
+    if (mdapl_up_msg(in->peer, &m) == MDAPL_NEXT_LATER)
+        mdapl_inbox_pause(in);
     return 0;
 }
 
@@ -51,8 +57,10 @@ int mdapl_inbox_announce(struct mdapl_inbox *in, const void *hdr, size_t hdr_len
                          struct mdapl_rx *rx);
 /* The channel's rx has been read or dropped to its end. */
 void mdapl_inbox_over(struct mdapl_inbox *in, const struct mdapl_rx *rx);
-/* Announces queued messages until the owner holds. Returns how many. */
+/* Announces queued messages until the owner holds or pauses. Returns how many. */
 int mdapl_inbox_announce_held(struct mdapl_inbox *in);
+/* The peer is about to be lost: announces what has been queued because it was paused. */
+void mdapl_inbox_announce_last(struct mdapl_inbox *in);
 /* The peer is lost: frees the queue and drops the rx of each queued message. */
 void mdapl_inbox_fail(struct mdapl_inbox *in);
 

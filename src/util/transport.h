@@ -178,6 +178,11 @@ int mdapl_send(struct mdapl_peer *peer, const struct mdapl_msg *msg, struct mdap
  */
 int mdapl_rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op);
 
+/* Ends what up->msg's answer MDAPL_NEXT_LATER has begun, for a peer or all: what has been queued is
+ * announced in progress, until the owner gives that answer again. */
+void mdapl_resume(struct mdapl_peer *peer);
+void mdapl_resume_all(struct mdapl_ctx *ctx);
+
 /* Discards the rest of a body and frees the rx. No read may be in progress. */
 void mdapl_rx_drop(struct mdapl_rx *rx);
 

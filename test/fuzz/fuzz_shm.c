@@ -285,6 +285,7 @@ static void go_on(struct rank *me, struct mdapl_rx *rx)
 
 static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
+    static const enum mdapl_next next[8] = { MDAPL_NEXT_HOLD, MDAPL_NEXT_HOLD, MDAPL_NEXT_LATER };
     struct rank *me = owner;
     uint8_t copy[MDAPL_HDR_MAX];
 
@@ -304,7 +305,7 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
         go_on(me, m->rx);
     else if (m->rx)
         keep(me, m->rx);
-    return draw(4) ? MDAPL_NEXT_GO : MDAPL_NEXT_HOLD;
+    return next[draw(8)];
 }
 
 static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
@@ -429,6 +430,8 @@ static void step(void)
     case 5:
         if (draw(8) == 0)
             mdapl_wait(victim->ctx, 1000);
+        else
+            mdapl_resume_all(victim->ctx);
         break;
     case 6: r.now += MDAPL_MS(draw(200)); break;
     case 7:
@@ -452,6 +455,8 @@ static void check_bystander(void)
     for (int i = 0; i < LAST_ROUNDS; i++) {
         mdapl_progress(a->ctx);
         mdapl_progress(b->ctx);
+        mdapl_resume_all(a->ctx);
+        mdapl_resume_all(b->ctx);
         for (struct rank *me = a; me <= b; me += BYSTANDER)
             while (me->n_kept > 0)
                 go_on(me, me->kept[--me->n_kept]);

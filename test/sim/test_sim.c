@@ -140,6 +140,14 @@ static void read_some(struct receiving *r)
     read_done(&r->op, 0);
 }
 
+/* The owner's answer: each fourth message pauses its sender, until act() resumes all. */
+static enum mdapl_next answer_to(const struct envelope *env, bool may_hold)
+{
+    if (env->number % 4 == 3)
+        return MDAPL_NEXT_LATER;
+    return may_hold && fake_random(4) == 0 ? MDAPL_NEXT_HOLD : MDAPL_NEXT_GO;
+}
+
 static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
@@ -156,7 +164,7 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
         for (size_t i = 0; i < env.len; i++)
             CHECK((uint8_t)m->data[i] == byte_of(&env, i));
         me->bodies_done++;
-        return MDAPL_NEXT_GO;
+        return answer_to(&env, false);
     }
     CHECK(m->rx->left == env.len);
     while (r->busy)
@@ -167,7 +175,7 @@ static enum mdapl_next on_msg(void *owner, struct mdapl_peer *peer, const struct
     CHECK(r->body);
     if (fake_random(2))
         read_some(r);
-    return fake_random(4) ? MDAPL_NEXT_GO : MDAPL_NEXT_HOLD;
+    return answer_to(&env, true);
 }
 
 static void on_fault(void *owner, struct mdapl_peer *peer, int status, const char *why)
@@ -302,6 +310,8 @@ static void act(struct rank *me)
     struct receiving *r = &me->receiving[fake_random(MAX_PENDING)];
     int to = (int)fake_random(RANKS);
 
+    if (to == me->rank)
+        mdapl_resume_all(me->ctx);
     if (fake_random(2))
         mdapl_progress(me->ctx);
     else if (to != me->rank && me->sent[to] < MESSAGES)
@@ -366,6 +376,7 @@ static void drain_all(void)
         CHECK(steps < STEPS);
         left = 0;
         for (int i = 0; i < RANKS; i++) {
+            mdapl_resume_all(w.rank[i].ctx);
             left += mdapl_drain(w.rank[i].ctx);
             mdapl_progress(w.rank[i].ctx);
         }

@@ -250,6 +250,27 @@ static void last_messages_first(void **state)
     mdapl_ctx_close(a->ctx);
 }
 
+/* What a paused peer had sent comes before the fault, too. */
+static void last_messages_of_a_paused_peer(void **state)
+{
+    enum { MESSAGES = 50 };
+    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
+    struct rank *a = &p.rank[0];
+    pid_t pid = start_other(&p, MESSAGES);
+
+    (void)state;
+    a->next = MDAPL_NEXT_LATER;
+    rounds(a, 200);
+    assert_int_equal(a->n_announced, 1);
+    end_other(pid, true);
+    p.now += MDAPL_SEC(1);
+    mdapl_wait(a->ctx, 1000);
+    rounds(a, 200);
+    assert_int_equal(a->n_faults, 1);
+    assert_int_equal(a->n_announced, MESSAGES);
+    mdapl_ctx_close(a->ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +278,7 @@ int main(void)
         TEST(no_message_after_the_fault), cmocka_unit_test(a_killed_process),
         cmocka_unit_test(an_unreaped_process),
         cmocka_unit_test(last_messages_first),
+        cmocka_unit_test(last_messages_of_a_paused_peer),
     };
 
     return RUN(tests);

@@ -128,6 +128,111 @@ static void queued_messages_arrive(void **state)
     assert_int_equal(p->rank[2].n_announced, SENDS);
 }
 
+/* -- an owner that pauses a peer -------------------------------------------------------------- */
+
+static struct mdapl_peer *peer_of(struct pair *p, int rank, int other)
+{
+    struct mdapl_peer *peer;
+
+    assert_int_equal(mdapl_peer_get(p->rank[rank].ctx, other, &peer), 0);
+    return peer;
+}
+
+/* Its messages are queued, with or without bodies, until the owner resumes it; others' are not. */
+static void a_paused_peer(void **state)
+{
+    enum { N = 5 };
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *d = &p->rank[3];
+
+    fill_source(sizeof(source), 0);
+    d->next = MDAPL_NEXT_LATER;
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(send_to(a, 3, i, i * 100, NULL), MDAPL_DONE);
+    rounds(d, ROUNDS);           /* after some of them it publishes what it has taken */
+    assert_int_equal(d->n_announced, 1);
+    assert_int_equal(stats(d)->pauses, 1);
+    assert_int_equal(stats(d)->parked, N - 1);
+    assert_true(mdapl_peer_idle(peer_of(p, 0, 3)));      /* the sender has all acknowledged */
+    d->next = MDAPL_NEXT_GO;
+    assert_int_equal(send_to(&p->rank[1], 3, 70, 8, NULL), MDAPL_DONE);
+    rounds(d, 3);
+    assert_int_equal(d->n_announced, 2);
+    assert_int_equal(d->announced[1].number, 70);
+    d->next = MDAPL_NEXT_LATER;
+    mdapl_resume(peer_of(p, 3, 0));                      /* for one message, by that answer */
+    assert_int_equal(d->n_announced, 2);
+    rounds(d, 3);
+    assert_int_equal(d->n_announced, 3);
+    d->next = MDAPL_NEXT_GO;
+    mdapl_resume(peer_of(p, 3, 0));
+    rounds(d, 1);
+    for (uint32_t i = 1; i < N; i++) {
+        assert_int_equal(d->announced[i + 1].number, i);
+        assert_int_equal(d->announced[i + 1].len, i * 100);
+    }
+    assert_memory_equal(sink, source, (N - 1) * 100);
+    assert_int_equal(send_to(a, 3, N, 8, NULL), MDAPL_DONE);
+    rounds(d, 1);
+    assert_int_equal(d->n_announced, N + 2);
+    assert_int_equal(stats(d)->pauses, 2);
+}
+
+/* Of several peers, resumed together; one of them has sent nothing meanwhile. */
+static void paused_peers(void **state)
+{
+    struct pair *p = *state;
+    struct rank *d = &p->rank[3];
+
+    d->next = MDAPL_NEXT_LATER;
+    for (int from = 0; from < 3; from++)
+        for (uint32_t i = 0; i < 1 + (from > 0); i++)
+            assert_int_equal(send_to(&p->rank[from], 3, 10 * (uint32_t)from + i, 8, NULL),
+                             MDAPL_DONE);
+    rounds(d, 3);
+    assert_int_equal(d->n_announced, 3);
+    d->next = MDAPL_NEXT_GO;
+    mdapl_resume_all(d->ctx);
+    mdapl_resume_all(d->ctx);
+    rounds(d, 1);
+    assert_int_equal(d->n_announced, 5);
+    assert_int_equal(send_to(&p->rank[0], 3, 1, 8, NULL), MDAPL_DONE);
+    rounds(d, 1);
+    assert_int_equal(d->n_announced, 6);
+}
+
+/* A body that the owner fetches later holds back what follows, and so does a pause: the queue waits
+ * for the end of both, in any order. */
+static void paused_and_held(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *d = &p->rank[3];
+
+    for (int first = 0; first < 2; first++) {
+        int before = d->n_announced;
+
+        d->next = MDAPL_NEXT_LATER;
+        assert_int_equal(send_to(a, 3, 0, 8, NULL), MDAPL_DONE);
+        assert_true(send_to(a, 3, 1, MIB, stuck_op()) >= 0);
+        assert_true(send_to(a, 3, 2, 8, stuck_op()) >= 0);
+        rounds(d, 3);
+        assert_int_equal(d->n_announced, before + 1);
+        d->next = MDAPL_NEXT_HOLD;
+        mdapl_resume_all(d->ctx);
+        rounds(d, 3);
+        assert_int_equal(d->n_announced, before + 2);
+        mdapl_resume_all(d->ctx);
+        rounds(d, 3);
+        assert_int_equal(d->n_announced, before + 2);
+        d->next = first ? MDAPL_NEXT_LATER : MDAPL_NEXT_GO;
+        mdapl_rx_drop(last_rx(d));
+        rounds(d, 3);
+        assert_int_equal(d->n_announced, before + 3);
+        mdapl_resume_all(d->ctx);
+        rounds(a, 3);
+    }
+}
+
 #define FOUR(f) cmocka_unit_test_setup_teardown(f, make, ranks_unmake)
 
 int main(void)
@@ -135,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOUR(past_full_rings), FOUR(past_requested_bodies),
         FOUR(queued_messages_arrive),
+        FOUR(a_paused_peer), FOUR(paused_peers), FOUR(paused_and_held),
     };
 
     return RUN(tests);
