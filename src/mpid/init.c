@@ -16,11 +16,17 @@ struct mdapl_ch3_glue mdapl_ch3_glue;
 static const struct mdapl_channel *const channels[] = { &mdapl_shm_channel, &mdapl_dapl_channel,
                                                        NULL };
 
+static void look(void *owner)
+{
+    mdapl_ch3_cvars_look(owner);
+    mdapl_ch3_unexpected_look(owner);
+}
+
 static const struct mdapl_up up_one_thread = {
-    .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault, .look = mdapl_ch3_cvars_look,
+    .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault, .look = look,
 };
 static const struct mdapl_up up_several_threads = {
-    .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault, .look = mdapl_ch3_cvars_look,
+    .msg = mdapl_ch3_recv_msg, .fault = mdapl_ch3_vc_fault, .look = look,
     .sleep_begin = mdapl_ch3_sleep_begin, .sleep_end = mdapl_ch3_sleep_end,
 };
 
@@ -294,6 +300,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 
     (void)has_parent;
     memset(g, 0, sizeof(*g));
+    memset(&mdapl_ch3_recvs, 0, sizeof(mdapl_ch3_recvs));
     g->pg = pg;
     pg->connInfoToString = mdapl_ch3_group_text;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;

@@ -72,6 +72,25 @@ struct mdapl_ch3_sleep {
     unsigned serial;                     /* changes with completions */
 };
 
+/* Receives, as CH3 says when it posts and matches them; what an error removes is counted on. Beside
+ * the glue, as each receive looks at it. */
+struct mdapl_ch3_recvs {
+    unsigned posted;             /* that no message has matched */
+    unsigned any;                /* of them, for any rank */
+    unsigned matched;            /* matched or cancelled, in total */
+    bool paused;                 /* there may be paused peers (unexpected.c) */
+};
+extern struct mdapl_ch3_recvs mdapl_ch3_recvs;
+
+/* Messages that no receive had been posted for (unexpected.c). */
+struct mdapl_ch3_unexpected {
+    unsigned listed, arrived;            /* in CH3's list when it was counted, and since then */
+    unsigned room;                       /* how many more it may get before a peer is paused */
+    unsigned more;                       /* ... beyond the usual, as this rank has waited long */
+    unsigned matched;                    /* mdapl_ch3_recvs.matched at the look that changed it */
+    uint64_t since;                      /* time of that look, ns; 0: no peer was paused then */
+};
+
 /* The process's one instance, in init.c: CH3's calls have no argument that could carry it. */
 struct mdapl_ch3_glue {
     struct mdapl_ctx *ctx;               /* NULL in a job of one rank until it meets another */
@@ -106,6 +125,7 @@ struct mdapl_ch3_glue {
     uint32_t last_window;                /* id of the last window that may have exposed memory */
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
     struct mdapl_ch3_sleep sleep;
+    struct mdapl_ch3_unexpected unexpected;
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
 
@@ -283,6 +303,14 @@ void mdapl_ch3_recv_done(struct mdapl_op *op, int status);
 
 /* A handler of CH3's has returned an error: ends the job, unless the cause is a lost peer. */
 void mdapl_ch3_handler_failed(int mpi_errno, const char *what);
+
+/* unexpected.c */
+/* A message of this VC has arrived that no receive had been posted for: up->msg's answer. */
+enum mdapl_next mdapl_ch3_unexpected_arrived(MPIDI_VC_t *vc);
+/* A round of progress begins, while peers may be paused. */
+void mdapl_ch3_unexpected_waiting(struct mdapl_ch3_glue *g);
+/* Now and then (up->look): resumes paused peers, each for a message or more. */
+void mdapl_ch3_unexpected_look(struct mdapl_ch3_glue *g);
 
 /* unpack.c */
 bool mdapl_ch3_unpack_wanted(const MPIR_Request *rreq);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MPIDI_CH3_POST_H_INCLUDED
 #define MPIDI_CH3_POST_H_INCLUDED
-/* How CH3 drives progress: progress.c has the one function. */
+/* How CH3 drives progress, progress.c has the one function; and what it says of posted receives. */
 
 int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state);
 
@@ -11,5 +11,10 @@ int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state);
 #define MPIDI_CH3_Progress_test() MPIDI_CH3I_Progress(FALSE, NULL)
 #define MPIDI_CH3_Progress_poke() MPIDI_CH3I_Progress(FALSE, NULL)
 #define MPIDI_CH3_Progress_wait(state_) MPIDI_CH3I_Progress(TRUE, (state_))
+
+void MPIDI_CH3I_Recv_posted(const MPIR_Request *rreq);
+int MPIDI_CH3I_Recv_unposted(const MPIR_Request *rreq);
+#define MPIDI_POSTED_RECV_ENQUEUE_HOOK(rreq_) MPIDI_CH3I_Recv_posted(rreq_)
+#define MPIDI_POSTED_RECV_DEQUEUE_HOOK(rreq_) MPIDI_CH3I_Recv_unposted(rreq_)
 
 #endif

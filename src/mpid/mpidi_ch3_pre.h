@@ -37,6 +37,7 @@ struct mdapl_shm_winseg;
 struct mdapl_ch3_vc {
     struct mdapl_peer *peer;     /* NULL until first needed */
     struct MPIDI_VC *next;       /* among the VCs that wait to be terminated */
+    unsigned recvs_posted;       /* for messages of this rank, as in struct mdapl_ch3_recvs */
     bool terminating;            /* is among them */
     bool lost;                   /* no operation with it succeeds any more (lost.c) */
     bool reported;               /* the launcher says that its process has ended */

@@ -10,7 +10,11 @@ enum { REST_ROUNDS = 16 };       /* poll_rest() is called at least every so many
 /* Makes progress in the channels. Returns how much there was: messages above all. */
 static int poll_channels(void)
 {
-    return mdapl_ch3_glue.ctx ? mdapl_progress(mdapl_ch3_glue.ctx) : 0;
+    if (!mdapl_ch3_glue.ctx)
+        return 0;
+    if (mdapl_ch3_recvs.paused)
+        mdapl_ch3_unexpected_waiting(&mdapl_ch3_glue);
+    return mdapl_progress(mdapl_ch3_glue.ctx);
 }
 
 /* The rarer work: MPICH's progress hooks (schedules of collectives), VCs to terminate, lost

@@ -194,6 +194,7 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
 {
     MPIDI_VC_t *vc = mdapl_ch3_vc_of(peer);
     MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)m->hdr, whole;
+    unsigned matched = mdapl_ch3_recvs.matched;
     bool pending = false;
     int mpi_errno;
 
@@ -223,5 +224,8 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
     if (mpi_errno != MPI_SUCCESS)
         mdapl_ch3_handler_failed(mpi_errno, "a message");
     /* CH3 takes the packets of a VC in order, their data included. */
-    return pending ? MDAPL_NEXT_HOLD : MDAPL_NEXT_GO;
+    if (pending)
+        return MDAPL_NEXT_HOLD;
+    return matched == mdapl_ch3_recvs.matched && mdapl_ch3_match_of(pkt)
+           ? mdapl_ch3_unexpected_arrived(vc) : MDAPL_NEXT_GO;
 }
