@@ -231,15 +231,18 @@ static void an_unreaped_process(void **state)
     fault_of(&p, false);
 }
 
-/* Messages that a process has completed are delivered, however it ends. */
-static void last_messages_first(void **state)
+/* Messages that a process has completed are delivered before its loss, however it ends, and also if
+ * it was paused after the first one. */
+static void last_messages(enum mdapl_next next, int rounds_before, int taken_before)
 {
     enum { MESSAGES = 50 };
     struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
     struct rank *a = &p.rank[0];
     pid_t pid = start_other(&p, MESSAGES);
 
-    (void)state;
+    a->next = next;
+    rounds(a, rounds_before);
+    assert_int_equal(a->n_announced, taken_before);
     end_other(pid, true);
     p.now += MDAPL_SEC(1);
     mdapl_wait(a->ctx, 1000);
@@ -250,25 +253,16 @@ static void last_messages_first(void **state)
     mdapl_ctx_close(a->ctx);
 }
 
-/* What a paused peer had sent comes before the fault, too. */
+static void last_messages_first(void **state)
+{
+    (void)state;
+    last_messages(MDAPL_NEXT_GO, 0, 0);
+}
+
 static void last_messages_of_a_paused_peer(void **state)
 {
-    enum { MESSAGES = 50 };
-    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
-    struct rank *a = &p.rank[0];
-    pid_t pid = start_other(&p, MESSAGES);
-
     (void)state;
-    a->next = MDAPL_NEXT_LATER;
-    rounds(a, 200);
-    assert_int_equal(a->n_announced, 1);
-    end_other(pid, true);
-    p.now += MDAPL_SEC(1);
-    mdapl_wait(a->ctx, 1000);
-    rounds(a, 200);
-    assert_int_equal(a->n_faults, 1);
-    assert_int_equal(a->n_announced, MESSAGES);
-    mdapl_ctx_close(a->ctx);
+    last_messages(MDAPL_NEXT_LATER, 200, 1);
 }
 
 int main(void)
