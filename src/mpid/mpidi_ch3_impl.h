@@ -306,7 +306,9 @@ void mdapl_ch3_handler_failed(int mpi_errno, const char *what);
 
 /* unexpected.c */
 /* A message of this VC has arrived that no receive had been posted for: up->msg's answer. */
-enum mdapl_next mdapl_ch3_unexpected_arrived(MPIDI_VC_t *vc);
+enum mdapl_next mdapl_ch3_unexpected_arrived(const MPIDI_VC_t *vc);
+/* The same of one that a receive has matched, while peers may be paused. */
+enum mdapl_next mdapl_ch3_unexpected_next(const MPIDI_VC_t *vc);
 /* A round of progress begins, while peers may be paused. */
 void mdapl_ch3_unexpected_waiting(struct mdapl_ch3_glue *g);
 /* Now and then (up->look): resumes paused peers, each for a message or more. */

@@ -226,6 +226,7 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
     /* CH3 takes the packets of a VC in order, their data included. */
     if (pending)
         return MDAPL_NEXT_HOLD;
-    return matched == mdapl_ch3_recvs.matched && mdapl_ch3_match_of(pkt)
-           ? mdapl_ch3_unexpected_arrived(vc) : MDAPL_NEXT_GO;
+    if (matched == mdapl_ch3_recvs.matched)
+        return mdapl_ch3_match_of(pkt) ? mdapl_ch3_unexpected_arrived(vc) : MDAPL_NEXT_GO;
+    return mdapl_ch3_recvs.paused ? mdapl_ch3_unexpected_next(vc) : MDAPL_NEXT_GO;
 }

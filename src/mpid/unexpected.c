@@ -86,13 +86,23 @@ static void count(struct mdapl_ch3_glue *g)
     mdapl_stats_max(&mdapl_ctx_stats(g->ctx)->unexpected_max, u->listed);
 }
 
-enum mdapl_next mdapl_ch3_unexpected_arrived(MPIDI_VC_t *vc)
+static bool takes_all_of(const MPIDI_VC_t *vc)
+{
+    return mdapl_ch3_glue.finalizing || mdapl_ch3_recvs.any > 0 || vc->ch.recvs_posted > 0;
+}
+
+enum mdapl_next mdapl_ch3_unexpected_next(const MPIDI_VC_t *vc)
+{
+    return takes_all_of(vc) ? MDAPL_NEXT_GO : MDAPL_NEXT_LATER;
+}
+
+enum mdapl_next mdapl_ch3_unexpected_arrived(const MPIDI_VC_t *vc)
 {
     struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
     struct mdapl_ch3_unexpected *u = &g->unexpected;
 
     u->arrived++;
-    if (g->finalizing || mdapl_ch3_recvs.any > 0 || vc->ch.recvs_posted > 0)
+    if (takes_all_of(vc))
         return MDAPL_NEXT_GO;
     if (u->room == 0 && u->arrived >= u->listed)
         count(g);
