@@ -82,8 +82,9 @@ static bool takes_pair_buffer(struct mdapl_shm_peer *peer, int type, const struc
 }
 
 /* Reserves the place of a message. False: no room. */
-static inline bool reserve(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg,
-                           size_t len, struct mdapl_shm_spsc_msg *m)
+__attribute__((always_inline)) static inline bool reserve(struct mdapl_shm_peer *peer, int type,
+                                                          const struct mdapl_msg *msg, size_t len,
+                                                          struct mdapl_shm_spsc_msg *m)
 {
     uint32_t off = 0;
 
@@ -315,27 +316,38 @@ __attribute__((noinline)) static int queue_msg(struct mdapl_shm_peer *peer, int 
     return 0;
 }
 
-/* Writes a message that takes one line of its slot, as most do. False: it takes more, others are to
- * be sent first, or as far as is known here all slots are in use. */
-static inline bool put_line(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
+static inline size_t first_len(const struct mdapl_msg *msg)
 {
-    size_t len = msg->n_body > 0 ? msg->body->iov_len : 0;
+    return msg->n_body > 0 ? msg->body->iov_len : 0;
+}
+
+/* Can a message, as most can, be written at once into one line of its slot? Not if others are to be
+ * sent first, or as far as is known here all slots are in use. */
+static inline bool goes_as_line(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
+{
+    size_t len = first_len(msg);
+
+    return msg->n_body <= 1 && is_line(msg->hdr_len, len) && !(msg->synchronous && len > 0)
+           && peer->tx.in.front && !peer->dead && mdapl_list_empty(&peer->queue)
+           && peer->tx.next - peer->tx.acked < MDAPL_SLOTS;
+}
+
+/* Such a message. Not inline, nor is send_any(): each saves its own registers. */
+__attribute__((noinline)) static int send_line(struct mdapl_shm_peer *peer,
+                                               const struct mdapl_msg *msg)
+{
+    size_t len = first_len(msg);
     struct mdapl_shm_spsc_msg m;
 
-    if (msg->n_body > 1 || !is_line(msg->hdr_len, len) || (msg->synchronous && len > 0)
-        || !peer->tx.in.front || peer->dead || !mdapl_list_empty(&peer->queue)
-        || peer->tx.next - peer->tx.acked == MDAPL_SLOTS)
-        return false;
     mdapl_shm_spsc_in_slot(&peer->tx, msg->hdr_len, len, &m);
     mdapl_bytes_copy(m.hdr, msg->hdr, msg->hdr_len);
     if (len > 0)
         mdapl_bytes_copy(m.body, msg->body->iov_base, len);
     publish(peer, &m, MDAPL_SHM_MSG);
     count(peer->s->stats, true, true, len);
-    return true;
+    return MDAPL_DONE;
 }
 
-/* Not inline, as its registers would be saved for each message of one line. */
 __attribute__((noinline)) static int send_any(struct mdapl_shm_peer *peer,
                                               const struct mdapl_msg *msg, struct mdapl_op *op)
 {
@@ -360,7 +372,7 @@ int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, stru
 {
     struct mdapl_shm_peer *peer = mdapl_shm_peer_of(base);
 
-    return put_line(peer, msg) ? MDAPL_DONE : send_any(peer, msg, op);
+    return goes_as_line(peer, msg) ? send_line(peer, msg) : send_any(peer, msg, op);
 }
 
 uint64_t mdapl_shm_tx_sent(const struct mdapl_shm_chan *s)
