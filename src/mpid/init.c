@@ -300,7 +300,6 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
 
     (void)has_parent;
     memset(g, 0, sizeof(*g));
-    memset(&mdapl_ch3_recvs, 0, sizeof(mdapl_ch3_recvs));
     g->pg = pg;
     pg->connInfoToString = mdapl_ch3_group_text;
     g->unmatched.next = g->unmatched.prev = &g->unmatched;

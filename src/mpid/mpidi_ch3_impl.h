@@ -72,22 +72,17 @@ struct mdapl_ch3_sleep {
     unsigned serial;                     /* changes with completions */
 };
 
-/* Receives, as CH3 says when it posts and matches them; what an error removes is counted on. Beside
- * the glue, as each receive looks at it. */
+/* Receives, as CH3 says when it posts and matches them, and messages that had none (unexpected.c).
+ * Receives that an error removes are counted on as posted. */
 struct mdapl_ch3_recvs {
-    unsigned posted;             /* that no message has matched */
-    unsigned any;                /* of them, for any rank */
-    unsigned matched;            /* matched or cancelled, in total */
-    bool paused;                 /* there may be paused peers (unexpected.c) */
-};
-extern struct mdapl_ch3_recvs mdapl_ch3_recvs;
-
-/* Messages that no receive had been posted for (unexpected.c). */
-struct mdapl_ch3_unexpected {
+    unsigned posted;                     /* that no message has matched */
+    unsigned any;                        /* of them, for any rank */
+    unsigned matched;                    /* matched or cancelled, in total */
+    bool paused;                         /* there may be paused peers */
     unsigned listed, arrived;            /* in CH3's list when it was counted, and since then */
     unsigned room;                       /* how many more it may get before a peer is paused */
     unsigned more;                       /* ... beyond the usual, as this rank has waited long */
-    unsigned matched;                    /* mdapl_ch3_recvs.matched at the look that changed it */
+    unsigned matched_before;             /* `matched` at the look that changed this */
     uint64_t since;                      /* time of that look, ns; 0: no peer was paused then */
 };
 
@@ -125,7 +120,7 @@ struct mdapl_ch3_glue {
     uint32_t last_window;                /* id of the last window that may have exposed memory */
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
     struct mdapl_ch3_sleep sleep;
-    struct mdapl_ch3_unexpected unexpected;
+    struct mdapl_ch3_recvs recvs;
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
 

@@ -12,7 +12,7 @@ static int poll_channels(void)
 {
     if (!mdapl_ch3_glue.ctx)
         return 0;
-    if (mdapl_ch3_recvs.paused)
+    if (mdapl_ch3_glue.recvs.paused)
         mdapl_ch3_unexpected_waiting(&mdapl_ch3_glue);
     return mdapl_progress(mdapl_ch3_glue.ctx);
 }

@@ -194,7 +194,7 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
 {
     MPIDI_VC_t *vc = mdapl_ch3_vc_of(peer);
     MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)m->hdr, whole;
-    unsigned matched = mdapl_ch3_recvs.matched;
+    unsigned matched = mdapl_ch3_glue.recvs.matched;
     bool pending = false;
     int mpi_errno;
 
@@ -226,7 +226,7 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
     /* CH3 takes the packets of a VC in order, their data included. */
     if (pending)
         return MDAPL_NEXT_HOLD;
-    if (matched == mdapl_ch3_recvs.matched)
+    if (matched == mdapl_ch3_glue.recvs.matched)
         return mdapl_ch3_match_of(pkt) ? mdapl_ch3_unexpected_arrived(vc) : MDAPL_NEXT_GO;
-    return mdapl_ch3_recvs.paused ? mdapl_ch3_unexpected_next(vc) : MDAPL_NEXT_GO;
+    return mdapl_ch3_glue.recvs.paused ? mdapl_ch3_unexpected_next(vc) : MDAPL_NEXT_GO;
 }

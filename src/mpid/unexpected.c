@@ -23,11 +23,9 @@ enum {
     MORE_NS = 300,
 };
 
-struct mdapl_ch3_recvs mdapl_ch3_recvs;
-
 static void resume_all(struct mdapl_ch3_glue *g)
 {
-    mdapl_ch3_recvs.paused = false;
+    g->recvs.paused = false;
     mdapl_resume_all(g->ctx);
 }
 
@@ -45,14 +43,15 @@ static inline MPIDI_VC_t *vc_of(const MPIR_Request *rreq)
 /* CH3 has posted a receive. */
 void MPIDI_CH3I_Recv_posted(const MPIR_Request *rreq)
 {
+    struct mdapl_ch3_recvs *r = &mdapl_ch3_glue.recvs;
     MPIDI_VC_t *vc = vc_of(rreq);
 
-    mdapl_ch3_recvs.posted++;
+    r->posted++;
     if (vc)
         vc->ch.recvs_posted++;
     else
-        mdapl_ch3_recvs.any++;
-    if (!mdapl_ch3_recvs.paused)
+        r->any++;
+    if (!r->paused)
         return;
     if (!vc)
         resume_all(&mdapl_ch3_glue);
@@ -63,32 +62,33 @@ void MPIDI_CH3I_Recv_posted(const MPIR_Request *rreq)
 /* It has matched or cancelled one. Returns 0: the channel has not matched it before. */
 int MPIDI_CH3I_Recv_unposted(const MPIR_Request *rreq)
 {
+    struct mdapl_ch3_recvs *r = &mdapl_ch3_glue.recvs;
     MPIDI_VC_t *vc = vc_of(rreq);
 
-    mdapl_ch3_recvs.posted--;
-    mdapl_ch3_recvs.matched++;
+    r->posted--;
+    r->matched++;
     if (vc)
         vc->ch.recvs_posted--;
     else
-        mdapl_ch3_recvs.any--;
+        r->any--;
     return 0;
 }
 
 /* Counts the list, which takes as long as the list is. */
 static void count(struct mdapl_ch3_glue *g)
 {
-    struct mdapl_ch3_unexpected *u = &g->unexpected;
-    unsigned most = LONG + u->more;
+    struct mdapl_ch3_recvs *r = &g->recvs;
+    unsigned most = LONG + r->more;
 
-    u->listed = (unsigned)MPIDI_CH3U_Recvq_count_unexp();
-    u->room = u->listed < most ? most - u->listed : 0;
-    u->arrived = 0;
-    mdapl_stats_max(&mdapl_ctx_stats(g->ctx)->unexpected_max, u->listed);
+    r->listed = (unsigned)MPIDI_CH3U_Recvq_count_unexp();
+    r->room = r->listed < most ? most - r->listed : 0;
+    r->arrived = 0;
+    mdapl_stats_max(&mdapl_ctx_stats(g->ctx)->unexpected_max, r->listed);
 }
 
 static bool takes_all_of(const MPIDI_VC_t *vc)
 {
-    return mdapl_ch3_glue.finalizing || mdapl_ch3_recvs.any > 0 || vc->ch.recvs_posted > 0;
+    return mdapl_ch3_glue.finalizing || mdapl_ch3_glue.recvs.any > 0 || vc->ch.recvs_posted > 0;
 }
 
 enum mdapl_next mdapl_ch3_unexpected_next(const MPIDI_VC_t *vc)
@@ -99,44 +99,44 @@ enum mdapl_next mdapl_ch3_unexpected_next(const MPIDI_VC_t *vc)
 enum mdapl_next mdapl_ch3_unexpected_arrived(const MPIDI_VC_t *vc)
 {
     struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
-    struct mdapl_ch3_unexpected *u = &g->unexpected;
+    struct mdapl_ch3_recvs *r = &g->recvs;
 
-    u->arrived++;
+    r->arrived++;
     if (takes_all_of(vc))
         return MDAPL_NEXT_GO;
-    if (u->room == 0 && u->arrived >= u->listed)
+    if (r->room == 0 && r->arrived >= r->listed)
         count(g);
-    if (u->room == 0) {
-        mdapl_ch3_recvs.paused = true;
+    if (r->room == 0) {
+        r->paused = true;
         return MDAPL_NEXT_LATER;
     }
-    u->room--;
+    r->room--;
     return MDAPL_NEXT_GO;
 }
 
 void mdapl_ch3_unexpected_waiting(struct mdapl_ch3_glue *g)
 {
-    if (mdapl_ch3_recvs.posted == 0 || g->finalizing)
+    if (g->recvs.posted == 0 || g->finalizing)
         resume_all(g);
 }
 
 void mdapl_ch3_unexpected_look(struct mdapl_ch3_glue *g)
 {
-    struct mdapl_ch3_unexpected *u = &g->unexpected;
+    struct mdapl_ch3_recvs *r = &g->recvs;
     uint64_t now;
 
-    if (!mdapl_ch3_recvs.paused) {
-        u->since = 0;
+    if (!r->paused) {
+        r->since = 0;
         return;
     }
     now = mdapl_ctx_now(g->ctx);
-    if (u->since == 0 || u->matched != mdapl_ch3_recvs.matched) {
-        u->since = now;
-        u->matched = mdapl_ch3_recvs.matched;
-        u->more = 0;
+    if (r->since == 0 || r->matched_before != r->matched) {
+        r->since = now;
+        r->matched_before = r->matched;
+        r->more = 0;
     }
-    while (MORE_NS * (uint64_t)u->more * u->more < now - u->since)
-        u->more++;
+    while (MORE_NS * (uint64_t)r->more * r->more < now - r->since)
+        r->more++;
     count(g);
     resume_all(g);
 }
