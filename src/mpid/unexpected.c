@@ -126,7 +126,7 @@ void mdapl_ch3_unexpected_look(struct mdapl_ch3_glue *g)
     uint64_t now;
 
     if (!r->paused) {
-        r->since = 0;
+        r->since = r->more = 0;
         return;
     }
     now = mdapl_ctx_now(g->ctx);
