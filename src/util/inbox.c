@@ -32,10 +32,15 @@ void mdapl_inbox_pause(struct mdapl_inbox *in)
     mdapl_ctx_stats(in->peer->ctx)->pauses++;
 }
 
-void mdapl_inbox_resume(struct mdapl_inbox *in)
+static void unpause(struct mdapl_inbox *in)
 {
     in->peer->paused = NULL;
     mdapl_list_remove(&in->link);
+}
+
+void mdapl_inbox_resume(struct mdapl_inbox *in)
+{
+    unpause(in);
     if (!in->hold && !mdapl_list_empty(&in->parked))
         in->ready(in);
 }
@@ -118,8 +123,7 @@ void mdapl_inbox_fail(struct mdapl_inbox *in)
     struct mdapl_list *l;
 
     in->hold = NULL;
-    in->peer->paused = NULL;
-    mdapl_list_remove(&in->link);
+    unpause(in);
     in->n_parked = 0;
     while ((l = mdapl_list_take(&in->parked))) {
         struct parked *h = MDAPL_OF(l, struct parked, link);
