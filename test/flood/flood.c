@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More messages than there are receives for: rank 2 sends COUNT messages to rank 0, while rank 0
- * waits for rank 1, which begins when rank 2 has sent all of them.
+ * More messages than there are receives for: rank 2 sends COUNT or FEW messages to rank 0, while
+ * rank 0 waits for rank 1, which begins when rank 2 has sent all of them.
  *
  *   flood late       rank 0 receives one message of each of the two in turn
  *   flood any        ... from any rank
  *   flood probe      ... as MPI_Probe finds them; a receive of no message waits all the time
- *   flood tags       it receives the last one of rank 2 before, which has a tag of its own
+ *   flood tags       it receives the last one of rank 2 before, which has a tag of its own; in this
+ *                    and the last way rank 1 sends nothing
  *   flood window     rank 2 then puts into a window of rank 0, and rank 1 begins after that
  *   flood answers    rank 2 then receives a synchronous message of rank 0, which waits for both
  *   flood nobody     rank 0 receives none of them
@@ -16,6 +17,7 @@
 #include "../lines.h"
 
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,13 +59,20 @@ static void go(void)
         send(1, GO, 0);
 }
 
+/* All that ranks 1 and 2 do where COUNT messages are sent. Returns whether this is one of them. */
+static bool sends_ahead(void)
+{
+    if (rank == 0)
+        return false;
+    send_ahead(COUNT);
+    go();
+    return true;
+}
+
 static void late(void)
 {
-    if (rank > 0) {
-        send_ahead(COUNT);
-        go();
+    if (sends_ahead())
         return;
-    }
     for (int i = 0; i < COUNT; i++)
         for (int from = 1; from <= 2; from++)
             check(receive(from, AHEAD, MPI_STATUS_IGNORE) == i, "not in order: message", i);
@@ -80,11 +89,8 @@ static void any(void)
     int next[3] = { 0 };
     MPI_Status status;
 
-    if (rank > 0) {
-        send_ahead(COUNT);
-        go();
+    if (sends_ahead())
         return;
-    }
     receive(1, AHEAD, &status);          /* the others wait meanwhile */
     next[1] = 1;
     for (int i = 1; i < 2 * COUNT; i++) {
@@ -100,11 +106,8 @@ static void probe(void)
     MPI_Request never;
     MPI_Status status;
 
-    if (rank > 0) {
-        send_ahead(COUNT);
-        go();
+    if (sends_ahead())
         return;
-    }
     MPI_Irecv(&nothing, 1, MPI_INT, 1, NEVER, MPI_COMM_WORLD, &never);
     for (int i = 0; i < 2 * COUNT; i++) {
         MPI_Probe(i < COUNT ? 2 : MPI_ANY_SOURCE, AHEAD, MPI_COMM_WORLD, &status);
