@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A rank that is late, while another one sends on: what each receive then costs, beside ch3:nemesis and Debian's
 MPIs."""
-import statistics
 import tempfile
 
-from measure import cell, machine, printed, ratio, repeat, save, table
+from measure import cell, machine, middle, printed, ratio, repeat, save, table
 from shm import OURS, all_mpis
 
 ROUNDS = (1000, 10000, 100000)
@@ -23,7 +22,7 @@ def points(mpis, work):
 def text_of(v, titles, reps):
     rows = []
     for rounds in ROUNDS:
-        us = [statistics.median(v[t, rounds]) if v.get((t, rounds)) else None for t in titles]
+        us = [middle(v, (t, rounds)) for t in titles]
         others = [x for x in us[1:] if x]
         rows.append([str(rounds), *(cell(x) for x in us), cell(ratio(us[0], min(others)) if others else None, 2)])
     return f"""# A rank that is late
