@@ -13,7 +13,7 @@ noinst_HEADERS += $(mdapl_headers)
 
 ## src/mpid/colls.c
 external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
-    -Wl,--wrap=MPIDI_CH3U_Clean_recvq
+    -Wl,--wrap=MPIDI_CH3U_Clean_recvq -Wl,--wrap=MPIR_Barrier_intra_smp
 
 noinst_LTLIBRARIES += src/mpid/ch3/channels/dapl/libmdapl_glue.la
 

@@ -2,18 +2,21 @@
 #include "mpidi_ch3_impl.h"
 
 /*
- * Which collective operations report the errors of their messages. MPICH makes these operations of
- * messages: when one fails, an algorithm records that, goes on, so that no other rank waits for it,
- * and returns an error at its end. All do so but
+ * What is replaced in MPICH's collective operations, by functions that the linker exchanges
+ * (--wrap): how a barrier on one node is made, and which operations report the errors of their
+ * messages.
+ *
+ * MPICH makes these operations of messages: when one fails, an algorithm records that, goes on, so
+ * that no other rank waits for it, and returns an error at its end. All do so but
  *
  *  - until 4.1 those of MPI_Allreduce, which return what their last step returned;
  *  - those of blocking operations that are made of a nonblocking one: the result of waiting for it
  *    is not its status. Operations on neighbours are so, and others if the user chooses "nb";
  *  - those of nonblocking operations with names "tsp_", which MPICH does not use by itself.
  *
- * The first two end with a call of one function, which the linker replaces here (--wrap): the error
- * flag and the status are at hand when it returns. With MPIR_CVAR_ENABLE_FT the control variables
- * that choose an algorithm have no effect.
+ * The first two end with a call of one function, which is replaced: the error flag and the status
+ * are at hand when it returns. With MPIR_CVAR_ENABLE_FT the control variables that choose an
+ * algorithm have no effect.
  *
  * Only then does a failed message not end the job (lost.c): MPICH's own MPI-IO ignores errors of
  * collective operations, on communicators with error handlers that return.
@@ -28,6 +31,20 @@ int __real_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST) __attribute__((weak));
 int __wrap_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST);
 int __real_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm) __attribute__((weak));
 int __wrap_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm);
+int __real_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last) __attribute__((weak));
+int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last);
+
+/* -- a barrier on one node -------------------------------------------------------------------- */
+
+/* MPICH's is a barrier of each node's ranks, one of a rank of each node, and a broadcast on each
+ * node. On one node the first of these is enough. */
+int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
+{
+    bool one_node = comm->node_comm && comm->node_comm->local_size == comm->local_size;
+
+    return one_node ? MPIR_Barrier(comm->node_comm, last)
+                    : __real_MPIR_Barrier_intra_smp(comm, last);
+}
 
 /* -- operations that would not report -------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
  *                              counters of the two grew by
  *   knobs paced N LEN          the same, with a pause before each message
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
+ *   knobs barriers N           N calls of MPI_Barrier: the counters that grew
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
  *   knobs exchange N           N messages in turn each way: how often the system gave the core of a
@@ -184,6 +185,14 @@ static void gather(int n)
         messages(r, 0, n, 8, 0);
         token(0, r);
     }
+    print_growth();
+}
+
+static void barriers(int n)
+{
+    note();
+    for (int i = 0; i < n; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
     print_growth();
 }
 
@@ -417,6 +426,8 @@ int main(int argc, char **argv)
         tune(argv + 2);
     if (strcmp(what, "gather") == 0)
         gather(atoi(argv[2]));
+    if (strcmp(what, "barriers") == 0)
+        barriers(atoi(argv[2]));
     if (strcmp(what, "idle") == 0)
         idle(atoi(argv[2]));
     if (strcmp(what, "exchange") == 0)
