@@ -192,14 +192,6 @@ static void barrier(struct mdapl_shm_chan *s)
     mdapl_shm_os_barrier();
 }
 
-/* Has the peer's ring a message that is not taken? */
-static bool has_new(const struct mdapl_shm_peer *peer)
-{
-    struct mdapl_shm_spsc_msg m;
-
-    return mdapl_shm_spsc_peek(&peer->rx, &m) != MDAPL_SPSC_NONE;
-}
-
 void mdapl_shm_polled_age(struct mdapl_shm_chan *s)
 {
     bool silent = false;
@@ -214,7 +206,7 @@ void mdapl_shm_polled_age(struct mdapl_shm_chan *s)
     for (int i = s->n_polled; i-- > 0;) {
         struct mdapl_shm_peer *peer = s->polled[i];
 
-        if (peer->active || has_new(peer))
+        if (peer->active || mdapl_shm_rx_pending(peer))
             set_polled(peer, 1);
         else
             stop_polling(s, i);
@@ -233,7 +225,7 @@ bool mdapl_shm_polled_stop(struct mdapl_shm_chan *s)
     if (s->n_polled > 0)
         barrier(s);
     for (int i = s->n_polled; i-- > 0;) {
-        if (has_new(s->polled[i])) {
+        if (mdapl_shm_rx_pending(s->polled[i])) {
             set_polled(s->polled[i], 1);
             empty = false;
         } else {
@@ -278,7 +270,7 @@ static int poll_rung(struct mdapl_shm_chan *s, uint32_t inring)
         return n;
     /* flush_acks() in shm.c does this for the polled rings, and for no others. */
     mdapl_shm_spsc_ack_flush(&peer->rx);
-    if (has_new(peer))
+    if (mdapl_shm_rx_pending(peer))
         mdapl_shm_doorbell_again(s, inring);
     return n;
 }

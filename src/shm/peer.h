@@ -333,6 +333,14 @@ void mdapl_shm_sleep_wake(struct mdapl_shm_chan *s);
 
 /* -- rx.c ------------------------------------------------------------------------------------- */
 
+/* Has the peer's ring a message that is not taken? Who takes it loads the word again. */
+static inline bool mdapl_shm_rx_pending(const struct mdapl_shm_peer *peer)
+{
+    uint64_t word = atomic_load_explicit(&peer->rx.slot->word, memory_order_relaxed);
+
+    return (uint32_t)(word >> 32) == peer->rx.taken + 1;
+}
+
 /* Takes messages out of this peer's ring, a bounded number. Returns how many. */
 int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer);
 

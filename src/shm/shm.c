@@ -242,8 +242,10 @@ static int progress(void *state)
     struct mdapl_shm_chan *s = state;
     int n = 0;
 
+    /* Of several rings most are empty, and need no call. */
     for (int i = 0; i < s->n_polled; i++)
-        n += mdapl_shm_rx_poll(s->polled[i]);
+        if (s->n_polled == 1 || mdapl_shm_rx_pending(s->polled[i]))
+            n += mdapl_shm_rx_poll(s->polled[i]);
     if (atomic_load_explicit(&s->seg.head->doorbell_words, memory_order_relaxed) != 0)
         n += mdapl_shm_doorbell_poll(s);
     if (!mdapl_list_empty(&s->work))
