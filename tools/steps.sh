@@ -125,7 +125,7 @@ configured() {
 # the compile time; the older datatype engine (Debian's choice too) saves compiling the newer one's
 # generated files. OPTION: more of configure's.
 build_mpich() {
-    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj options=() fortran=()
+    local name=$1 device=$2 prefix=$3 dir=$top/build/$1-obj options=() fortran=() order
     shift 3
     export MPILIBNAME=mpich
     mapfile -t options < <(grep '^-' "$top/tools/mpich-options")
@@ -135,7 +135,8 @@ build_mpich() {
         fortran=(--disable-fortran)
     fi
     if ! command -v g++ >/dev/null; then options+=(--disable-cxx); fi
-    step "$name-configure" configured "$dir" "" "$(cat "$top/build/mpich.dir")/configure" \
+    order=$(cksum < "$top/src/mpid/hot-functions.txt")
+    step "$name-configure" configured "$dir" "$order" "$(cat "$top/build/mpich.dir")/configure" \
         --prefix="$prefix" --with-device="$device" "${options[@]}" "${fortran[@]}" "$@"
     step "$name-build" make -C "$dir" -j"$jobs" V=0
     step "$name-install" make -C "$dir" install

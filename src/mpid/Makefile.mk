@@ -15,6 +15,10 @@ noinst_HEADERS += $(mdapl_headers)
 external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
     -Wl,--wrap=MPIDI_CH3U_Clean_recvq -Wl,--wrap=MPIR_Barrier_intra_smp
 
+## hot-functions.txt
+AM_CFLAGS += $(mdapl_order_cflags)
+external_ldflags += $(mdapl_order_ldflags)
+
 noinst_LTLIBRARIES += src/mpid/ch3/channels/dapl/libmdapl_glue.la
 
 src_mpid_ch3_channels_dapl_libmdapl_glue_la_SOURCES = $(mdapl_glue_sources)

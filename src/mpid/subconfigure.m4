@@ -49,6 +49,24 @@ AM_COND_IF([BUILD_DAPL],[
         [mdapl_cflags=-fvisibility=hidden; AC_MSG_RESULT([yes])],[AC_MSG_RESULT([no])])
     CFLAGS=$save_CFLAGS
     AC_SUBST([mdapl_cflags])
+    dnl What a short message passes through are some 60 functions of 3 MB of code, on as many pages, and ranks that
+    dnl share a core find no page of theirs in the processor's tables (TLB) after a switch. So these functions are
+    dnl linked side by side, where the linker takes a script like its own.
+    mdapl_order_cflags=
+    mdapl_order_ldflags=
+    AC_MSG_CHECKING([whether the linker takes an order of functions])
+    AC_LANG_CONFTEST([AC_LANG_SOURCE([[int f(void); int f(void) { return 1; }]])])
+    mdapl_link="$CC $CFLAGS $LDFLAGS -ffunction-sections -fPIC -shared -o conftest.so conftest.c"
+    mdapl_from=$srcdir/src/mpid/ch3/channels/dapl
+    AS_IF([sh $mdapl_from/link-order.sh $mdapl_from/hot-functions.txt $mdapl_link >mdapl-order.ld 2>/dev/null &&
+           $mdapl_link -Wl,-T,mdapl-order.ld >/dev/null 2>&1],
+        [mdapl_order_cflags=-ffunction-sections
+         mdapl_order_ldflags='-Wl,-T,$(abs_top_builddir)/mdapl-order.ld'
+         AC_MSG_RESULT([yes])],
+        [AC_MSG_RESULT([no])])
+    rm -f conftest.so
+    AC_SUBST([mdapl_order_cflags])
+    AC_SUBST([mdapl_order_ldflags])
     dnl libmpi is not linked with it: dat.h in the channel loads it
 
     dnl Hydra makes each rank the leader of a session, so that it can signal the rank with its children. A process group
