@@ -49,9 +49,9 @@ AM_COND_IF([BUILD_DAPL],[
         [mdapl_cflags=-fvisibility=hidden; AC_MSG_RESULT([yes])],[AC_MSG_RESULT([no])])
     CFLAGS=$save_CFLAGS
     AC_SUBST([mdapl_cflags])
-    dnl What a short message passes through are some 60 functions of 3 MB of code, on as many pages, and ranks that
-    dnl share a core find no page of theirs in the processor's tables (TLB) after a switch. So these functions are
-    dnl linked side by side, where the linker takes a script like its own.
+    dnl The functions that short messages pass through are spread over 3 MB of code, and ranks that share a core find no
+    dnl page of theirs in the processor's tables (TLB) after a switch. So they are linked side by side, where the linker
+    dnl prints its own script and takes it with their names in it.
     mdapl_order_cflags=
     mdapl_order_ldflags=
     AC_MSG_CHECKING([whether the linker takes an order of functions])
@@ -64,7 +64,7 @@ AM_COND_IF([BUILD_DAPL],[
          mdapl_order_ldflags='-Wl,-T,$(abs_top_builddir)/mdapl-order.ld'
          AC_MSG_RESULT([yes])],
         [AC_MSG_RESULT([no])])
-    rm -f conftest.so
+    rm -f conftest.c conftest.so
     AC_SUBST([mdapl_order_cflags])
     AC_SUBST([mdapl_order_ldflags])
     dnl libmpi is not linked with it: dat.h in the channel loads it
