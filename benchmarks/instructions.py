@@ -2,6 +2,7 @@
 """Instructions of the calls that send and receive short messages between two ranks of a host, by callgrind and by room:
 ch3:dapl beside ch3:nemesis, Debian's MPICH and Debian's Open MPI. The method is in METHOD and in mpi_count.c. verbs.py
 counts the same where the messages go through verbs."""
+import collections
 import itertools
 import json
 import pathlib
@@ -95,11 +96,13 @@ def room_of(library, function, functions):
 
 # -- counting ----------------------------------------------------------------------------------------
 
+Cost = collections.namedtuple("Cost", "library function called callee calls instructions")
+
+
 def costs(profile):
-    """(library, function, library called or None, instructions) of one output file of callgrind: those of a function
-    itself and, with the library that it calls, those of a call with all that is below it."""
-    names, library, function, called = {}, None, None, None
-    calls = False
+    """Each Cost in one output file of callgrind: those of a function itself, and of `calls` calls of the function
+    `callee` in the library `called`, else None, with all that is below."""
+    names, library, function, called, callee, calls = {}, None, None, None, None, 0
     for line in profile.read_text().split("\n"):
         named, cost = NAMED.match(line), COST.match(line)
         if named:
@@ -108,18 +111,19 @@ def costs(profile):
             library = name if what == "ob" else library
             function = name if what == "fn" else function
             called = {"cob": name, "ob": None, "fn": None}.get(what, called)
+            callee = name if what == "cfn" else callee
         elif line.startswith("calls="):
-            calls = True
+            calls = int(line[6:].split()[0])
         elif cost:
-            yield library, function, (called or library) if calls else None, int(cost[1])
-            calls, called = False, None
+            yield Cost(library, function, (called or library) if callee else None, callee, calls, int(cost[1]))
+            called, callee, calls = None, None, 0
 
 
 def by_room(profile, functions):
     """{room: instructions of a message}. Not counted is what is below the stand-in, and below libevent, by which
     Open MPI looks for events of other kinds every 10 ms of the processor's counter, which does not stand still."""
     rooms = {}
-    for library, function, called, n in costs(profile):
+    for library, function, called, _, _, n in costs(profile):
         if called and is_of(library, UNCOUNTED):
             room, n = room_of(called, "", functions), -n
         else:

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What programs do most with short messages, for tools/hot-functions: `hot PHASE ROUNDS`. After a
- * few rounds all others are made by rounds(), with which a profiler begins.
+ * few rounds all others are made by rounds(), with which a profiler begins. Without arguments it
+ * prints the phases.
  */
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,10 +86,16 @@ void rounds(void (*round)(void), int n)
 
 int main(int argc, char **argv)
 {
+    const size_t n = sizeof(phases) / sizeof(phases[0]);
+
+    for (size_t i = 0; argc < 3 && i < n; i++)
+        puts(phases[i].name);
+    if (argc < 3)
+        return 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (size_t i = 0; argc == 3 && i < sizeof(phases) / sizeof(phases[0]); i++) {
+    for (size_t i = 0; i < n; i++) {
         if (strcmp(argv[1], phases[i].name) != 0)
             continue;
         for (int warm = 0; warm < WARM; warm++)
