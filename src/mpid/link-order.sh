@@ -11,7 +11,7 @@ shift
     /^=====/ { inside = !inside; next }
     inside { print }
     inside && /^  \.text +:/ { text = 1 }
-    inside && text && /^  {/ {
+    inside && text && /^  [{]/ {
         while ((getline name < functions) > 0)
             if (name !~ /^#/)
                 printf "    *(.text.%s .text.%s.*)\n", name, name
