@@ -56,7 +56,9 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
                             group->index > 0 ? 0 : s->near.n);
     if (rc)
         return rc;
-    peer = calloc(1, sizeof(*peer));
+    peer = aligned_alloc(MDAPL_LINE_BYTES, sizeof(*peer));
+    if (peer)
+        memset(peer, 0, sizeof(*peer));
     if (!peer || mdapl_shm_way_make(peer)) {
         free(peer);
         mdapl_shm_seg_close(&far);

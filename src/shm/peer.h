@@ -35,6 +35,7 @@
 #include "seg.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct mdapl_shm_copying;
@@ -158,18 +159,24 @@ struct mdapl_shm_chan {
     bool reads_allowed;          /* others may read this process's memory (os.h) */
 };
 
-/* Another rank of this node. */
+/* Another rank of this node. What a short message needs comes first, in few lines: of many peers
+ * none of them is in the core's own cache when the next message of each is sent or taken. */
 struct mdapl_shm_peer {
-    struct mdapl_peer base;
+    alignas(MDAPL_LINE_BYTES) struct mdapl_peer base;
     struct mdapl_shm_chan *s;
-    struct mdapl_shm_seg far;    /* the peer's segment */
-    /* sending: all NULL and 0 until the first message */
-    struct mdapl_shm_spsc_tx tx;
-    uint32_t parts_sent;         /* number of the last message of a body in parts */
-    uint32_t far_inring;
-    bool fence;                  /* one of the two has no barrier (os.h) */
-    struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
     struct mdapl_list queue;     /* messages, in the order of mdapl_send() */
+    struct mdapl_shm_spsc_rx rx; /* rx.in is NULL until the peer has sent a message */
+    struct mdapl_inbox inbox;
+    int dead;                    /* negative errno once it is lost */
+    uint32_t far_inring, inring; /* indexes of the inrings to it and from it */
+    bool fence;                  /* one of the two has no barrier (os.h) */
+    bool polled;                 /* its ring is polled: it is on s->polled */
+    bool active;                 /* it has sent a message since the rings were aged last */
+    struct mdapl_shm_spsc_tx tx; /* all NULL and 0 until the first message to the peer */
+    struct mdapl_shm_seg far;    /* the peer's segment */
+    /* sending */
+    uint32_t parts_sent;         /* number of the last message of a body in parts */
+    struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
     struct mdapl_list streaming; /* bodies with requested bytes to put into cells */
     struct mdapl_list sends;     /* long bodies, until they have been sent or their FIN */
     struct {
@@ -178,13 +185,8 @@ struct mdapl_shm_peer {
     } inflight[MDAPL_SHM_INFLIGHT]; /* cells in flight, oldest first */
     unsigned inflight_first, inflight_n;
     struct mdapl_list inflight_peers; /* on s->inflight_peers while there are some */
-    /* receiving: rx.in is NULL until the peer has sent a message */
-    struct mdapl_shm_spsc_rx rx;
-    uint32_t inring;
     struct mdapl_shm_pair pair;  /* in the segment with the lesser token; the other rank begins */
-    bool polled;                 /* its ring is polled: it is on s->polled */
-    bool active;                 /* it has sent a message since the rings were aged last */
-    struct mdapl_inbox inbox;
+    /* receiving */
     struct mdapl_parts parts;    /* bodies in parts */
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
@@ -196,11 +198,12 @@ struct mdapl_shm_peer {
     struct mdapl_list work;      /* on s->work */
     uint64_t token;              /* of the peer's segment */
     pid_t pid;
-    int dead;                    /* negative errno once it is lost */
     const char *broken;          /* cause of a fault that the next round of progress raises */
     int broken_status;
     int process;                 /* as mdapl_shm_os_process_open() */
 };
+_Static_assert(offsetof(struct mdapl_shm_peer, tx.number[MDAPL_SLOTS_FRONT])
+                   <= 5 * MDAPL_LINE_BYTES, "a short message needs five lines of its peer");
 
 static inline struct mdapl_shm_peer *mdapl_shm_peer_of(struct mdapl_peer *peer)
 {

@@ -203,21 +203,22 @@ struct mdapl_shm_spsc_msg {
 
 /* -- the writing end -------------------------------------------------------------------------- */
 
+/* In the order in which messages need it. */
 struct mdapl_shm_spsc_tx {
-    struct mdapl_shm_inring_at in;
     struct mdapl_shm_slot *slot; /* of the next message */
+    uint32_t next;           /* messages written */
+    uint32_t acked;          /* messages that the reader has taken, as last known */
+    struct mdapl_shm_walk walk;
+    uint32_t outside_from;   /* number of the first message since put was 0 last */
+    struct mdapl_shm_inring_at in;
+    uint64_t put, freed;     /* bytes of data reserved, and freed, in total; both with padding */
+    uint32_t number[MDAPL_SLOTS];    /* of the last message in each slot */
     uint32_t room;           /* bytes of data that may be used */
     uint32_t used;           /* ... up to here they have been used */
     bool spread_out;         /* bodies have walked on since put was at the first byte */
     uint64_t begun;          /* spread->stored, when the first of them was */
     struct mdapl_shm_spread *spread;
     struct mdapl_shm_pair *pair;
-    uint32_t next;           /* messages written */
-    uint32_t acked;          /* messages that the reader has taken, as last known */
-    struct mdapl_shm_walk walk;
-    uint64_t put, freed;     /* bytes of data reserved, and freed, in total; both with padding */
-    uint32_t outside_from;   /* number of the first message since put was 0 last */
-    uint32_t number[MDAPL_SLOTS];    /* of the last message in each slot */
     uint64_t end[MDAPL_SLOTS];   /* put, after each message since then, by number */
 };
 
