@@ -14,6 +14,9 @@
  *             malloc() is of a page: memcpy() is slow there on some processors (src/util/bytes.h)
  *   copies    one process copies bodies of BYTES into cells of shared memory, eight of 32 KiB, and
  *             the other one at the same time out of them (MB/s, 10^6)
+ *   kernel    each process has the kernel copy BYTES from one of the other one's WINDOW (1) buffers
+ *             into one of as many of its own, each in its turn (process_vm_readv), both at the same
+ *             time (MB/s of both together, 10^6)
  *
  * Prints one number.
  */
@@ -25,6 +28,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,6 +46,15 @@ struct ring {
     _Alignas(128) atomic_long filled;
     _Alignas(128) atomic_long emptied;
     _Alignas(4096) unsigned char cell[CELLS][CELL];
+};
+
+/* In its place for `kernel`. */
+struct pair {
+    atomic_long there;           /* grows by one with each process that is at the same point */
+    struct {
+        pid_t pid;
+        unsigned char *buffers;  /* in its memory */
+    } end[2];
 };
 
 static struct {
@@ -180,15 +193,49 @@ static double copies(void)
     return (double)opt.bytes * (double)opt.count / (now_us() - start);
 }
 
+/* Both processes are at their n-th such point. */
+static void meet(struct pair *p, long n)
+{
+    atomic_fetch_add(&p->there, 1);
+    while (atomic_load_explicit(&p->there, memory_order_acquire) < 2 * n)
+        ;
+}
+
+static double kernel(void)
+{
+    unsigned char *to = memory(opt.window * opt.bytes, MAP_PRIVATE);
+    struct pair *p = (struct pair *)(void *)sh;
+    long warm = opt.count / 10;
+    double start = 0;
+
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    p->end[me].pid = getpid();
+    p->end[me].buffers = memory(opt.window * opt.bytes, MAP_PRIVATE);
+    meet(p, 1);
+    for (long i = 0; i < warm + opt.count; i++) {
+        size_t at = (size_t)i % opt.window * opt.bytes;
+        struct iovec here = { to + at, opt.bytes }, there = { p->end[!me].buffers + at, opt.bytes };
+
+        if (i == warm) {
+            meet(p, 2);
+            start = now_us();
+        }
+        if (process_vm_readv(p->end[!me].pid, &here, 1, &there, 1, 0) != (ssize_t)opt.bytes)
+            die("line_perf: process_vm_readv");
+    }
+    meet(p, 3);
+    return 2 * (double)opt.bytes * (double)opt.count / (now_us() - start);
+}
+
 static const struct { const char *name; double (*run)(void); } tests[] = {
     { "line", line }, { "message", message }, { "memcpy", copy }, { "ahead", ahead },
-    { "copies", copies },
+    { "copies", copies }, { "kernel", kernel },
 };
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy|ahead|copies BYTES "
-                    "COUNT [WINDOW]\n");
+    fprintf(stderr, "usage: line_perf -c CORE,CORE line|message|memcpy|ahead|copies|kernel "
+                    "BYTES COUNT [WINDOW]\n");
     exit(2);
 }
 

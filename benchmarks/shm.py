@@ -28,7 +28,7 @@ FIGURES = {                              # of two ranks. what: title and unit, s
     "rate": ("Message rate, millions per second", [8], 1.2, False),
 }
 TESTS = {"stream": "bw"}                 # of mpi_perf, where it has another name
-LIMITS = {"lat": "message", "bw": "memcpy"}      # tests of line_perf
+LIMITS = {"lat": "message", "bw": "memcpy", "bibw": "kernel"}    # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
 SLICES = 20                              # of a run, of some milliseconds each
 SHORT, SHORT_STARTS = 2048, 5            # bytes; how often each MPI is started for them in a turn
@@ -311,7 +311,8 @@ message after the other: the sender sends the next one when its send is complete
 the one before, so that the sender may be ahead of it.
 The machine: for latency, a body that one process copies into shared memory, with the word that announces it, and the
 other one copies out; for bandwidth, one process that copies as many buffers (memcpy): an MPI with one copy can reach
-it, with two that overlap come near to it.
+it, with two that overlap come near to it; for both directions, two processes of which each has the kernel copy the
+other one's buffers (process_vm_readv) and does nothing else: more takes copies through memory that both map.
 
 Many ranks are more than there are cores, bound to none; Open MPI is told --oversubscribe. Memory is Pss: what only the
 process has and its share of what processes share, after rounds in which each rank sends 8 bytes to each other one;
