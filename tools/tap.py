@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 
+LINGER_S = 20    # for what a killed job has written
+
 
 class Tap:
     """The lines of one run."""
@@ -28,14 +30,32 @@ class Tap:
         return 1 if self.failed else 0
 
 
-def limited(command, seconds, **more):
-    """Its status (None: not finished) and its output; the process group is ended with it."""
-    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                         start_new_session=True, errors="replace", **more)
+def start(command, **more):
+    """Starts it in a process group of its own, with its errors in its output."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                            start_new_session=True, errors="replace", **more)
+
+
+def written(job):
+    """What a job that was killed has written. A process that has left its group may hold the pipe open: that is not
+    waited for."""
     try:
-        text, _ = p.communicate(timeout=seconds)
-        return p.returncode, text
+        text = job.communicate(timeout=LINGER_S)[0]
+    except subprocess.TimeoutExpired as e:
+        text = e.output or ""
+    return text if isinstance(text, str) else text.decode(errors="replace")
+
+
+def finish(job, seconds):
+    """The status (None: not finished) and the output of what start() has started; its group is ended with it."""
+    try:
+        text, _ = job.communicate(timeout=seconds)
+        return job.returncode, text
     except subprocess.TimeoutExpired:
-        os.killpg(p.pid, signal.SIGKILL)
-        text, _ = p.communicate()
-        return None, text + f"\n(not finished after {seconds} s)"
+        os.killpg(job.pid, signal.SIGKILL)
+        return None, written(job) + f"\n(not finished after {seconds} s)"
+
+
+def limited(command, seconds, **more):
+    """The status (None: not finished) and the output of a command."""
+    return finish(start(command, **more), seconds)

@@ -11,6 +11,7 @@ import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tools"))
+import tap  # noqa: E402
 from tap import Tap  # noqa: E402, F401
 
 FLOOD = 2000     # messages of one exchange; there are as many exchanges as the test needs
@@ -41,8 +42,7 @@ class Ground:
             f'"seed={self.seed + k} {params.format(k=k)}" ""\n' for k in range(2)))
         env = dict(self.env, DAT_OVERRIDE=str(conf), MPIR_CVAR_DAPL_CHANNELS="dapl")
         env.update({f"MPIR_CVAR_DAPL_{k}": v for k, v in knobs.items()})
-        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                stdin=subprocess.DEVNULL, errors="replace", start_new_session=True)
+        return tap.start(command, env=env)
 
     def flood(self, largest):
         """The command of a rank that exchanges messages until end_flood()."""
@@ -62,12 +62,7 @@ class Ground:
 
 
 def finish(job):
-    try:
-        text, _ = job.communicate(timeout=LIMIT_S)
-        return job.returncode, text
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
-        return None, job.communicate()[0] + f"\n(not finished after {LIMIT_S} s)"
+    return tap.finish(job, LIMIT_S)
 
 
 def sums(text):
@@ -120,7 +115,7 @@ class Watched:
         self.thread.join(LIMIT_S)
         if self.thread.is_alive():
             os.killpg(self.job.pid, signal.SIGKILL)
-            self.thread.join()
+            self.thread.join(tap.LINGER_S)
         return self.job.wait(), "".join(self.lines)
 
 
