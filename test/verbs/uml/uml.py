@@ -3,11 +3,11 @@
 import os
 import pathlib
 import shlex
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "tools"))
+import tap  # noqa: E402
 from tap import limited  # noqa: E402
 
 NODES = str(HERE / "nodes")
@@ -71,6 +71,4 @@ class Nodes:
         return limited(self.mpiexec(ranks, program, env, *options), seconds, env=env)
 
     def start(self, ranks, program, env):
-        return subprocess.Popen(self.mpiexec(ranks, program, env), env=env, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace",
-                                start_new_session=True)
+        return tap.start(self.mpiexec(ranks, program, env), env=env)
