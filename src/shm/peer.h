@@ -159,8 +159,9 @@ struct mdapl_shm_chan {
     bool reads_allowed;          /* others may read this process's memory (os.h) */
 };
 
-/* Another rank of this node. What a short message needs comes first, in few lines: of many peers
- * none of them is in the core's own cache when the next message of each is sent or taken. */
+/* Another rank of this node. What a short message needs comes first, in few lines, but for far.head
+ * if it rings a doorbell: of many peers none of them is in the core's own cache when the next
+ * message of each is sent or taken. */
 struct mdapl_shm_peer {
     alignas(MDAPL_LINE_BYTES) struct mdapl_peer base;
     struct mdapl_shm_chan *s;
