@@ -77,6 +77,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     mdapl_list_init(&peer->ctl);
     mdapl_list_init(&peer->queue);
     mdapl_list_init(&peer->streaming);
+    mdapl_list_init(&peer->later);
     mdapl_list_init(&peer->sends);
     mdapl_list_init(&peer->bodies);
     mdapl_list_init(&peer->reading);
@@ -134,7 +135,8 @@ void mdapl_shm_peer_broken(struct mdapl_shm_peer *peer, int status, const char *
 static bool something_queued(const struct mdapl_shm_peer *peer)
 {
     return !mdapl_list_empty(&peer->ctl) || !mdapl_list_empty(&peer->queue)
-           || !mdapl_list_empty(&peer->streaming) || peer->broken;
+           || !mdapl_list_empty(&peer->streaming) || !mdapl_list_empty(&peer->later)
+           || peer->broken;
 }
 
 /* Delivers the messages that the peer completed before it was lost: at most as many as its ring
@@ -160,7 +162,8 @@ int mdapl_shm_peer_progress(struct mdapl_shm_peer *peer)
         mdapl_shm_peer_fail(peer, peer->broken_status, peer->broken);
         return 1;
     }
-    n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer);
+    n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer)
+        + mdapl_shm_rndv_read_later(peer);
     if (something_queued(peer))
         mdapl_shm_peer_wake(peer);
     return n;

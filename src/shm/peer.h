@@ -155,6 +155,7 @@ struct mdapl_shm_chan {
     unsigned rounds;
     uint64_t checked;            /* when the peers were last checked, ns */
     bool draining, wired;
+    bool in_progress;            /* a round of progress is being made */
     bool slept;                  /* since the doorbells were polled last (doorbell.c) */
     bool reads_allowed;          /* others may read this process's memory (os.h) */
 };
@@ -191,6 +192,7 @@ struct mdapl_shm_peer {
     struct mdapl_parts parts;    /* bodies in parts */
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
+    struct mdapl_list later;     /* ... those that the next rounds of progress begin */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
     uint32_t splits, split_words;      /* begun, in total; a bit for each word in use (split.c) */
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
@@ -385,6 +387,8 @@ struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
 bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len);
 /* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);
+/* Begins the next one of the reads that wait for progress. Returns how many: 0 or 1. */
+int mdapl_shm_rndv_read_later(struct mdapl_shm_peer *peer);
 mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin;
 mdapl_shm_on mdapl_shm_rndv_on_split, mdapl_shm_rndv_on_split_end;
 /* Handles a DATA. bytes: data->len of them, in a cell or in the ring. */

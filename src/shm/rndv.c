@@ -68,7 +68,10 @@ struct long_rx {
     uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
     size_t len, at;              /* bytes of the body: all, read */
     size_t by_cells;             /* ... requested through cells */
-    struct mdapl_rx_op read;     /* a read in progress, through cells or split */
+    struct mdapl_rx_op read;     /* a read in progress, through cells or split, or one that waits */
+    struct mdapl_list later;     /* ... for progress: this is on peer->later, */
+    enum mdapl_shm_way way_later;
+    int n_later;                 /* ... and so many pieces are its destination */
     struct mdapl_shm_copy copy;  /* ... its copy */
     struct mdapl_shm_split split;
     bool refused;                /* ... the kernel did not copy all that this end took */
@@ -239,9 +242,12 @@ bool mdapl_shm_rndv_on_split(struct mdapl_shm_peer *peer, const struct mdapl_shm
 /* Ends a read; whole: all its bytes have arrived. */
 static struct mdapl_op *end_read(struct long_rx *r, bool whole)
 {
+    bool begun = r->read.op && mdapl_list_empty(&r->later);
+
+    mdapl_list_remove(&r->later);
     if (r->split.word)
         mdapl_shm_split_free(r->peer, &r->split);
-    if (r->read.op)
+    if (begun)
         mdapl_shm_way_end(r->peer, &r->copy, whole);
     return mdapl_rx_op_end(&r->read);
 }
@@ -371,25 +377,15 @@ static int read_both(struct long_rx *r, const struct iovec *iov, size_t want, st
     return rc;
 }
 
-static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
+/* MDAPL_DONE, 0 or -ENOMEM. */
+static int read_now(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
+                    size_t want, struct mdapl_op *op)
 {
-    struct long_rx *r = long_rx_of(rx);
     struct mdapl_stats *stats = r->peer->s->stats;
-    size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
     bool first = r->at == 0;
-    enum mdapl_shm_way way;
     uint64_t *counter;
     int rc;
 
-    if (r->peer->dead)
-        return r->peer->dead;
-    if (r->read.op)
-        return -EBUSY;
-    if (want == 0)
-        return MDAPL_DONE;
-    way = mdapl_shm_way_choose(r->peer, want, r->n_segs > 0);
-    if (way == MDAPL_SHM_BOTH && n > 1)
-        way = MDAPL_SHM_ONCE;
     /* If as many bodies are split as can be, this end copies one while the sender copies those. */
     if (way == MDAPL_SHM_BOTH && mdapl_shm_split_begin(r->peer, want, &r->split)) {
         counter = &stats->shm_split_copies;
@@ -406,6 +402,63 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     if (rc == MDAPL_DONE)
         advance(r, want);
     return rc;
+}
+
+/* Outside progress a copy that this core makes waits for progress: the caller may be about to send
+ * bodies of its own, which the peer copies meanwhile. 0 or -ENOMEM. */
+static int read_later(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
+                      size_t want, struct mdapl_op *op)
+{
+    int rc = mdapl_rx_op_begin(&r->read, &r->peer->reading, iov, n, want, op);
+
+    if (rc)
+        return rc;
+    r->n_later = n;
+    r->way_later = way;
+    mdapl_list_append(&r->peer->later, &r->later);
+    mdapl_shm_peer_wake(r->peer);
+    return 0;
+}
+
+int mdapl_shm_rndv_read_later(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_list *l = mdapl_list_take(&peer->later);
+    struct mdapl_op *op;
+    struct iovec *dst;
+    struct long_rx *r;
+    int rc;
+
+    if (!l)
+        return 0;
+    r = MDAPL_OF(l, struct long_rx, later);
+    dst = r->read.dst;
+    r->read.dst = NULL;
+    op = mdapl_rx_op_end(&r->read);
+    rc = read_now(r, r->way_later, dst, r->n_later, r->read.want, op);
+    free(dst);
+    if (rc != 0)
+        op->done(op, rc == MDAPL_DONE ? 0 : rc);
+    return 1;
+}
+
+static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
+{
+    struct long_rx *r = long_rx_of(rx);
+    size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
+    enum mdapl_shm_way way;
+
+    if (r->peer->dead)
+        return r->peer->dead;
+    if (r->read.op)
+        return -EBUSY;
+    if (want == 0)
+        return MDAPL_DONE;
+    way = mdapl_shm_way_choose(r->peer, want, r->n_segs > 0);
+    if (way == MDAPL_SHM_BOTH && n > 1)
+        way = MDAPL_SHM_ONCE;
+    if (way != MDAPL_SHM_TWICE && !r->peer->s->in_progress)
+        return read_later(r, way, iov, n, want, op);
+    return read_now(r, way, iov, n, want, op);
 }
 
 static const struct mdapl_rx_ops long_ops = {
@@ -462,6 +515,7 @@ bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     *r = (struct long_rx){ .rx = { &long_ops, rts.len }, .peer = peer, .len = rts.len,
                            .tx_id = rts.tx_id, .n_segs = rts.n_segs };
     mdapl_rx_op_init(&r->read, read_over);
+    mdapl_list_init(&r->later);
     mdapl_list_append(&peer->bodies, &r->link);
     if (!take_segs(r, (const char *)m->body + sizeof(rts))) {
         rx_free(r);

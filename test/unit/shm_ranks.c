@@ -150,6 +150,17 @@ int ranks_unmake(void **state)
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
+int ranks_read(struct rank *me, struct mdapl_rx *rx, const struct iovec *v, int n,
+               struct mdapl_op *op)
+{
+    int rc;
+
+    me->s->in_progress = true;
+    rc = mdapl_rx_read(rx, v, n, op);
+    me->s->in_progress = false;
+    return rc;
+}
+
 void ranks_done(struct mdapl_op *op, int status)
 {
     struct sending *s = (struct sending *)(void *)op;

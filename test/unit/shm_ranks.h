@@ -75,6 +75,10 @@ int ranks_make_two(void **state);
 int ranks_make_many(void **state);
 int ranks_unmake(void **state);
 
+/* Reads a body as this rank's owner does in an upcall: a copy by this core is made at once. As
+ * mdapl_rx_read(). */
+int ranks_read(struct rank *me, struct mdapl_rx *rx, const struct iovec *v, int n,
+               struct mdapl_op *op);
 /* An op->done for struct sending. */
 void ranks_done(struct mdapl_op *op, int status);
 /* Sends len bytes of source under this number; send_now: without an op. As mdapl_send(). */

@@ -417,7 +417,7 @@ static void by_one_copy(void **state)
     memset(sink, 0, LONG);
     assert_int_equal(send_op(a, 0, LONG, false, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->announced[0].rx, &v, 1, NULL), MDAPL_DONE);
+    assert_int_equal(ranks_read(b, b->announced[0].rx, &v, 1, NULL), MDAPL_DONE);
     assert_memory_equal(source, sink, LONG);
     assert_int_equal(stats(b)->shm_single_copies, 1);
     rounds(a, 1);

@@ -7,6 +7,7 @@
 
 #include "iov.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -69,7 +70,7 @@ static void one_copy(struct pair *p, const struct iovec *from, int n_from, const
         SKIP_TEST("built without what only Linux has");
     assert_int_equal(mdapl_send(a->other, &msg, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(mdapl_rx_read(b->announced[0].rx, to, n_to, NULL), MDAPL_DONE);
+    assert_int_equal(ranks_read(b, b->announced[0].rx, to, n_to, NULL), MDAPL_DONE);
     assert_int_equal(stats(b)->shm_single_copies, 1);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == 0);
@@ -88,6 +89,68 @@ static void short_reads(void **state)
     one_copy(*state, from, 2, to, 2);
     assert_true(calls > LONG / 4099);
     assert_memory_equal(source, sink, LONG);
+}
+
+/* Rank 0 sends a body of LONG bytes, and rank 1 knows it. */
+static struct mdapl_rx *announced(struct pair *p, struct sending *sent)
+{
+    struct rank *b = &p->rank[1];
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    *sent = (struct sending){ .op.done = ranks_done };
+    assert_int_equal(send_op(&p->rank[0], (uint32_t)b->n_announced, LONG, false, &sent->op), 0);
+    rounds(b, 1);
+    return b->announced[b->n_announced - 1].rx;
+}
+
+/* What is read outside progress is copied in it, a body in a round, so what the owner sends after
+ * its reads is on its way before. */
+static void reads_wait_for_progress(void **state)
+{
+    struct pair *p = *state;
+    struct rank *b = &p->rank[1];
+    struct sending sent[3], read[3];
+    struct mdapl_rx *rx[3];
+
+    for (int i = 0; i < 3; i++)
+        rx[i] = announced(p, &sent[i]);
+    for (int i = 0; i < 3; i++) {
+        struct iovec v = { sink + i * LONG, LONG };
+
+        read[i] = (struct sending){ .op.done = ranks_done };
+        assert_int_equal(mdapl_rx_read(rx[i], &v, 1, &read[i].op), 0);
+        assert_int_equal(mdapl_rx_read(rx[i], &v, 1, &read[i].op), -EBUSY);
+    }
+    calls = 0;                   /* the first one has tried whether memory can be read */
+    assert_int_equal(calls, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(calls, i);
+        rounds(b, 1);
+        assert_true(read[i].done == 1 && read[i].status == 0);
+        assert_memory_equal(source, sink + i * LONG, LONG);
+    }
+    rounds(&p->rank[0], 1);
+    for (int i = 0; i < 3; i++)
+        assert_true(sent[i].done == 1 && sent[i].status == 0);
+}
+
+/* A peer that is lost before: its memory is not read any more. */
+static void a_read_that_waits_fails(void **state)
+{
+    struct pair *p = *state;
+    static struct sending sent;  /* it ends with its rank */
+    struct sending read = { .op.done = ranks_done };
+    struct iovec v = { sink, LONG };
+    struct mdapl_rx *rx = announced(p, &sent);
+
+    assert_int_equal(mdapl_rx_read(rx, &v, 1, &read.op), 0);
+    calls = 0;
+    mdapl_shm_peer_fail(mdapl_shm_peer_of(p->rank[1].other), -EPIPE, "for this test");
+    assert_true(read.done == 1 && read.status == -EPIPE);
+    mdapl_rx_drop(rx);
+    rounds(&p->rank[1], 1);
+    assert_int_equal(calls, 0);
 }
 
 /* More than the kernel reads in one call, in pieces that together are more than that as well. */
@@ -111,7 +174,9 @@ static void more_than_one_call_reads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { SINGLE(short_reads), SINGLE(more_than_one_call_reads) };
+    const struct CMUnitTest tests[] = { SINGLE(short_reads), SINGLE(more_than_one_call_reads),
+                                         SINGLE(reads_wait_for_progress),
+                                         SINGLE(a_read_that_waits_fails) };
 
     return RUN(tests);
 }

@@ -114,7 +114,7 @@ static void one_body(struct pair *p, const struct iovec *v, int n)
     struct sending s, r = { .op.done = ranks_done };
     struct mdapl_rx *rx = send_body(p, &s);
 
-    if (mdapl_rx_read(rx, v, n, &r.op) == MDAPL_DONE)
+    if (ranks_read(&p->rank[1], rx, v, n, &r.op) == MDAPL_DONE)
         r.done = 1;
     for (int i = 0; i < 100 && !(r.done && s.done); i++) {
         rounds(&p->rank[0], 1);
@@ -163,7 +163,7 @@ static void a_late_sender_takes_nothing(void **state)
         struct mdapl_rx *rx = send_body(p, &s[i]);
 
         expect(i < 2 ? NEVER : 3, NEVER, NEVER);
-        assert_int_equal(mdapl_rx_read(rx, &v, 1, &r.op), i < 2 ? MDAPL_DONE : 0);
+        assert_int_equal(ranks_read(&p->rank[1], rx, &v, 1, &r.op), i < 2 ? MDAPL_DONE : 0);
     }
     rounds(&p->rank[1], 1);
     assert_true(r.done == 1 && r.status == 0);
@@ -187,7 +187,7 @@ static void many_at_a_time(void **state)
 
         r[i] = (struct sending){ .op.done = ranks_done };
         expect(i % (PARTS - 1), NEVER, NEVER);
-        if (mdapl_rx_read(rx[i], &v, 1, &r[i].op) == MDAPL_DONE)
+        if (ranks_read(&p->rank[1], rx[i], &v, 1, &r[i].op) == MDAPL_DONE)
             r[i].done = 1;
         assert_true(r[i].done == (i >= MDAPL_SPLITS));
     }
@@ -246,13 +246,13 @@ static void parts_and_pieces(void **state)
     struct mdapl_rx *rx = send_body(p, &s);
 
     expect(3, NEVER, NEVER);
-    assert_int_equal(mdapl_rx_read(rx, &first, 1, &r.op), 0);
-    assert_int_equal(mdapl_rx_read(rx, &rest, 1, &r.op), -EBUSY);
+    assert_int_equal(ranks_read(&p->rank[1], rx, &first, 1, &r.op), 0);
+    assert_int_equal(ranks_read(&p->rank[1], rx, &rest, 1, &r.op), -EBUSY);
     rounds(&p->rank[1], 1);
     assert_true(r.done == 1 && r.status == 0);
     expect(NEVER, NEVER, NEVER);
     memcpy(sink, source, 700001);
-    assert_int_equal(mdapl_rx_read(rx, &rest, 1, &r.op), MDAPL_DONE);
+    assert_int_equal(ranks_read(&p->rank[1], rx, &rest, 1, &r.op), MDAPL_DONE);
     assert_memory_equal(sink, source, MIB);
     rounds(&p->rank[0], 1);
     assert_true(s.done == 1 && s.status == 0);
@@ -272,7 +272,7 @@ static void a_lost_sender(void **state)
     struct mdapl_rx *rx = send_body(p, &s);
 
     expect(0, NEVER, NEVER);
-    assert_int_equal(mdapl_rx_read(rx, &v, 1, &r.op), 0);
+    assert_int_equal(ranks_read(&p->rank[1], rx, &v, 1, &r.op), 0);
     mdapl_shm_peer_fail(mdapl_shm_peer_of(b->other), -EPIPE, "for this test");
     assert_true(r.done == 1 && r.status == -EPIPE);
 }

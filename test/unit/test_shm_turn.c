@@ -54,7 +54,7 @@ static void read_last(struct rank *me, size_t len)
     struct iovec v = { sink, len };
 
     if (last_rx(me))
-        assert_int_equal(mdapl_rx_read(last_rx(me), &v, 1, &r.op), MDAPL_DONE);
+        assert_int_equal(ranks_read(me, last_rx(me), &v, 1, &r.op), MDAPL_DONE);
     assert_memory_equal(source, sink, len);
 }
 
