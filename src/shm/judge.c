@@ -127,12 +127,10 @@ static bool decide(struct mdapl_shm_judged *k)
 
 /* Two cores take half the time of one, or less as the sender has its parts in its own cache: can
  * that win? */
-static bool can_win(const struct mdapl_shm_judge *j, const struct mdapl_shm_judged *k, int way)
+static bool can_win(const struct mdapl_shm_judged *k, int way)
 {
-    if (way != MDAPL_SHM_BOTH)
-        return true;
-    return !j->busy
-           && (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100
+    return way != MDAPL_SHM_BOTH
+           || (uint64_t)k->cost[MDAPL_SHM_ONCE] * 100
                   < (uint64_t)k->cost[best(k)] * TOGETHER * CLEARLY;
 }
 
@@ -145,13 +143,13 @@ static void try_way(struct mdapl_shm_judged *k, int way)
 
 /* The next way to be tried, from `from` on; the way in use only while nothing is decided. What the
  * others cost in former trials is forgotten: it may be that nothing costs so little now. */
-static bool try_from(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k, int from)
+static bool try_from(struct mdapl_shm_judged *k, int from)
 {
     for (int i = from; i < MDAPL_SHM_WAYS; i++) {
         if (k->forbidden[i] || (k->decided && i == k->way))
             continue;
         k->cost[i] = 0;
-        if (can_win(j, k, i)) {
+        if (can_win(k, i)) {
             try_way(k, i);
             return true;
         }
@@ -161,11 +159,11 @@ static bool try_from(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k
 
 /* Before another way replaces the one in use, that is tried, too: its cost is one of the time
  * before the trials, in which all ways may have been slow. Returns whether the decision is new. */
-static bool next_trial(const struct mdapl_shm_judge *j, struct mdapl_shm_judged *k)
+static bool next_trial(struct mdapl_shm_judged *k)
 {
     bool confirms = k->decided && k->trying == k->way;
 
-    if (!confirms && try_from(j, k, k->trying + 1))
+    if (!confirms && try_from(k, k->trying + 1))
         return false;
     if (confirms || !k->decided || !better(k, best(k), CLEARLY))
         return decide(k);
@@ -180,10 +178,10 @@ enum mdapl_shm_way mdapl_shm_judge_choose(struct mdapl_shm_judge *j, unsigned c)
     if (k->trying == MDAPL_SHM_WAYS) {
         if (k->left > 0)
             k->left--;
-        else if (!try_from(j, k, 0))
+        else if (!try_from(k, 0))
             decide(k);
     } else if (k->forbidden[k->trying] || k->bodies == 0) {
-        next_trial(j, k);
+        next_trial(k);
     }
     if (k->trying == MDAPL_SHM_WAYS)
         return (enum mdapl_shm_way)k->way;
@@ -219,7 +217,7 @@ bool mdapl_shm_judge_sample(struct mdapl_shm_judge *j, unsigned c, enum mdapl_sh
     if (way != k->trying)
         return false;
     k->samples--;
-    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(k))) && next_trial(j, k);
+    return (k->samples == 0 || (k->samples < SAMPLES - 1 && hopeless(k))) && next_trial(k);
 }
 
 static bool all_known(const struct mdapl_shm_judged *k)

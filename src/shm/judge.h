@@ -35,8 +35,6 @@ struct mdapl_shm_judged {
 
 struct mdapl_shm_judge {
     struct mdapl_shm_judged c[MDAPL_SHM_CLASSES];
-    uint8_t busy;                /* the caller's; not 0: the sender's core has other bodies to copy,
-                                  * so MDAPL_SHM_BOTH is not tried */
 };
 
 void mdapl_shm_judge_init(struct mdapl_shm_judge *j);

@@ -59,7 +59,9 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer = aligned_alloc(MDAPL_LINE_BYTES, sizeof(*peer));
     if (peer)
         memset(peer, 0, sizeof(*peer));
-    if (!peer || mdapl_shm_way_make(peer)) {
+    if (!peer || mdapl_shm_way_make(peer) || mdapl_shm_flow_make(peer)) {
+        if (peer)
+            mdapl_shm_way_free(peer);
         free(peer);
         mdapl_shm_seg_close(&far);
         return -ENOMEM;
@@ -110,6 +112,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_shm_seg_close(&peer->far);
     mdapl_shm_os_process_close(peer->process);
     mdapl_shm_way_free(peer);
+    mdapl_shm_flow_free(peer);
     free(peer->stores);
     mdapl_peer_gone(&peer->base);
     free(peer);

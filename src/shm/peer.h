@@ -39,6 +39,7 @@
 #include <stdint.h>
 
 struct mdapl_shm_copying;
+struct mdapl_shm_flow;
 struct mdapl_shm_rndv;
 struct mdapl_shm_stores;
 struct mdapl_stats;
@@ -196,6 +197,7 @@ struct mdapl_shm_peer {
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
     uint32_t splits, split_words;      /* begun, in total; a bit for each word in use (split.c) */
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
+    struct mdapl_shm_flow *flow;       /* long bodies in both directions */
     struct mdapl_shm_stores *stores;   /* how they are stored; NULL before the first (store.c) */
 
     struct mdapl_list work;      /* on s->work */
@@ -471,7 +473,7 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
  * as it tries now, for which the body has to be announced. */
 enum mdapl_shm_way mdapl_shm_way_wanted(const struct mdapl_shm_peer *peer, size_t len);
 /* This message, of a body of len bytes that begins in it, has been taken since `start`, ns, out of
- * the ring or the pair buffer. */
+ * the ring or the pair buffer; 0: its owner does not take it yet. */
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t start);
 /* Is a body announced that would fit the ring or the pair buffer, and is longer than
@@ -479,6 +481,44 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);
 /* A CTS or FIN for a body of len bytes has carried what the receiver wants. */
 void mdapl_shm_way_advised(struct mdapl_shm_peer *peer, size_t len, uint64_t way);
+
+/* -- flow.c ----------------------------------------------------------------------------------- */
+
+/* Makes peer->flow. 0 or -ENOMEM. */
+int mdapl_shm_flow_make(struct mdapl_shm_peer *peer);
+void mdapl_shm_flow_free(struct mdapl_shm_peer *peer);
+/* Are long bodies in flight in both directions, in general? */
+bool mdapl_shm_flow_both(const struct mdapl_shm_peer *peer);
+/* How bodies of this class go then, in both directions; MDAPL_SHM_WAYS: they are not in flight so,
+ * or it is not decided. */
+enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigned c);
+/* A body longer than MDAPL_SHM_SHORT comes from the peer, or is announced; one has arrived whole,
+ * whose copy this end began at `start`, ns. */
+void mdapl_shm_flow_comes(struct mdapl_shm_peer *peer);
+void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                            uint64_t start);
+/* One is to be sent to the peer; all of it has been sent: it is in the ring, in the pair buffer or
+ * in cells, or the peer has copied it. */
+void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len);
+void mdapl_shm_flow_sent(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len);
+
+/* -- decision.c ------------------------------------------------------------------------------- */
+
+/* In which bodies are in flight. */
+enum mdapl_shm_directions { MDAPL_SHM_ONE, MDAPL_SHM_TWO };
+
+struct mdapl_shm_decision {
+    enum mdapl_shm_way way;
+    int n;                       /* ways that were compared */
+    const uint32_t *cost;        /* ... what each costs, ns for 1 MiB; 0: not known */
+};
+
+/* The node's decision for a class; MDAPL_SHM_WAYS: none yet. */
+enum mdapl_shm_way mdapl_shm_node_way(struct mdapl_shm_chan *s, enum mdapl_shm_directions n,
+                                      unsigned c);
+/* Makes this process's decision the node's, and reports it if it is news there. */
+void mdapl_shm_node_decide(struct mdapl_shm_peer *peer, enum mdapl_shm_directions n, unsigned c,
+                           const struct mdapl_shm_decision *d);
 
 /* -- store.c (and store.h) -------------------------------------------------------------------- */
 

@@ -102,6 +102,8 @@ struct mdapl_shm_inring {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
     _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
     _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
+    _Atomic uint32_t duplex;     /* how long bodies go in both directions, if its reader judges that
+                                  * (way.c) */
     struct mdapl_shm_hello hello;
     alignas(MDAPL_LINE_BYTES) _Atomic uint64_t split[MDAPL_SPLITS];    /* split.c */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS_FRONT];

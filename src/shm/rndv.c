@@ -108,6 +108,9 @@ static void send_end(struct mdapl_shm_rndv *send, int status)
 {
     struct mdapl_op *op = send->op;
 
+    if (status == 0)
+        mdapl_shm_flow_sent(send->peer, send->requested > 0 ? MDAPL_SHM_TWICE : MDAPL_SHM_ONCE,
+                            send->len);
     mdapl_idmap_remove(&send->peer->s->tx_ids, send->id);
     mdapl_list_remove(&send->link);
     mdapl_list_remove(&send->streaming);
@@ -517,6 +520,7 @@ bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
     mdapl_rx_op_init(&r->read, read_over);
     mdapl_list_init(&r->later);
     mdapl_list_append(&peer->bodies, &r->link);
+    mdapl_shm_flow_comes(peer);
     if (!take_segs(r, (const char *)m->body + sizeof(rts))) {
         rx_free(r);
         return false;

@@ -76,8 +76,9 @@ struct mdapl_shm_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
     struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
     /* In the segment of the node's first rank, by class of length: how bodies are copied on this
-     * node (way.c), 1 more than enum mdapl_shm_way; 0: not decided. */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[MDAPL_SHM_CLASSES];
+     * node (decision.c), in one direction and in both, 1 more than enum mdapl_shm_way; 0: not
+     * decided. */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[2][MDAPL_SHM_CLASSES];
 };
 
 /* A mapped segment, mapped by one call: address space costs nothing, system calls do. */

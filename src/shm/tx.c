@@ -177,6 +177,7 @@ static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, 
         publish(peer, &m, first ? MDAPL_SHM_HEAD : MDAPL_SHM_MORE);
     }
     peer->parts_sent = peer->tx.next;
+    mdapl_shm_flow_sent(peer, MDAPL_SHM_TWICE, len);
     return true;
 }
 
@@ -268,6 +269,7 @@ static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, siz
         return MDAPL_SHM_RTS;
     if (len <= MDAPL_SHM_SHORT)
         return MDAPL_SHM_MSG;
+    mdapl_shm_flow_sends(peer, len);
     if ((len > MDAPL_SHM_EAGER && !(parts && answers(peer, len)))
         || len > mdapl_shm_spsc_longest(&peer->tx) || mdapl_shm_way_announce(peer, len))
         return MDAPL_SHM_RTS;

@@ -2,7 +2,8 @@
 /*
  * Which way a long body is copied. Its receiver decides: by the knob SHM_SINGLE_BYTES, or by a
  * judge for each peer (judge.h), because cores may be near to each other or far apart. A decision
- * is kept in the segment of the node's first rank, where all other pairs of the node find it.
+ * is kept in the segment of the node's first rank, where all other pairs of the node find it. While
+ * bodies are in flight in both directions one end decides for both (flow.c).
  *
  * A body of middle length is sent in the ring, where one copy is impossible, unless the receiver
  * has decided for one copy: then it is announced (RTS). The sender sends some of the first ones
@@ -16,12 +17,9 @@
 
 #include "channel.h"
 #include "judge.h"
-#include "log.h"
 #include "min.h"
-#include "shm.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -35,9 +33,6 @@ enum {
     OTHERS = 3,                  /* bodies that go the other way at a time */
     RING_PERCENT = 125,          /* cost of a body in the ring, of the time to take it: the sender
                                     copies, too, but all except its first part meanwhile */
-    BOTH_PERCENT = 200,          /* ... while this end sends bodies, too: then its core copies each
-                                    of them, and nothing meanwhile */
-    STILL = 16,                  /* bodies for which traffic of both directions is taken to last */
     ANSWERED = 2,                /* bodies with a message before each, that are no stream: in one
                                     some message may say now and then that all have arrived */
 };
@@ -104,61 +99,6 @@ void mdapl_shm_way_free(struct mdapl_shm_peer *peer)
     free(peer->copying);
 }
 
-/* -- the node's decisions --------------------------------------------------------------------- */
-
-/* Where they are: in the segment of the node's first rank. NULL: it is not reached. */
-static _Atomic uint32_t *node_ways(struct mdapl_shm_chan *s)
-{
-    struct mdapl_peer *first = mdapl_ctx_job(s->ctx)->peers[s->near.rank[0]];
-
-    if (s->near.me == 0)
-        return s->seg.head->way;
-    return first && first->channel == &mdapl_shm_channel
-               ? mdapl_shm_peer_of(first)->far.head->way : NULL;
-}
-
-/* The node's decision for a class; MDAPL_SHM_WAYS: none yet. */
-static enum mdapl_shm_way node_way(struct mdapl_shm_chan *s, unsigned c)
-{
-    _Atomic uint32_t *ways = node_ways(s);
-    uint32_t way = ways ? atomic_load_explicit(&ways[c], memory_order_relaxed) : 0;
-
-    return way >= 1 && way <= MDAPL_SHM_WAYS ? (enum mdapl_shm_way)(way - 1) : MDAPL_SHM_WAYS;
-}
-
-static const char *const names[MDAPL_SHM_WAYS] = {
-    [MDAPL_SHM_TWICE] = "two copies",
-    [MDAPL_SHM_ONCE] = "one copy by the kernel",
-    [MDAPL_SHM_BOTH] = "one copy by both ends",
-};
-
-static void log_decision(struct mdapl_shm_peer *peer, unsigned c)
-{
-    const struct mdapl_shm_judged *k = &peer->copying->judge.c[c];
-    size_t longest = mdapl_shm_judge_longest(c < MDAPL_SHM_CLASSES - 1 ? c : c - 1);
-    char text[256];
-    size_t n = 0;
-
-    text[0] = '\0';
-    for (int i = 0; i < MDAPL_SHM_WAYS && n < sizeof(text); i++)
-        if (k->cost[i] > 0)
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %.1f GB/s", n ? ", " : "",
-                                  names[i], (double)(1 << 20) / k->cost[i]);
-    mdapl_log(mdapl_ctx_log(peer->s->ctx), MDAPL_INFO, "bodies %s %zu KiB from rank %d: %s; now %s",
-              c < MDAPL_SHM_CLASSES - 1 ? "up to" : "over", longest >> 10, peer->base.rank, text,
-              names[k->way]);
-}
-
-/* Makes this process's decision the node's, and reports it if it is news there. */
-static void publish(struct mdapl_shm_peer *peer, unsigned c)
-{
-    _Atomic uint32_t *ways = node_ways(peer->s);
-    uint32_t way = (uint32_t)peer->copying->judge.c[c].way + 1;
-
-    if (!ways || atomic_exchange_explicit(&ways[c], way, memory_order_relaxed) != way)
-        log_decision(peer, c);
-}
-
 /* -- receiving -------------------------------------------------------------------------------- */
 
 /* Bodies of this process can be copied by two copies only. */
@@ -173,18 +113,15 @@ void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer)
     mdapl_shm_judge_forbid_all(&peer->copying->judge, MDAPL_SHM_BOTH);
 }
 
-/* A body arrives: are others under way in the other direction, too? */
-static void note_direction(struct mdapl_shm_peer *peer)
+/* By the judge, for a longer body. */
+static enum mdapl_shm_way choose(struct mdapl_shm_peer *peer, unsigned c)
 {
-    struct mdapl_shm_copying *k = peer->copying;
-    bool sent = (int32_t)(peer->parts_sent - peer->tx.acked) > 0;
+    struct mdapl_shm_judge *judge = &peer->copying->judge;
+    enum mdapl_shm_way way = mdapl_shm_node_way(peer->s, MDAPL_SHM_ONE, c);
 
-    if (!sent)
-        peer->parts_sent = peer->tx.acked;       /* numbers begin anew some time */
-    if (sent || !mdapl_list_empty(&peer->sends) || !mdapl_list_empty(&peer->queue))
-        k->judge.busy = STILL;
-    else
-        k->judge.busy -= k->judge.busy > 0;
+    if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
+        mdapl_shm_judge_take(judge, c, way);
+    return mdapl_shm_judge_choose(judge, c);
 }
 
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once)
@@ -195,7 +132,6 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
     bool possible = !judge->c[c].forbidden[MDAPL_SHM_ONCE];
     enum mdapl_shm_way way;
 
-    note_direction(peer);
     if (from >= 0 && once && (int64_t)len >= from && mdapl_shm_cma_works(peer))
         return MDAPL_SHM_ONCE;
     if (possible && (from >= 0 || !mdapl_shm_cma_works(peer))) {
@@ -204,46 +140,44 @@ enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len,
     }
     if (is_middle(c))            /* it is announced for this, or it is synchronous */
         return once && possible ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
-    way = node_way(peer->s, c);
-    if (!judge->c[c].decided && way < MDAPL_SHM_WAYS)
-        mdapl_shm_judge_take(judge, c, way);
-    way = mdapl_shm_judge_choose(judge, c);
-    if (way == MDAPL_SHM_BOTH && judge->busy)
-        way = MDAPL_SHM_ONCE;
-    return once ? way : MDAPL_SHM_TWICE;
+    way = mdapl_shm_flow_both(peer) ? mdapl_shm_flow_way(peer, c) : choose(peer, c);
+    if (way == MDAPL_SHM_WAYS)   /* until that is decided */
+        way = judge->c[c].decided && judge->c[c].way != MDAPL_SHM_TWICE ? MDAPL_SHM_ONCE
+                                                                        : MDAPL_SHM_TWICE;
+    return once && possible ? way : MDAPL_SHM_TWICE;
 }
 
 static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way way, size_t bytes,
                    uint64_t ns)
 {
     struct mdapl_shm_judge *judge = &peer->copying->judge;
+    const struct mdapl_shm_judged *k = &judge->c[c];
 
-    if (!judge->c[c].forbidden[way]
+    if (!k->forbidden[way] && !mdapl_shm_flow_both(peer)
         && (is_middle(c) ? mdapl_shm_judge_note(judge, c, way, bytes, ns)
                          : mdapl_shm_judge_sample(judge, c, way, bytes, ns)))
-        publish(peer, c);
+        mdapl_shm_node_decide(peer, MDAPL_SHM_ONE, c,
+                              &(struct mdapl_shm_decision){ k->way, MDAPL_SHM_WAYS, k->cost });
 }
 
-/*
- * Bytes of a body of len have been copied since `start`, ns; that counts with so many percent. In a
- * stream a body of middle length costs the time since the one before: a sender that waits for the
- * end of one copy sends nothing meanwhile, while it fills the ring as the receiver empties it. Not
- * so if bodies answer messages, or if both ends send: that is the pace of the program.
- */
+/* Bytes of a body of len have been copied in so many ns, until now. In a stream a body of middle
+ * length costs the time since the one before: a sender that waits for the end of one copy sends
+ * nothing meanwhile, while it fills the ring as the receiver empties it. Not so if bodies answer
+ * messages: that is the pace of the program. */
 static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, size_t bytes,
-                   uint64_t start, unsigned percent)
+                   uint64_t now, uint64_t ns)
 {
     struct brought *b = &peer->copying->brought, last = *b;
     unsigned c = mdapl_shm_judge_class(len);
-    uint64_t sent = mdapl_shm_tx_sent(peer->s), now = mdapl_ctx_now(peer->s->ctx);
+    uint64_t sent = mdapl_shm_tx_sent(peer->s);
 
     if (is_middle(c)) {
         *b = (struct brought){ .at = now, .sent = sent, .way = (uint8_t)way, .c = (uint8_t)c };
         if (sent != last.sent)
             b->answered = (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
     }
-    if (!is_middle(c) || peer->copying->judge.busy || b->answered == ANSWERED)
-        sample(peer, c, way, bytes, (now - start) * percent / 100);
+    if (!is_middle(c) || b->answered == ANSWERED)
+        sample(peer, c, way, bytes, ns);
     else if (b->answered == 0 && b->way == last.way && b->c == last.c)
         sample(peer, c, way, len, now - last.at);
 }
@@ -253,14 +187,15 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
 {
     uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
+    uint64_t now = mdapl_ctx_now(peer->s->ctx);
 
-    note_direction(peer);
+    mdapl_shm_flow_comes(peer);
     mdapl_shm_judge_pass(&peer->copying->judge, mdapl_shm_judge_class(len));
     if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
-    else
-        copied(peer, MDAPL_SHM_TWICE, len, m->len, start,
-               peer->copying->judge.busy ? BOTH_PERCENT : RING_PERCENT);
+    else if (start > 0)
+        copied(peer, MDAPL_SHM_TWICE, len, m->len, now, (now - start) * RING_PERCENT / 100);
+    mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start > 0 ? start : now);
 }
 
 /* Bodies overlap, so their time is that of all bytes that arrive while any is in flight, if all in
@@ -311,29 +246,19 @@ void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_d
     }
 }
 
-/* Bodies in cells, while this end sends some, too: its core copies those as well, but for what the
- * pace of a way in use shows by itself. */
-static unsigned percent_of(const struct mdapl_shm_judge *judge, const struct pace *p)
-{
-    const struct mdapl_shm_judged *k = &judge->c[p->c];
-    bool in_use = k->decided && k->way == p->way;
-
-    return p->way == MDAPL_SHM_TWICE && judge->busy && !in_use ? BOTH_PERCENT : 100;
-}
-
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy *copy, bool whole)
 {
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(copy->len);
     bool valid = whole && p->n == p->newest && !p->fresh;
-    uint64_t now;
+    uint64_t now = mdapl_ctx_now(peer->s->ctx);
 
-    if (!paced(copy->way, c)) {
-        if (whole)
-            copied(peer, copy->way, copy->len, copy->len, copy->start, 100);
+    if (!paced(copy->way, c) && whole)
+        copied(peer, copy->way, copy->len, copy->len, now, now - copy->start);
+    if (whole)
+        mdapl_shm_flow_arrived(peer, copy->way, copy->len, copy->start);
+    if (!paced(copy->way, c))
         return;
-    }
-    now = mdapl_ctx_now(peer->s->ctx);
     p->n--;
     p->newest -= copy->batch == p->batch;
     if (copy->way != MDAPL_SHM_TWICE)
@@ -342,8 +267,7 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
         return;
     /* The bytes that were here at the beginning make no difference if as many are here now. */
     if (valid && (p->n > 0 || !p->running))
-        sample(peer, c, copy->way, p->bytes,
-               (now - p->since) * percent_of(&peer->copying->judge, p) / 100);
+        sample(peer, c, copy->way, p->bytes, now - p->since);
     measure_from(p, now, p->n > 0);
 }
 
@@ -368,14 +292,18 @@ static struct offer *offer_of(struct mdapl_shm_peer *peer, size_t len)
 
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
 {
+    unsigned c = mdapl_shm_judge_class(len);
+    enum mdapl_shm_way way = mdapl_shm_flow_way(peer, c);
     int64_t from = peer->s->single_from;
     struct offer *o = offer_of(peer, len);
     bool fresh, once;
 
     if (from >= 0)
         return (int64_t)len >= from;
+    if (way < MDAPL_SHM_WAYS)
+        return way == MDAPL_SHM_ONCE;
     if (o->way == MDAPL_SHM_WAYS)
-        o->way = (uint8_t)node_way(peer->s, mdapl_shm_judge_class(len));
+        o->way = (uint8_t)mdapl_shm_node_way(peer->s, MDAPL_SHM_ONE, c);
     fresh = mdapl_shm_spsc_is_fresh(&peer->tx, len);
     once = o->way == MDAPL_SHM_ONCE || o->way == MDAPL_SHM_BOTH;
     if (o->others == 0) {

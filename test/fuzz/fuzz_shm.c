@@ -378,8 +378,8 @@ static void open_rank(int rank)
         || mdapl_ctx_card(me->ctx, r.card[rank], MDAPL_CARD_MAX) < 0)
         die("a rank does not open");
     me->s = last_state;
-    for (int c = 0; c < MDAPL_SHM_CLASSES; c++)
-        me->s->seg.head->way[c] = (uint32_t)draw(MDAPL_SHM_WAYS + 2);
+    for (int c = 0; c < 2 * MDAPL_SHM_CLASSES; c++)
+        me->s->seg.head->way[c % 2][c / 2] = (uint32_t)draw(MDAPL_SHM_WAYS + 2);
 }
 
 static void begin(void)

@@ -332,24 +332,6 @@ static void disturbances_change_nothing(void **state)
     assert_int_equal(changes, 2);        /* but that they stay so is */
 }
 
-/* One copy by both ends is not tried while the sender has other bodies to copy. */
-static void a_busy_sender_does_not_help(void **state)
-{
-    const struct machine *m = &machines[5];
-    struct run r;
-
-    (void)state;
-    start(&r, m, 1);
-    r.judge.busy = 1;
-    for (int i = 0; i < MANY; i++) {
-        bodies(&r, 1 << 20, 1, MDAPL_SHM_ONCE);
-        assert_int_not_equal(r.last, MDAPL_SHM_BOTH);
-    }
-    r.judge.busy = 0;
-    bodies(&r, 1 << 20, MANY, MDAPL_SHM_BOTH);
-    assert_int_equal(r.last, MDAPL_SHM_BOTH);
-}
-
 /* A time of no ns and one of an hour. */
 static void odd_times(void **state)
 {
@@ -381,7 +363,6 @@ int main(void)
         cmocka_unit_test(a_decision_is_taken_over),
         cmocka_unit_test(trials_without_samples_end),
         cmocka_unit_test(disturbances_change_nothing),
-        cmocka_unit_test(a_busy_sender_does_not_help),
         cmocka_unit_test(odd_times),
     };
 

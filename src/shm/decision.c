@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* How long bodies are copied on this node, as decided by the pair of ranks that was the first. */
+#include "peer.h"
+
+#include "channel.h"
+#include "judge.h"
+#include "log.h"
+#include "shm.h"
+
+#include <stdio.h>
+
+/* Where they are: in the segment of the node's first rank. NULL: it is not reached. */
+static _Atomic uint32_t *node_ways(struct mdapl_shm_chan *s, enum mdapl_shm_directions n)
+{
+    struct mdapl_peer *first = mdapl_ctx_job(s->ctx)->peers[s->near.rank[0]];
+
+    if (s->near.me == 0)
+        return s->seg.head->way[n];
+    return first && first->channel == &mdapl_shm_channel
+               ? mdapl_shm_peer_of(first)->far.head->way[n] : NULL;
+}
+
+enum mdapl_shm_way mdapl_shm_node_way(struct mdapl_shm_chan *s, enum mdapl_shm_directions n,
+                                      unsigned c)
+{
+    _Atomic uint32_t *ways = node_ways(s, n);
+    uint32_t way = ways ? atomic_load_explicit(&ways[c], memory_order_relaxed) : 0;
+
+    return way >= 1 && way <= MDAPL_SHM_WAYS ? (enum mdapl_shm_way)(way - 1) : MDAPL_SHM_WAYS;
+}
+
+static const char *const names[MDAPL_SHM_WAYS] = {
+    [MDAPL_SHM_TWICE] = "two copies",
+    [MDAPL_SHM_ONCE] = "one copy by the kernel",
+    [MDAPL_SHM_BOTH] = "one copy by both ends",
+};
+
+static void log_decision(struct mdapl_shm_peer *peer, enum mdapl_shm_directions n, unsigned c,
+                         const struct mdapl_shm_decision *d)
+{
+    size_t longest = mdapl_shm_judge_longest(c < MDAPL_SHM_CLASSES - 1 ? c : c - 1);
+    char text[256];
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < d->n && used < sizeof(text); i++)
+        if (d->cost[i] > 0)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.1f GB/s",
+                                     used ? ", " : "", names[i], (double)(1 << 20) / d->cost[i]);
+    mdapl_log(mdapl_ctx_log(peer->s->ctx), MDAPL_INFO, "bodies %s %zu KiB %s rank %d: %s; now %s",
+              c < MDAPL_SHM_CLASSES - 1 ? "up to" : "over", longest >> 10,
+              n == MDAPL_SHM_ONE ? "from" : "to and from", peer->base.rank, text, names[d->way]);
+}
+
+void mdapl_shm_node_decide(struct mdapl_shm_peer *peer, enum mdapl_shm_directions n, unsigned c,
+                           const struct mdapl_shm_decision *d)
+{
+    _Atomic uint32_t *ways = node_ways(peer->s, n);
+    uint32_t way = (uint32_t)d->way + 1;
+
+    if (!ways || atomic_exchange_explicit(&ways[c], way, memory_order_relaxed) != way)
+        log_decision(peer, n, c, d);
+}

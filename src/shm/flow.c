@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Long bodies in both directions of a pair of ranks at once. While they are in flight all go the
+ * same way, as one end decides for both (duplex.h); its decision is in its own segment, in the
+ * inring from the other end.
+ *
+ * A program sends and receives in rounds: bodies in both directions, and then it waits for all of
+ * them. A round begins with the first body sent while the program waits for none that it has sent,
+ * or with one that the peer has sent earlier. What the program does between two rounds is no time
+ * of bodies.
+ */
+#include "peer.h"
+
+#include "channel.h"
+#include "duplex.h"
+#include "judge.h"
+#include "min.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+    STILL = 128,                 /* bodies for which traffic of both directions is taken to last, */
+    ONE_WAY = 256,               /* ... but not when so many have been sent and none received */
+};
+
+struct mdapl_shm_flow {
+    struct mdapl_shm_duplex *duplex;   /* of each class; NULL: this end has judged none */
+    uint64_t at;                 /* ns, when the last body of either direction arrived, or the first
+                                  * one of the round was sent; this and c if this end judges */
+    uint16_t sends;              /* bodies, since the last one from the peer */
+    int16_t ahead;               /* bodies sent in this round, less those from the peer */
+    uint8_t still;               /* not 0: bodies are in flight in both directions, in general */
+    uint8_t c;                   /* class of the last one; MDAPL_SHM_CLASSES: none in this round */
+    bool crossed;                /* others were in flight when the peer sent its last one */
+    bool early;                  /* all of this round are the peer's */
+};
+
+int mdapl_shm_flow_make(struct mdapl_shm_peer *peer)
+{
+    peer->flow = calloc(1, sizeof(*peer->flow));
+    return peer->flow ? 0 : -ENOMEM;
+}
+
+void mdapl_shm_flow_free(struct mdapl_shm_peer *peer)
+{
+    if (peer->flow)
+        free(peer->flow->duplex);
+    free(peer->flow);
+}
+
+/* Does this end decide for both? */
+static bool leads(const struct mdapl_shm_peer *peer)
+{
+    return peer->s->seg.head->token < peer->token;
+}
+
+static struct mdapl_shm_inring *decided_in(const struct mdapl_shm_peer *peer)
+{
+    return leads(peer) ? peer->rx.in.front : peer->tx.in.front;
+}
+
+bool mdapl_shm_flow_both(const struct mdapl_shm_peer *peer)
+{
+    return peer->flow->still > 0;
+}
+
+/* In the inring two bits are of each class: 1 more than the way, 0 for none. */
+enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigned c)
+{
+    const struct mdapl_shm_inring *in = decided_in(peer);
+    uint32_t way;
+
+    if (!mdapl_shm_flow_both(peer) || !in)
+        return MDAPL_SHM_WAYS;
+    way = atomic_load_explicit(&in->duplex, memory_order_relaxed) >> 2 * c & 3;
+    return way >= 1 && way <= MDAPL_SHM_ONCE + 1 ? (enum mdapl_shm_way)(way - 1) : MDAPL_SHM_WAYS;
+}
+
+static void set_way(struct mdapl_shm_inring *in, unsigned c, enum mdapl_shm_way way)
+{
+    uint32_t old = atomic_load_explicit(&in->duplex, memory_order_relaxed);
+    uint32_t word = old & ~(3u << 2 * c);
+
+    if (way < MDAPL_SHM_WAYS)
+        word |= ((uint32_t)way + 1) << 2 * c;
+    if (word != old)
+        atomic_store_explicit(&in->duplex, word, memory_order_relaxed);
+}
+
+/* -- judging ---------------------------------------------------------------------------------- */
+
+static struct mdapl_shm_duplex *make(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_shm_duplex *d = calloc(MDAPL_SHM_CLASSES, sizeof(*d));
+
+    for (unsigned c = 0; d && c < MDAPL_SHM_CLASSES; c++) {
+        mdapl_shm_duplex_init(&d[c]);
+        mdapl_shm_duplex_take(&d[c], mdapl_shm_node_way(peer->s, MDAPL_SHM_TWO, c));
+        set_way(decided_in(peer), c, d[c].now);
+    }
+    return d;
+}
+
+/* The judge of a class; NULL: the peer judges, the knob SHM_SINGLE_BYTES does, or there is nothing
+ * to be judged. */
+static struct mdapl_shm_duplex *judge_of(struct mdapl_shm_peer *peer, unsigned c)
+{
+    struct mdapl_shm_flow *f = peer->flow;
+
+    if (c == MDAPL_SHM_CLASSES || !leads(peer) || !mdapl_shm_flow_both(peer)
+        || peer->s->single_from >= 0 || !mdapl_shm_cma_works(peer))
+        return NULL;
+    if (!f->duplex)
+        f->duplex = make(peer);
+    return f->duplex ? &f->duplex[c] : NULL;
+}
+
+/* The judge of a class has been given a body or the end of a round; new: it has decided. */
+static void judged(struct mdapl_shm_peer *peer, unsigned c, bool new)
+{
+    const struct mdapl_shm_duplex *d = &peer->flow->duplex[c];
+
+    set_way(decided_in(peer), c, d->now);
+    if (new)
+        mdapl_shm_node_decide(peer, MDAPL_SHM_TWO, c,
+                              &(struct mdapl_shm_decision){ d->way, MDAPL_SHM_DUPLEX_WAYS,
+                                                            d->least });
+}
+
+/* A body of either direction has arrived, with the time since the last one or since `from`, ns. */
+static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, uint64_t from)
+{
+    struct mdapl_shm_flow *f = peer->flow;
+    unsigned c = mdapl_shm_judge_class(len);
+    struct mdapl_shm_duplex *d = judge_of(peer, c);
+    uint64_t now;
+
+    if (!d)
+        return;
+    from = mdapl_max(f->at, from);
+    now = mdapl_shm_duplex_measures(d) ? mdapl_ctx_now(peer->s->ctx) : from;
+    judged(peer, c, mdapl_shm_duplex_body(d, way, len, now - from));
+    f->at = now;
+    f->c = (uint8_t)c;
+}
+
+static void begin_round(struct mdapl_shm_peer *peer, bool early)
+{
+    struct mdapl_shm_flow *f = peer->flow;
+    struct mdapl_shm_duplex *d = judge_of(peer, f->c);
+
+    if (d)
+        judged(peer, f->c, mdapl_shm_duplex_round(d));
+    f->early = early;
+    f->ahead = 0;
+    f->c = MDAPL_SHM_CLASSES;
+}
+
+/* -- bodies ----------------------------------------------------------------------------------- */
+
+/* If the body answers one, the message that brings or announces it has acknowledged that. */
+void mdapl_shm_flow_comes(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_shm_flow *f = peer->flow;
+    bool in_ring = (int32_t)(peer->parts_sent - peer->tx.acked) > 0;
+
+    if (!in_ring)
+        peer->parts_sent = peer->tx.acked;       /* numbers begin anew some time */
+    f->crossed = in_ring || !mdapl_list_empty(&peer->sends) || !mdapl_list_empty(&peer->queue);
+    if (f->crossed)
+        f->still = STILL;
+    else
+        f->still -= f->still > 0;
+}
+
+void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                            uint64_t start)
+{
+    struct mdapl_shm_flow *f = peer->flow;
+    bool early = !f->crossed && f->ahead <= 0;
+
+    if (early && !f->early)
+        begin_round(peer, true);
+    over(peer, way, len, early ? start : 0);
+    f->sends = 0;
+    f->ahead -= f->ahead > -ONE_WAY;
+}
+
+void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len)
+{
+    struct mdapl_shm_flow *f = peer->flow;
+
+    if (mdapl_list_empty(&peer->sends) && mdapl_list_empty(&peer->queue)) {
+        if (!f->early)
+            begin_round(peer, false);
+        f->early = false;
+        if (f->duplex && mdapl_shm_duplex_measures(&f->duplex[mdapl_shm_judge_class(len)]))
+            f->at = mdapl_ctx_now(peer->s->ctx);
+    }
+    f->ahead += f->ahead < ONE_WAY;
+    if (f->sends++ == ONE_WAY)
+        f->still = 0;
+}
+
+void mdapl_shm_flow_sent(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len)
+{
+    over(peer, way, len, 0);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The judge of copies in both directions (src/shm/duplex.c) on machines that are given as costs, in
+ * virtual time: which way it settles on, and what its trials cost.
+ */
+#include "unit.h"
+
+#include "duplex.h"
+
+#include <string.h>
+
+enum { LEN = 65536, DEPTH = 32, LEAD = 8000, MANY = 80000 };
+
+/* ns of a body, while both ends copy. */
+struct machine {
+    const char *name;
+    uint64_t ns[MDAPL_SHM_DUPLEX_WAYS];
+    enum mdapl_shm_way best;
+};
+
+/* The first one is of measurements: a Xeon with 2 cores. All others are emulations. */
+static const struct machine machines[] = {
+    { "the kernel wins", { 5200, 4350 }, MDAPL_SHM_ONCE },
+    { "two copies win", { 4350, 5200 }, MDAPL_SHM_TWICE },
+    { "the kernel is slow", { 4500, 13500 }, MDAPL_SHM_TWICE },
+    { "the ring is slow", { 13500, 4500 }, MDAPL_SHM_ONCE },
+};
+enum { MACHINES = sizeof(machines) / sizeof(machines[0]) };
+
+static struct mdapl_shm_duplex duplex;
+static uint32_t random_bits;
+static uint64_t spent, ideal;    /* ns: of all bodies; had each gone the best way */
+static unsigned other, news;     /* bodies that did not go the best way; decisions */
+
+/* Of one machine, with bodies in flight that were sent before the judge said another way. */
+static struct {
+    const struct machine *m;
+    enum mdapl_shm_way by_itself, /* the way of bodies while the judge says none */
+        flight[DEPTH];           /* of those that arrive next */
+    unsigned at;
+    bool rounds;                 /* of DEPTH bodies, all of which arrive at the same time */
+    bool disturbed;              /* others use the core now and then */
+} run;
+
+static void start(const struct machine *m, uint32_t seed)
+{
+    memset(&run, 0, sizeof(run));
+    run.m = m;
+    mdapl_shm_duplex_init(&duplex);
+    random_bits = seed;
+    spent = ideal = 0;
+    other = news = 0;
+}
+
+static uint32_t random_next(void)
+{
+    random_bits = random_bits * 1664525u + 1013904223u;
+    return random_bits >> 16;
+}
+
+/* What this process sees of the time of a body. */
+static uint64_t seen(uint64_t ns, int i)
+{
+    if (run.rounds)
+        ns = i % DEPTH == 0 ? DEPTH * ns - (DEPTH - 1) : 1;
+    if (run.disturbed && random_next() % 4096 == 0)
+        ns += 2000000;
+    return ns + ns * (random_next() % 256) / 2560;
+}
+
+static enum mdapl_shm_way next_way(void)
+{
+    return duplex.now == MDAPL_SHM_WAYS ? run.by_itself : duplex.now;
+}
+
+/* With the next bodies sent, but for one that the other end has sent early. */
+static void round_ends(void)
+{
+    news += mdapl_shm_duplex_round(&duplex);
+    for (int i = 1; i < DEPTH; i++)
+        run.flight[i] = next_way();
+}
+
+static void bodies(int n)
+{
+    for (int i = 0; i < n; i++) {
+        enum mdapl_shm_way way = run.flight[run.at];
+        uint64_t ns = run.m->ns[way];
+
+        news += mdapl_shm_duplex_body(&duplex, way, LEN, seen(ns, i));
+        spent += ns;
+        ideal += run.m->ns[run.m->best];
+        other += way != run.m->best;
+        run.flight[run.at] = next_way();
+        run.at = (run.at + 1) % DEPTH;
+        if (run.rounds && run.at == 0)
+            round_ends();
+    }
+}
+
+/* -- tests ------------------------------------------------------------------------------------ */
+
+/* On each machine, however its bodies go before: the best way, and trials cost little. */
+static void finds_the_best_way(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MACHINES * 8; i++) {
+        const struct machine *m = &machines[i / 8];
+
+        start(m, (uint32_t)i);
+        run.by_itself = i % 2 ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
+        run.rounds = i & 2;
+        run.disturbed = i & 4;
+        bodies(LEAD);
+        if (!run.disturbed && duplex.way != m->best)
+            fail_msg("%s: not decided after %d bodies", m->name, LEAD);
+        spent = ideal = 0;
+        bodies(MANY);
+        assert_int_equal(duplex.way, m->best);
+        if (spent * 100 > ideal * 106)
+            fail_msg("%s: %g times the time", m->name, (double)spent / (double)ideal);
+    }
+}
+
+/* A machine that changes is judged again. */
+static void a_change_is_noticed(void **state)
+{
+    (void)state;
+    for (int from = 0; from < MACHINES; from++)
+        for (int to = 0; to < MACHINES; to++) {
+            start(&machines[from], 3);
+            bodies(MANY);
+            run.m = &machines[to];
+            bodies(MANY);
+            other = 0;
+            bodies(MANY);
+            if (other > MANY / 8)
+                fail_msg("%s, then %s: %u of %d bodies the wrong way", machines[from].name,
+                         machines[to].name, other, MANY);
+        }
+}
+
+/* When the way in use becomes slower than the other one was, few bodies suffer. */
+static void a_way_that_became_slow_is_replaced_soon(void **state)
+{
+    (void)state;
+    for (int rounds = 0; rounds < 2; rounds++) {
+        start(&machines[0], 3);
+        run.rounds = rounds;
+        bodies(MANY);
+        run.m = &machines[2];
+        bodies(LEAD);
+        assert_int_equal(duplex.way, MDAPL_SHM_TWICE);
+    }
+}
+
+/* Where both ways cost the same, or nearly, one of them stays in use. */
+static void no_difference_changes_nothing(void **state)
+{
+    static const struct machine same = { "no difference", { 5000, 4850 }, MDAPL_SHM_ONCE };
+
+    (void)state;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        start(&same, seed);
+        run.rounds = run.disturbed = true;
+        bodies(MANY);
+        assert_int_equal(news, 1);
+    }
+}
+
+/* A time in which all is slow decides nothing, and its end neither. */
+static void a_slow_while_changes_nothing(void **state)
+{
+    static const struct machine slow = { "slow", { 52000, 43500 }, MDAPL_SHM_ONCE };
+
+    (void)state;
+    for (int lead = LEAD; lead < 2 * LEAD; lead += 100) {
+        start(&machines[0], 3);
+        bodies(lead);
+        run.m = &slow;
+        bodies(3000);
+        run.m = &machines[0];
+        bodies(MANY);
+        assert_int_equal(news, 1);
+    }
+}
+
+/* Before the first trial bodies go their own ways, and after one whose bodies go others than they
+ * should. */
+static void bodies_that_go_other_ways(void **state)
+{
+    (void)state;
+    start(&machines[0], 1);
+    assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
+    for (int i = 0; i < MANY && duplex.now == MDAPL_SHM_WAYS; i++)
+        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, LEN, 1);
+    assert_int_not_equal(duplex.now, MDAPL_SHM_WAYS);
+    for (int i = 0; i < MANY && duplex.now != MDAPL_SHM_WAYS; i++)
+        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, LEN, 1);
+    assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
+    assert_int_equal(duplex.way, MDAPL_SHM_WAYS);
+}
+
+/* Another pair's decision is used at once, and judged later; it replaces none. */
+static void a_decision_is_taken_over(void **state)
+{
+    (void)state;
+    start(&machines[0], 1);
+    mdapl_shm_duplex_take(&duplex, MDAPL_SHM_WAYS);
+    assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
+    mdapl_shm_duplex_take(&duplex, MDAPL_SHM_TWICE);
+    assert_int_equal(duplex.now, MDAPL_SHM_TWICE);
+    mdapl_shm_duplex_take(&duplex, MDAPL_SHM_ONCE);
+    assert_int_equal(duplex.now, MDAPL_SHM_TWICE);
+    bodies(LEAD);
+    assert_int_equal(duplex.way, MDAPL_SHM_ONCE);
+}
+
+/* A clock that stands still, or hours, break nothing. */
+static void odd_times(void **state)
+{
+    static const struct machine hours = { "an hour", { 3600000000000u, 3600000000000u },
+                                          MDAPL_SHM_ONCE };
+
+    (void)state;
+    start(&hours, 1);
+    bodies(MANY);
+    assert_int_equal(news, 1);
+    start(&hours, 1);
+    for (int i = 0; i < MANY; i++)
+        mdapl_shm_duplex_body(&duplex, duplex.now, SIZE_MAX / 4, 0);
+    assert_in_range(duplex.way, 0, MDAPL_SHM_ONCE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_best_way),
+        cmocka_unit_test(a_change_is_noticed),
+        cmocka_unit_test(a_way_that_became_slow_is_replaced_soon),
+        cmocka_unit_test(no_difference_changes_nothing),
+        cmocka_unit_test(a_slow_while_changes_nothing),
+        cmocka_unit_test(bodies_that_go_other_ways),
+        cmocka_unit_test(a_decision_is_taken_over),
+        cmocka_unit_test(odd_times),
+    };
+
+    return RUN(tests);
+}
