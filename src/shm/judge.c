@@ -29,11 +29,10 @@ void mdapl_shm_judge_init(struct mdapl_shm_judge *j)
 
 unsigned mdapl_shm_judge_class(size_t len)
 {
-    unsigned c = 0;
+    unsigned long long above = len > 0 ? (len - 1) / MDAPL_SHM_CLASS_BYTES : 0;
+    unsigned bits = above > 0 ? 64 - (unsigned)__builtin_clzll(above) : 0;
 
-    while (c < MDAPL_SHM_CLASSES - 1 && len > mdapl_shm_judge_longest(c))
-        c++;
-    return c;
+    return bits < MDAPL_SHM_CLASSES ? bits : MDAPL_SHM_CLASSES - 1;
 }
 
 size_t mdapl_shm_judge_longest(unsigned c)
