@@ -166,7 +166,7 @@ int mdapl_shm_peer_progress(struct mdapl_shm_peer *peer)
         return 1;
     }
     n = mdapl_inbox_announce_held(&peer->inbox) + mdapl_shm_tx_flush(peer)
-        + mdapl_shm_rndv_read_later(peer);
+        + mdapl_shm_rndv_read_waiting(peer);
     if (something_queued(peer))
         mdapl_shm_peer_wake(peer);
     return n;

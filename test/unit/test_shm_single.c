@@ -104,8 +104,8 @@ static struct mdapl_rx *announced(struct pair *p, struct sending *sent)
     return b->announced[b->n_announced - 1].rx;
 }
 
-/* What is read outside progress is copied in it, a body in a round, so what the owner sends after
- * its reads is on its way before. */
+/* What is read outside progress is copied in it, a body of LONG bytes in a round, so what the owner
+ * sends after its reads is in flight before. */
 static void reads_wait_for_progress(void **state)
 {
     struct pair *p = *state;
