@@ -20,14 +20,16 @@ OURS = "ch3:dapl"
 LATENCY = [0] + [1 << n for n in range(23)]
 BANDWIDTH = [1 << n for n in range(10, 23)]
 STREAM = [1 << n for n in range(10, 18)]
+FEW, SWAP = 4, [1 << n for n in range(10, 21)]
 FIGURES = {                              # of two ranks. what: title and unit, sizes, bound, it is the most
     "lat": ("Latency, us (half a round trip)", LATENCY, 0.85, True),
     "bw": ("Bandwidth, MB/s", BANDWIDTH, 1.1, False),
     "bibw": ("Bandwidth in both directions together, MB/s", BANDWIDTH, 1.1, False),
+    "swap": (f"Bandwidth in both directions together, {FEW} messages under way each way, MB/s", SWAP, 1.1, False),
     "stream": ("Bandwidth of one message after the other, MB/s", STREAM, 1.1, False),
     "rate": ("Message rate, millions per second", [8], 1.2, False),
 }
-TESTS = {"stream": "bw"}                 # of mpi_perf, where it has another name
+TESTS = {"stream": "bw", "swap": "bibw"}  # of mpi_perf, where it has another name
 LIMITS = {"lat": "message", "bw": "memcpy", "bibw": "kernel"}    # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
 SLICES = 20                              # of a run, of some milliseconds each
@@ -105,7 +107,7 @@ class Slice(typing.NamedTuple):
 
 def window(test, size):
     """Messages under way."""
-    return 1 if test in ("lat", "stream") else 64 if size <= 65536 else 16
+    return 1 if test in ("lat", "stream") else FEW if test == "swap" else 64 if size <= 65536 else 16
 
 
 def count(test, size):
@@ -200,6 +202,7 @@ README_ROWS = (                          # what: how it is found in the values
     ("one after the other 64 KiB, MB/s", lambda v, t: at(v, t, "stream", 65536)),
     ("both ways 64 KiB, MB/s", lambda v, t: at(v, t, "bibw", 65536)),
     ("both ways 4 MiB, MB/s", lambda v, t: at(v, t, "bibw", 4 << 20)),
+    (f"both ways, {FEW} at a time, 64 KiB, MB/s", lambda v, t: at(v, t, "swap", 65536)),
     ("messages of 8 B, millions per second", lambda v, t: at(v, t, "rate", 8)),
     (f"memory of a process of {MEMORY_RANKS}, KiB", lambda v, t: many(v, t, MEMORY_RANKS, "pss_kib")),
     (f"{CONNECT_RANKS} ranks all to all, again, ms", lambda v, t: many(v, t, CONNECT_RANKS, "later_ms")),
@@ -306,7 +309,8 @@ the same source with the same flags; Debian's packages as they are, and its Open
 which cores it was measured, is in shm.json, by processor: a run on another machine adds to it. Each MPI was found on
 the cores that it was told and without a byte over TCP.
 
-Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own. One
+Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own, if
+nothing else is said. One
 message after the other: the sender sends the next one when its send is complete, the receiver receives it when it has
 the one before, so that the sender may be ahead of it.
 The machine: for latency, a body that one process copies into shared memory, with the word that announces it, and the
