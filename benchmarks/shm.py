@@ -309,10 +309,9 @@ the same source with the same flags; Debian's packages as they are, and its Open
 which cores it was measured, is in shm.json, by processor: a run on another machine adds to it. Each MPI was found on
 the cores that it was told and without a byte over TCP.
 
-Bandwidths and the rate: 64 messages under way up to 64 KiB, 16 of the longer ones, each with a buffer of its own, if
-nothing else is said. One
-message after the other: the sender sends the next one when its send is complete, the receiver receives it when it has
-the one before, so that the sender may be ahead of it.
+Bandwidths and the rate, if nothing else is said: 64 messages under way up to 64 KiB, 16 of the longer ones, each with
+a buffer of its own. One message after the other: the sender sends the next one when its send is complete, the receiver
+receives it when it has the one before, so that the sender may be ahead of it.
 The machine: for latency, a body that one process copies into shared memory, with the word that announces it, and the
 other one copies out; for bandwidth, one process that copies as many buffers (memcpy): an MPI with one copy can reach
 it, with two that overlap come near to it; for both directions, two processes of which each has the kernel copy the
