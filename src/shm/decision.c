@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long bodies are copied on this node, as decided by the pair of ranks that was the first. */
+/* How long bodies are copied on this node: what one pair of ranks has decided others begin with. */
 #include "peer.h"
 
 #include "channel.h"

@@ -32,9 +32,10 @@ struct mdapl_shm_duplex {
     unsigned window;             /* of a trial; after the last one bodies go without trial */
     uint32_t unwatched;          /* bodies until one is measured, without a trial */
     unsigned slow;               /* windows without a trial in a row in which `way` was too slow */
-    bool begun;                  /* bodies of the window count */
-    unsigned seen, counted;      /* bodies of the window: all; those of its way that count */
-    uint64_t bytes, ns;          /* ... of these */
+    bool begun;                  /* it counts */
+    unsigned seen, counted;      /* bodies of the window: all; those of its way, since it began to
+                                  * count */
+    uint64_t bytes, ns;          /* ... of all, since then */
 };
 
 void mdapl_shm_duplex_init(struct mdapl_shm_duplex *d);
@@ -47,8 +48,9 @@ bool mdapl_shm_duplex_measures(const struct mdapl_shm_duplex *d);
  * first time or otherwise than before. */
 bool mdapl_shm_duplex_body(struct mdapl_shm_duplex *d, enum mdapl_shm_way way, size_t bytes,
                            uint64_t ns);
-/* All bodies sent have arrived, and others are about to be: a round of the program ends. Bodies
- * come in bursts, and a window of whole rounds has whole ones. Returns the same. */
+/* A round of the program ends: it waits for none of the bodies that it has sent, and is about to
+ * send others. Bodies come in bursts, and a window of whole rounds has whole ones. Returns the
+ * same. */
 bool mdapl_shm_duplex_round(struct mdapl_shm_duplex *d);
 
 #endif

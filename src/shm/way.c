@@ -253,12 +253,13 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
     bool valid = whole && p->n == p->newest && !p->fresh;
     uint64_t now = mdapl_ctx_now(peer->s->ctx);
 
-    if (!paced(copy->way, c) && whole)
-        copied(peer, copy->way, copy->len, copy->len, now, now - copy->start);
     if (whole)
         mdapl_shm_flow_arrived(peer, copy->way, copy->len, copy->start);
-    if (!paced(copy->way, c))
+    if (!paced(copy->way, c)) {
+        if (whole)
+            copied(peer, copy->way, copy->len, copy->len, now, now - copy->start);
         return;
+    }
     p->n--;
     p->newest -= copy->batch == p->batch;
     if (copy->way != MDAPL_SHM_TWICE)

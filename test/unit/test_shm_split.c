@@ -81,7 +81,7 @@ static int make(void **state)
     p = *state;
     /* As if the node had decided. */
     for (int c = 0; c < MDAPL_SHM_CLASSES; c++)
-        p->rank[0].s->seg.head->way[0][c] = MDAPL_SHM_BOTH + 1;
+        p->rank[0].s->seg.head->way[MDAPL_SHM_ONE][c] = MDAPL_SHM_BOTH + 1;
     for (size_t i = 0; i < MIB; i++)
         source[i] = (char)(i * 5 + (i >> 10));
     k.sender = &p->rank[0];
