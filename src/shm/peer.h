@@ -389,7 +389,7 @@ struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
 bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len);
 /* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);
-/* Begins the next ones of the reads that wait for progress. Returns how many. */
+/* Begins the next one of the reads that wait for progress. Returns how many. */
 int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer);
 mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin;
 mdapl_shm_on mdapl_shm_rndv_on_split, mdapl_shm_rndv_on_split_end;

@@ -30,11 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SEGS = 64,                   /* pieces of a body in an RTS, at most */
-    ROUND_BYTES = 262144,        /* of reads that have waited: a round ends with the body by which
-                                  * they have so many */
-};
+enum { SEGS = 64 };              /* pieces of a body in an RTS, at most */
 
 /* The body of an RTS; n_segs of struct seg follow, the pieces of the body in the sender's memory.
  * */
@@ -427,33 +423,25 @@ static int read_later(struct long_rx *r, enum mdapl_shm_way way, const struct io
     return 0;
 }
 
-static void end_wait(struct long_rx *r)
+int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer)
 {
-    struct iovec *dst = r->read.dst;
+    struct mdapl_list *l = mdapl_list_take(&peer->later);
+    struct long_rx *r;
+    struct iovec *dst;
     struct mdapl_op *op;
     int rc;
 
+    if (!l)
+        return 0;
+    r = MDAPL_OF(l, struct long_rx, later);
+    dst = r->read.dst;
     r->read.dst = NULL;
     op = mdapl_rx_op_end(&r->read);
     rc = read_now(r, r->way_later, dst, r->n_later, r->read.want, op);
     free(dst);
     if (rc != 0)
         op->done(op, rc == MDAPL_DONE ? 0 : rc);
-}
-
-int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer)
-{
-    struct mdapl_list *l;
-    size_t bytes = 0;
-    int n = 0;
-
-    for (; bytes < ROUND_BYTES && (l = mdapl_list_take(&peer->later)); n++) {
-        struct long_rx *r = MDAPL_OF(l, struct long_rx, later);
-
-        bytes += r->read.want;
-        end_wait(r);
-    }
-    return n;
+    return 1;
 }
 
 static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)

@@ -9,9 +9,10 @@
 
 enum {
     BURST = 32,                  /* messages of one peer in one round, at most */
-    BURST_BYTES = 4096,          /* ... and a round ends with a body by which they have so many: the
-                                  * owner may be about to say where the next one belongs, and then
-                                  * it is copied once */
+    BURST_BYTES = 4096,          /* ... and a round ends with a body by which they have so many, or
+                                  * that has been announced, as it may have been copied: the owner
+                                  * may be about to say where the next one belongs, and then it is
+                                  * copied once, or to send some, which the peer copies meanwhile */
 };
 
 /* -- types ------------------------------------------------------------------------------------ */
@@ -90,7 +91,7 @@ static inline void took(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc
         peer->pair.turn = peer->parts.left == 0;
 }
 
-/* Takes such a message, as most are, or any, and adds the length of its body to *bytes. The header
+/* Takes such a message, as most are, or any, and adds to *bytes what it counts for. The header
  * is copied once and read from the copy: the peer may change the ring at any time. False: the
  * message is impossible, or memory is out. */
 static inline bool take_short(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m,
@@ -122,7 +123,7 @@ __attribute__((noinline)) static bool take(struct mdapl_shm_peer *peer,
     /* Cells are few, so each one is published as free at once. */
     if (m.type == MDAPL_SHM_DATA)
         mdapl_shm_spsc_ack_flush(&peer->rx);
-    *bytes += m.len;
+    *bytes += m.type == MDAPL_SHM_RTS ? BURST_BYTES : m.len;
     return true;
 }
 
