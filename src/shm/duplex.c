@@ -7,8 +7,10 @@ enum {
     MIB = 1 << 20,
     WINDOWS = 4,                 /* of a trial: the first and the third of the way in use */
     BODIES = 24, BYTES = 8 * MIB,    /* that a window has at least, if it ends with a round */
-    NO_ROUND = 256,              /* bodies after which a window ends that no round ends */
-    SETTLED = 64,                /* ... and bodies before it that do not count */
+    NO_ROUND = 256,              /* bodies after which a window ends that no round ends, */
+    NO_ROUND_BYTES = 64 * MIB,   /* ... or BODIES of them that have so many bytes */
+    SETTLED = 64,                /* bodies before it that do not count, */
+    SETTLED_BYTES = 32 * MIB,    /* ... or fewer, with so many bytes */
     SEEN_MAX = 1024,             /* bodies after which a window, and the trial, is given up */
     HOPELESS = 2,                /* times as long as the other way a window lasts, at most, if it
                                     ends with a round */
@@ -164,6 +166,17 @@ static bool has_enough(const struct mdapl_shm_duplex *d)
            || (best > 0 && d->ns > best * HOPELESS * (BYTES / MIB));
 }
 
+static bool has_enough_of_no_round(const struct mdapl_shm_duplex *d)
+{
+    return d->counted >= NO_ROUND || (d->counted >= BODIES && d->bytes >= NO_ROUND_BYTES);
+}
+
+/* Have the bodies of other ways that were in flight arrived? */
+static bool has_settled(const struct mdapl_shm_duplex *d, size_t len)
+{
+    return d->counted >= SETTLED || d->counted * (uint64_t)len >= SETTLED_BYTES;
+}
+
 bool mdapl_shm_duplex_measures(const struct mdapl_shm_duplex *d)
 {
     return d->window < WINDOWS || (d->unwatched == 0 && d->way != MDAPL_SHM_WAYS);
@@ -200,9 +213,9 @@ bool mdapl_shm_duplex_body(struct mdapl_shm_duplex *d, enum mdapl_shm_way way, s
     d->ns += ns;
     if (++d->seen == SEEN_MAX)
         give_up(d);
-    else if (d->counted == NO_ROUND && d->begun)
+    else if (d->begun && has_enough_of_no_round(d))
         return over(d, false);
-    else if (d->counted == SETTLED && !d->begun)
+    else if (!d->begun && has_settled(d, bytes))
         count_from_here(d);
     return false;
 }

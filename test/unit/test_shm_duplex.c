@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-enum { LEN = 65536, DEPTH = 32, LEAD = 8000, MANY = 80000 };
+enum { DEPTH = 32, LEAD = 8000, MANY = 80000 };
 
-/* ns of a body, while both ends copy. */
+/* ns of a body of 64 KiB, while both ends copy. */
 struct machine {
     const char *name;
     uint64_t ns[MDAPL_SHM_DUPLEX_WAYS];
@@ -35,6 +35,7 @@ static unsigned other, news;     /* bodies that did not go the best way; decisio
 /* Of one machine, with bodies in flight that were sent before the judge said another way. */
 static struct {
     const struct machine *m;
+    size_t len;                  /* of its bodies */
     enum mdapl_shm_way by_itself, /* the way of bodies while the judge says none */
         flight[DEPTH];           /* of those that arrive next */
     unsigned at;
@@ -46,6 +47,7 @@ static void start(const struct machine *m, uint32_t seed)
 {
     memset(&run, 0, sizeof(run));
     run.m = m;
+    run.len = 65536;
     mdapl_shm_duplex_init(&duplex);
     random_bits = seed;
     spent = ideal = 0;
@@ -85,11 +87,11 @@ static void bodies(int n)
 {
     for (int i = 0; i < n; i++) {
         enum mdapl_shm_way way = run.flight[run.at];
-        uint64_t ns = run.m->ns[way];
+        uint64_t ns = run.m->ns[way] * (run.len / 65536);
 
-        news += mdapl_shm_duplex_body(&duplex, way, LEN, seen(ns, i));
+        news += mdapl_shm_duplex_body(&duplex, way, run.len, seen(ns, i));
         spent += ns;
-        ideal += run.m->ns[run.m->best];
+        ideal += run.m->ns[run.m->best] * (run.len / 65536);
         other += way != run.m->best;
         run.flight[run.at] = next_way();
         run.at = (run.at + 1) % DEPTH;
@@ -119,6 +121,23 @@ static void finds_the_best_way(void **state)
         assert_int_equal(duplex.way, m->best);
         if (spent * 100 > ideal * 106)
             fail_msg("%s: %g times the time", m->name, (double)spent / (double)ideal);
+    }
+}
+
+/* Of long bodies a few are enough, even if no round ends. */
+static void long_bodies_are_tried_briefly(void **state)
+{
+    (void)state;
+    for (size_t mib = 1; mib <= 64; mib *= 2) {
+        int n;
+
+        start(&machines[0], 1);
+        run.len = mib << 20;
+        for (n = 0; duplex.way == MDAPL_SHM_WAYS && n < LEAD; n++)
+            bodies(1);
+        assert_int_equal(duplex.way, MDAPL_SHM_ONCE);
+        if (n > 8 * DEPTH && (uint64_t)n * mib > 700)
+            fail_msg("bodies of %zu MiB: decided after %d", mib, n);
     }
 }
 
@@ -193,10 +212,10 @@ static void bodies_that_go_other_ways(void **state)
     start(&machines[0], 1);
     assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
     for (int i = 0; i < MANY && duplex.now == MDAPL_SHM_WAYS; i++)
-        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, LEN, 1);
+        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, run.len, 1);
     assert_int_not_equal(duplex.now, MDAPL_SHM_WAYS);
     for (int i = 0; i < MANY && duplex.now != MDAPL_SHM_WAYS; i++)
-        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, LEN, 1);
+        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, run.len, 1);
     assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
     assert_int_equal(duplex.way, MDAPL_SHM_WAYS);
 }
@@ -236,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_best_way),
+        cmocka_unit_test(long_bodies_are_tried_briefly),
         cmocka_unit_test(a_change_is_noticed),
         cmocka_unit_test(a_way_that_became_slow_is_replaced_soon),
         cmocka_unit_test(no_difference_changes_nothing),
