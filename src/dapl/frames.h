@@ -34,7 +34,6 @@ struct mdapl_pool;
 /* -- out: tx.c --------------------------------------------------------------------------------- */
 
 enum {
-    MDAPL_ITEM_IOV = 16,         /* pieces of a body that an item holds without more memory */
     MDAPL_DAPL_ANY_STREAM = -1,
 };
 
@@ -60,8 +59,7 @@ struct mdapl_dapl_item {
     union {
         struct {
             struct mdapl_dapl_out out;
-            struct iovec *v;     /* own[] or allocated */
-            struct iovec own[MDAPL_ITEM_IOV];
+            struct mdapl_pieces body;
         } msg;
         struct mdapl_dapl_rndv_tx *rndv;      /* DATA */
         uint8_t bytes[MDAPL_FIELDS_MAX];      /* control frames: len bytes, encoded */

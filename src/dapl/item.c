@@ -3,8 +3,6 @@
 
 #include "peer.h"
 
-#include <stdlib.h>
-
 struct mdapl_dapl_item *mdapl_dapl_item_get(struct mdapl_dapl_peer *peer,
                                             enum mdapl_dapl_frame_type type)
 {
@@ -24,8 +22,8 @@ struct mdapl_dapl_item *mdapl_dapl_item_get(struct mdapl_dapl_peer *peer,
 void mdapl_dapl_item_put(struct mdapl_dapl_peer *peer, struct mdapl_dapl_item *it)
 {
     mdapl_list_remove(&it->link);
-    if (it->type == MDAPL_FRAME_MSG && it->u.msg.v != it->u.msg.own)
-        free(it->u.msg.v);
+    if (it->type == MDAPL_FRAME_MSG)
+        mdapl_pieces_free(&it->u.msg.body);
     mdapl_pool_give(&peer->d->items, it);
 }
 

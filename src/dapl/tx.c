@@ -17,7 +17,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* -- one frame -------------------------------------------------------------------------------- */
@@ -222,17 +221,11 @@ static int queue_msg(struct mdapl_dapl_peer *peer, const struct mdapl_msg *msg, 
     it->hdr_len = (uint16_t)msg->hdr_len;
     memcpy(it->hdr, msg->hdr, msg->hdr_len);
     it->len = (uint32_t)len;
-    it->u.msg.v = it->u.msg.own;
-    if (msg->n_body > MDAPL_ITEM_IOV) {
-        it->u.msg.v = malloc(sizeof(struct iovec) * (size_t)msg->n_body);
-        if (!it->u.msg.v) {
-            mdapl_pool_give(&peer->d->items, it);
-            return -ENOMEM;
-        }
+    if (!mdapl_pieces_copy(&it->u.msg.body, msg->body, msg->n_body)) {
+        mdapl_dapl_item_put(peer, it);
+        return -ENOMEM;
     }
-    if (msg->n_body > 0)
-        memcpy(it->u.msg.v, msg->body, sizeof(struct iovec) * (size_t)msg->n_body);
-    it->u.msg.out = outgoing(it->hdr, it->hdr_len, it->u.msg.v, msg->n_body, len);
+    it->u.msg.out = outgoing(it->hdr, it->hdr_len, it->u.msg.body.v, msg->n_body, len);
     mdapl_dapl_item_queue(peer, it);
     return 0;
 }

@@ -27,17 +27,15 @@ void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len)
 /* -- does it work ----------------------------------------------------------------------------- */
 
 /* The kernel decides for each pair of processes: the test reads a word whose value is known. */
-bool mdapl_shm_cma_works(struct mdapl_shm_peer *peer)
+void mdapl_shm_cma_try(struct mdapl_shm_peer *peer)
 {
     const struct mdapl_shm_seg_head *far = peer->far.head;
     uint64_t got = 0;
     struct iovec here = { &got, sizeof(got) };
     struct iovec there = { (void *)(uintptr_t)far->word_at, sizeof(got) };
 
-    if (peer->can_read == MDAPL_READ_UNTRIED)
-        peer->can_read = mdapl_shm_os_read(far->pid, &here, 1, &there, 1) == (ssize_t)sizeof(got)
-                         && got == far->word ? MDAPL_READ_WORKS : MDAPL_READ_FAILS;
-    return peer->can_read == MDAPL_READ_WORKS;
+    peer->can_read = mdapl_shm_os_read(far->pid, &here, 1, &there, 1) == (ssize_t)sizeof(got)
+                     && got == far->word ? MDAPL_READ_WORKS : MDAPL_READ_FAILS;
 }
 
 /* -- doing it --------------------------------------------------------------------------------- */
@@ -49,7 +47,8 @@ static int next_pieces(struct mdapl_iov cur, size_t most, struct iovec v[PIECES]
 {
     int n = 0;
 
-    while (n < PIECES && (v[n].iov_len = mdapl_iov_piece(&cur, most, &v[n].iov_base)) > 0)
+    while (n < PIECES && most > 0
+           && (v[n].iov_len = mdapl_iov_piece(&cur, most, &v[n].iov_base)) > 0)
         most -= v[n++].iov_len;
     return n;
 }

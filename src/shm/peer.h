@@ -12,7 +12,8 @@
  *      sleep.c    sleeping until a doorbell is rung
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
  *      part.c     bodies that arrive in parts
- *      rndv.c     long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
+ *      rndv_tx.c  long bodies: rendezvous; in cells, or read out of the sender's memory (cma.c)
+ *      rndv_rx.c  ... the receiving end
  *      split.c    long bodies that both ends copy
  *      way.c      which of these; judge.c, by what they cost
  *      cell.c     cells
@@ -61,7 +62,7 @@ enum mdapl_shm_type {
     MDAPL_SHM_MSG,               /* a message with its body */
     MDAPL_SHM_HEAD,              /* a message with the first part of its body (part.c) */
     MDAPL_SHM_MORE,              /* the next part */
-    MDAPL_SHM_RTS,               /* a message whose body is fetched; body: struct rts (rndv.c) */
+    MDAPL_SHM_RTS,               /* a message whose body is fetched (rndv.h) */
     MDAPL_SHM_CTS,               /* the receiver requests bytes of that body in cells */
     MDAPL_SHM_DATA,              /* bytes of such a body, in a cell or behind the record */
     MDAPL_SHM_SPLIT,             /* both ends copy the body (split.c) */
@@ -115,8 +116,7 @@ struct mdapl_shm_item {
     uint8_t type, hdr_len;
     uint8_t hdr[MDAPL_HDR_MAX];  /* or the record */
     size_t len;                  /* MSG, HEAD: of the body */
-    int n;
-    struct iovec *v, own[4];     /* ... the body; v is own or malloc'ed */
+    struct mdapl_pieces body;    /* ... the body; of all other types none */
     struct mdapl_shm_rndv *send; /* RTS */
 };
 
@@ -148,7 +148,8 @@ struct mdapl_shm_chan {
     struct mdapl_shm_spread spread;
     struct mdapl_list work;      /* peers with queued items or a fault to raise */
     struct mdapl_pool items;
-    struct mdapl_idmap tx_ids, rx_ids;   /* long bodies */
+    struct mdapl_idmap tx_ids, rx_ids;   /* long bodies, */
+    struct mdapl_pool sends, bodies;     /* ... their state */
     uint8_t free_cell[MDAPL_CELLS];    /* in the order in which they are used, from first_cell */
     unsigned first_cell, n_free_cells;
     struct mdapl_list inflight_peers; /* peers with cells in flight */
@@ -378,8 +379,10 @@ static inline size_t mdapl_shm_part_len(size_t len)
 bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m);
 mdapl_shm_on mdapl_shm_part_on_head, mdapl_shm_part_on_more;
 
-/* -- rndv.c ----------------------------------------------------------------------------------- */
+/* -- rndv_tx.c -------------------------------------------------------------------------------- */
 
+void mdapl_shm_rndv_tx_init(struct mdapl_shm_chan *s);
+void mdapl_shm_rndv_tx_fini(struct mdapl_shm_chan *s);
 /* Begins a rendezvous: the body stays where it is until op->done, after its last piece or the FIN.
  * NULL: out of memory. */
 struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
@@ -387,17 +390,24 @@ struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
                                            struct mdapl_op *op);
 /* Sends the RTS with the message's header, if there is room. */
 bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len);
+/* Frees one whose RTS is not sent; its op is the caller's again. */
+void mdapl_shm_rndv_forget(struct mdapl_shm_rndv *send);
 /* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);
+mdapl_shm_on mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin, mdapl_shm_rndv_on_split;
+/* The peer is lost: all rendezvous that this rank sends end with status. */
+void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status);
+
+/* -- rndv_rx.c -------------------------------------------------------------------------------- */
+
+void mdapl_shm_rndv_rx_init(struct mdapl_shm_chan *s);
+void mdapl_shm_rndv_rx_fini(struct mdapl_shm_chan *s);
 /* Begins the next one of the reads that wait for progress. Returns how many. */
 int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer);
-mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_cts, mdapl_shm_rndv_on_fin;
-mdapl_shm_on mdapl_shm_rndv_on_split, mdapl_shm_rndv_on_split_end;
+mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_split_end;
 /* Handles a DATA. bytes: data->len of them, in a cell or in the ring. */
 bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
                             const uint8_t *bytes);
-/* The peer is lost: all rendezvous that this rank sends end with status. */
-void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status);
 /* Frees the bodies that the owner never finished. */
 void mdapl_shm_rndv_free(struct mdapl_shm_peer *peer);
 
@@ -408,8 +418,15 @@ void mdapl_shm_cma_init(struct mdapl_shm_chan *s);
 /* Permits other processes to read and write this one's memory, once a body of len bytes may be
  * copied so. */
 void mdapl_shm_cma_allow(struct mdapl_shm_chan *s, size_t len);
-/* Does the kernel permit this process to read the peer's memory? Tries at the first call. */
-bool mdapl_shm_cma_works(struct mdapl_shm_peer *peer);
+/* Tries whether the kernel permits this process to read the peer's memory. */
+void mdapl_shm_cma_try(struct mdapl_shm_peer *peer);
+/* Does it? */
+static inline bool mdapl_shm_cma_works(struct mdapl_shm_peer *peer)
+{
+    if (peer->can_read == MDAPL_READ_UNTRIED)
+        mdapl_shm_cma_try(peer);
+    return peer->can_read == MDAPL_READ_WORKS;
+}
 /* Copies len bytes from the cursor `there`, whose addresses are the peer's, to `here`, or writes
  * them from `here` to `there`. False: the kernel refused. If it did not read, then
  * mdapl_shm_cma_works() is false for this peer from now on. */
@@ -450,7 +467,7 @@ uint32_t mdapl_shm_split_write(struct mdapl_shm_peer *peer, struct mdapl_shm_spl
 /* A copy under way, at the receiver. */
 struct mdapl_shm_copy {
     size_t len;
-    uint64_t start;              /* ns */
+    uint64_t start;              /* ns; 0: nobody needs its time */
     uint32_t batch;              /* of copies, to which it belongs */
     enum mdapl_shm_way way;
 };
@@ -489,6 +506,8 @@ int mdapl_shm_flow_make(struct mdapl_shm_peer *peer);
 void mdapl_shm_flow_free(struct mdapl_shm_peer *peer);
 /* Are long bodies in flight in both directions, in general? */
 bool mdapl_shm_flow_both(const struct mdapl_shm_peer *peer);
+/* Do the times of bodies of this class matter? In both directions only during trials. */
+bool mdapl_shm_flow_timed(const struct mdapl_shm_peer *peer, unsigned c);
 /* How bodies of this class go then, in both directions; MDAPL_SHM_WAYS: they are not in flight so,
  * or it is not decided. */
 enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigned c);

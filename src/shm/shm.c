@@ -73,16 +73,16 @@ static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
     mdapl_list_init(&s->work);
     mdapl_pool_init(&s->items, sizeof(struct mdapl_shm_item), sizeof(void *), 32, 0);
     mdapl_shm_cells_init(s);
-    mdapl_idmap_init(&s->tx_ids);
-    mdapl_idmap_init(&s->rx_ids);
+    mdapl_shm_rndv_tx_init(s);
+    mdapl_shm_rndv_rx_init(s);
     return s;
 }
 
 static void free_state(struct mdapl_shm_chan *s)
 {
     mdapl_shm_near_free(s);
-    mdapl_idmap_fini(&s->tx_ids);
-    mdapl_idmap_fini(&s->rx_ids);
+    mdapl_shm_rndv_tx_fini(s);
+    mdapl_shm_rndv_rx_fini(s);
     mdapl_pool_fini(&s->items);
     free(s->joined);
     free(s->owner);
@@ -334,8 +334,8 @@ const struct mdapl_channel mdapl_shm_channel = {
     .part = part,
     .wire = wire,
     .eager_max = eager_max,
-    .send = mdapl_shm_tx_send,   /* tx.c, rndv.c */
-    .progress = progress,        /* doorbell.c, then rx.c, rndv.c */
+    .send = mdapl_shm_tx_send,   /* tx.c, rndv_tx.c */
+    .progress = progress,        /* doorbell.c, then rx.c, rndv_rx.c */
     .has_connections = has_connections,
     .wait = wait,                /* doorbell.c */
     .wake = wake,

@@ -11,7 +11,6 @@
 #include "stats.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { STREAM = 4 };             /* messages in flight: the peer is not waited for */
@@ -202,29 +201,16 @@ static struct mdapl_shm_item *item_make(struct mdapl_shm_peer *peer, int type, c
     it->type = (uint8_t)type;
     it->hdr_len = (uint8_t)hdr_len;
     memcpy(it->hdr, hdr, hdr_len);
-    it->v = it->own;
+    mdapl_pieces_make(&it->body, 0);
     it->len = 0;
-    it->n = 0;
     it->send = NULL;
     return it;
-}
-
-/* False: out of memory. */
-static bool item_take_body(struct mdapl_shm_item *it, const struct mdapl_msg *msg)
-{
-    if (msg->n_body > (int)(sizeof(it->own) / sizeof(it->own[0])))
-        it->v = malloc(sizeof(*it->v) * (size_t)msg->n_body);
-    if (it->v && msg->n_body > 0)
-        memcpy(it->v, msg->body, sizeof(*it->v) * (size_t)msg->n_body);
-    it->n = msg->n_body;
-    return it->v != NULL;
 }
 
 static void item_free(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
 {
     mdapl_list_remove(&it->link);
-    if (it->v != it->own)
-        free(it->v);
+    mdapl_pieces_free(&it->body);
     mdapl_pool_give(&peer->s->items, it);
 }
 
@@ -289,32 +275,48 @@ static inline void count(struct mdapl_stats *stats, bool eager, bool line, size_
     stats->shm_lines += line;
 }
 
-/* Queues a message; an RTS is sent at once if the queue is empty and the ring has room. Not inline,
- * as its registers would be saved for each message that is sent at once. */
+/* Queues a message. Not inline, nor is announce(), as its registers would be saved for each message
+ * that is sent at once. */
 __attribute__((noinline)) static int queue_msg(struct mdapl_shm_peer *peer, int type,
                                                const struct mdapl_msg *msg, size_t len,
                                                struct mdapl_op *op)
 {
     struct mdapl_shm_item *it = item_make(peer, type, msg->hdr, msg->hdr_len);
-    bool rts = type == MDAPL_SHM_RTS;
 
     if (!it)
         return -ENOMEM;
-    it->len = len;
-    if (rts)
-        it->send = mdapl_shm_rndv_send(peer, msg, len, op);
-    if (rts ? !it->send : !item_take_body(it, msg)) {
+    if (!mdapl_pieces_copy(&it->body, msg->body, msg->n_body)) {
         item_free(peer, it);
         return -ENOMEM;
     }
-    if (!rts)
-        it->op = op;
-    count(peer->s->stats, !rts, is_line(msg->hdr_len, len), len);
-    if (rts && mdapl_list_empty(&peer->queue)
-        && mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len))
-        item_free(peer, it);
-    else
+    it->len = len;
+    it->op = op;
+    count(peer->s->stats, true, is_line(msg->hdr_len, len), len);
+    item_queue(peer, &peer->queue, it);
+    return 0;
+}
+
+/* Begins a rendezvous: sends its RTS, or queues it. */
+__attribute__((noinline)) static int announce(struct mdapl_shm_peer *peer,
+                                              const struct mdapl_msg *msg, size_t len,
+                                              struct mdapl_op *op)
+{
+    struct mdapl_shm_rndv *send = mdapl_shm_rndv_send(peer, msg, len, op);
+    struct mdapl_shm_item *it;
+
+    if (!send)
+        return -ENOMEM;
+    if (!mdapl_list_empty(&peer->queue)
+        || !mdapl_shm_rndv_put_rts(send, msg->hdr, msg->hdr_len)) {
+        it = item_make(peer, MDAPL_SHM_RTS, msg->hdr, msg->hdr_len);
+        if (!it) {
+            mdapl_shm_rndv_forget(send);
+            return -ENOMEM;
+        }
+        it->send = send;
         item_queue(peer, &peer->queue, it);
+    }
+    count(peer->s->stats, false, false, len);
     return 0;
 }
 
@@ -365,9 +367,11 @@ __attribute__((noinline)) static int send_any(struct mdapl_shm_peer *peer,
         count(peer->s->stats, true, is_line(msg->hdr_len, len), len);
         return MDAPL_DONE;
     }
-    if (len > MDAPL_SHM_EAGER)   /* the turn may be over when it is sent */
-        type = MDAPL_SHM_RTS;
-    return op ? queue_msg(peer, type, msg, len, op) : -EAGAIN;
+    if (!op)
+        return -EAGAIN;
+    /* Of those that are queued, too, if they need the turn of the pair buffer: it may be over. */
+    return type == MDAPL_SHM_RTS || len > MDAPL_SHM_EAGER ? announce(peer, msg, len, op)
+                                                          : queue_msg(peer, type, msg, len, op);
 }
 
 int mdapl_shm_tx_send(struct mdapl_peer *base, const struct mdapl_msg *msg, struct mdapl_op *op)
@@ -386,7 +390,7 @@ uint64_t mdapl_shm_tx_sent(const struct mdapl_shm_chan *s)
 
 static bool put_item(struct mdapl_shm_peer *peer, struct mdapl_shm_item *it)
 {
-    const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->v, it->n, false };
+    const struct mdapl_msg msg = { it->hdr, it->hdr_len, it->body.v, it->body.n, false };
 
     if (it->type == MDAPL_SHM_RTS)
         return mdapl_shm_rndv_put_rts(it->send, it->hdr, it->hdr_len);

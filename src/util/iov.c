@@ -66,7 +66,7 @@ size_t mdapl_iov_scatter(struct mdapl_iov *c, const void *buf, size_t len)
     return done;
 }
 
-void mdapl_iov_skip(struct mdapl_iov *c, size_t len)
+void mdapl_iov_skip_pieces(struct mdapl_iov *c, size_t len)
 {
     size_t n;
     void *p;

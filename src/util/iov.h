@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef MDAPL_IOV_H
 #define MDAPL_IOV_H
-/* A cursor over an iovec: copies bytes out of, or into, the pieces in their order. */
+/* A cursor over an iovec: copies bytes out of, or into, the pieces in their order. And an owned
+ * copy of one. */
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 
 struct mdapl_iov {
@@ -39,6 +43,52 @@ size_t mdapl_iov_gather_by(struct mdapl_iov *c, void *buf, size_t len,
  * the cursor. 0 with *ptr NULL at the end. */
 size_t mdapl_iov_piece(struct mdapl_iov *c, size_t max, void **ptr);
 /* Advances the cursor by len bytes. */
-void mdapl_iov_skip(struct mdapl_iov *c, size_t len);
+void mdapl_iov_skip_pieces(struct mdapl_iov *c, size_t len);
+static inline void mdapl_iov_skip(struct mdapl_iov *c, size_t len)
+{
+    if (c->n > 0 && len <= c->v->iov_len - c->at)
+        c->at += len;            /* in the current piece, as most do */
+    else
+        mdapl_iov_skip_pieces(c, len);
+}
+
+/*
+ * A copy of an iovec, which its holder owns: the list of a body's pieces, not their bytes. Few
+ * pieces, as most bodies have, need no memory. It is not moved, as it may point into itself.
+ */
+enum { MDAPL_PIECES_FEW = 4 };
+
+struct mdapl_pieces {
+    struct iovec *v;             /* few[] or allocated */
+    int n;
+    struct iovec few[MDAPL_PIECES_FEW];
+};
+
+/* Makes room for n pieces, which the caller fills. False: out of memory; it may be freed
+ * nonetheless. */
+static inline bool mdapl_pieces_make(struct mdapl_pieces *p, int n)
+{
+    p->n = n;
+    p->v = n <= MDAPL_PIECES_FEW ? p->few : malloc((size_t)n * sizeof(*p->v));
+    return p->v != NULL;
+}
+
+/* Copies a list. The same. */
+static inline bool mdapl_pieces_copy(struct mdapl_pieces *p, const struct iovec *v, int n)
+{
+    if (!mdapl_pieces_make(p, n))
+        return false;
+    if (n == 1)                  /* as most have */
+        p->few[0] = v[0];
+    else if (n > 0)
+        memcpy(p->v, v, (size_t)n * sizeof(*v));
+    return true;
+}
+
+static inline void mdapl_pieces_free(struct mdapl_pieces *p)
+{
+    if (p->v != p->few)
+        free(p->v);
+}
 
 #endif

@@ -2,23 +2,20 @@
 #include "rx_op.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 void mdapl_rx_op_init(struct mdapl_rx_op *r, void (*over)(struct mdapl_rx_op *r, int status))
 {
-    *r = (struct mdapl_rx_op){ .over = over };
     mdapl_list_init(&r->link);
+    r->over = over;
+    r->op = NULL;
 }
 
 int mdapl_rx_op_begin(struct mdapl_rx_op *r, struct mdapl_list *reading, const struct iovec *iov,
                       int n, size_t want, struct mdapl_op *op)
 {
-    r->dst = malloc((size_t)n * sizeof(*r->dst));
-    if (!r->dst)
+    if (!mdapl_pieces_copy(&r->to, iov, n))
         return -ENOMEM;
-    memcpy(r->dst, iov, (size_t)n * sizeof(*r->dst));
-    r->cursor = mdapl_iov_start(r->dst, n);
+    r->cursor = mdapl_iov_start(r->to.v, n);
     r->want = want;
     r->got = 0;
     r->op = op;
@@ -36,9 +33,10 @@ struct mdapl_op *mdapl_rx_op_end(struct mdapl_rx_op *r)
 {
     struct mdapl_op *op = r->op;
 
+    if (!op)
+        return NULL;
     mdapl_list_remove(&r->link);
-    free(r->dst);
-    r->dst = NULL;
+    mdapl_pieces_free(&r->to);
     r->op = NULL;
     return op;
 }

@@ -18,8 +18,8 @@ struct mdapl_rx_op {
     void (*over)(struct mdapl_rx_op *r, int status); /* ends the read, calls op->done */
     struct mdapl_op *op;         /* NULL: none is in progress */
     size_t want, got;            /* bytes: to read, read */
-    struct iovec *dst;           /* owned copy of the caller's iov */
-    struct mdapl_iov cursor;     /* in dst */
+    struct mdapl_pieces to;      /* the caller's iov, while it is in progress */
+    struct mdapl_iov cursor;     /* ... in it */
 };
 
 /* No read is in progress. over: as in the struct. */

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+/* The receiving end of a rendezvous (rndv.h). */
+#include "rndv.h"
+
+#include "peer.h"
+
+#include "channel.h"
+#include "min.h"
+#include "rx_op.h"
+#include "stats.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The receiving end, from the RTS to the last byte or the drop. */
+struct long_rx {
+    struct mdapl_rx rx;          /* what the owner holds */
+    struct mdapl_list link;      /* on peer->bodies */
+    struct mdapl_shm_peer *peer;
+    uint32_t tx_id, id;          /* the sender's, this rank's (0: none yet) */
+    size_t len, at;              /* bytes of the body: all, read */
+    size_t by_cells;             /* ... requested through cells */
+    struct mdapl_rx_op read;     /* a read in progress, through cells or split, or one that waits */
+    struct mdapl_list later;     /* ... for progress: this is on peer->later, */
+    enum mdapl_shm_way way_later;
+    struct mdapl_shm_copy copy;  /* ... its copy */
+    struct mdapl_shm_split split;
+    bool refused;                /* ... the kernel did not copy all that this end took */
+    struct mdapl_pieces from;    /* addresses in the sender's memory; none: they were too many */
+};
+
+void mdapl_shm_rndv_rx_init(struct mdapl_shm_chan *s)
+{
+    mdapl_idmap_init(&s->rx_ids);
+    mdapl_pool_init(&s->bodies, sizeof(struct long_rx), sizeof(void *), MDAPL_SHM_RNDV_CHUNK, 0);
+}
+
+void mdapl_shm_rndv_rx_fini(struct mdapl_shm_chan *s)
+{
+    mdapl_idmap_fini(&s->rx_ids);
+    mdapl_pool_fini(&s->bodies);
+}
+
+/* -- the end of a body ------------------------------------------------------------------------ */
+
+/* Ends a read; whole: all its bytes have arrived. */
+static struct mdapl_op *end_read(struct long_rx *r, bool whole)
+{
+    bool begun = r->read.op && mdapl_list_empty(&r->later);
+
+    mdapl_list_remove(&r->later);
+    if (r->split.word)
+        mdapl_shm_split_free(r->peer, &r->split);
+    if (begun)
+        mdapl_shm_way_end(r->peer, &r->copy, whole);
+    return mdapl_rx_op_end(&r->read);
+}
+
+static void rx_free(struct long_rx *r)
+{
+    mdapl_inbox_over(&r->peer->inbox, &r->rx);
+    if (r->id)
+        mdapl_idmap_remove(&r->peer->s->rx_ids, r->id);
+    mdapl_list_remove(&r->link);
+    end_read(r, false);
+    mdapl_pieces_free(&r->from);
+    mdapl_pool_give(&r->peer->s->bodies, r);
+}
+
+static void send_fin(struct long_rx *r, int status)
+{
+    struct mdapl_shm_fin fin = { r->tx_id, status, mdapl_shm_way_wanted(r->peer, r->len) };
+
+    if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
+        mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
+}
+
+/* Counts n more bytes as read; the last one ends the body. */
+static void advance(struct long_rx *r, size_t n)
+{
+    r->at += n;
+    r->rx.left -= n;
+    if (r->rx.left > 0)
+        return;
+    if (r->by_cells < r->len)
+        send_fin(r, 0);
+    rx_free(r);
+}
+
+static struct long_rx *long_rx_of(struct mdapl_rx *rx)
+{
+    return MDAPL_OF(rx, struct long_rx, rx);
+}
+
+static void rx_drop(struct mdapl_rx *rx)
+{
+    struct long_rx *r = long_rx_of(rx);
+
+    send_fin(r, r->at > 0 ? 0 : -ECANCELED);
+    rx_free(r);
+}
+
+/* -- a read ----------------------------------------------------------------------------------- */
+
+/* Copies a body at once; its time is one of `way`. False: the kernel refused. */
+static bool read_once(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
+                      size_t want)
+{
+    struct mdapl_iov here = mdapl_iov_start(iov, n);
+    struct mdapl_iov there = mdapl_iov_start(r->from.v, r->from.n);
+    bool done;
+
+    mdapl_iov_skip(&there, r->at);
+    mdapl_shm_way_begin(r->peer, way, want, &r->copy);
+    done = mdapl_shm_cma_read(r->peer, &here, &there, want);
+    mdapl_shm_way_end(r->peer, &r->copy, done);
+    return done;
+}
+
+/* Begins a read that other messages will end, unless it has waited. 0 or -ENOMEM. */
+static int begin_read(struct long_rx *r, const struct iovec *iov, int n, size_t want,
+                      struct mdapl_op *op)
+{
+    if (!r->id && mdapl_idmap_add(&r->peer->s->rx_ids, r, &r->id))
+        return -ENOMEM;
+    return r->read.op ? 0 : mdapl_rx_op_begin(&r->read, &r->peer->reading, iov, n, want, op);
+}
+
+/* Requests the bytes of the read through cells. 0 or -ENOMEM. */
+static int request(struct long_rx *r)
+{
+    struct mdapl_shm_cts cts = { r->tx_id, r->id, r->at, r->read.want,
+                                 mdapl_shm_way_wanted(r->peer, r->len) };
+
+    r->by_cells += r->read.want;
+    mdapl_shm_way_begin(r->peer, MDAPL_SHM_TWICE, r->read.want, &r->copy);
+    return mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts));
+}
+
+static int read_twice(struct long_rx *r, const struct iovec *iov, int n, size_t want,
+                      struct mdapl_op *op)
+{
+    int rc = begin_read(r, iov, n, want, op);
+
+    if (rc == 0 && (rc = request(r)))
+        end_read(r, false);
+    return rc;
+}
+
+/* All parts that this end and the sender have taken are there; or not: then all bytes of the read
+ * are requested. MDAPL_DONE, 0 or -ENOMEM. */
+static int end_split(struct long_rx *r, bool whole)
+{
+    if (whole)
+        return MDAPL_DONE;
+    mdapl_shm_split_free(r->peer, &r->split);
+    mdapl_shm_way_end(r->peer, &r->copy, false);
+    return request(r);
+}
+
+/* Copies parts of the split, which has begun. MDAPL_DONE: all of them; 0: the sender has others, or
+ * the kernel refused; -ENOMEM. */
+static int read_both(struct long_rx *r, const struct iovec *iov, size_t want, struct mdapl_op *op)
+{
+    struct mdapl_iov there = mdapl_iov_start(r->from.v, r->from.n);
+    int rc = begin_read(r, iov, 1, want, op);
+    struct mdapl_shm_split_at at = { r->tx_id, r->id, r->split.number, r->split.index, r->at, want,
+                                     (uint64_t)(uintptr_t)iov->iov_base };
+
+    mdapl_shm_cma_allow(r->peer->s, want);
+    if (rc == 0)
+        mdapl_shm_way_begin(r->peer, MDAPL_SHM_BOTH, want, &r->copy);
+    if (rc == 0 && (rc = mdapl_shm_tx_record(r->peer, MDAPL_SHM_SPLIT, &at, sizeof(at))) == 0) {
+        mdapl_iov_skip(&there, r->at);
+        r->refused = mdapl_shm_split_read(r->peer, &r->split, mdapl_iov_start(iov, 1), there)
+                     < r->split.taken;
+        if (r->split.taken == r->split.parts)
+            rc = end_split(r, !r->refused);
+    }
+    if (rc)
+        end_read(r, rc == MDAPL_DONE);
+    return rc;
+}
+
+/* MDAPL_DONE, 0 or -ENOMEM. */
+static int read_now(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
+                    size_t want, struct mdapl_op *op)
+{
+    struct mdapl_stats *stats = r->peer->s->stats;
+    bool first = r->at == 0;
+    uint64_t *counter;
+    int rc;
+
+    /* If as many bodies are split as can be, this end copies one while the sender copies those. */
+    if (way == MDAPL_SHM_BOTH && mdapl_shm_split_begin(r->peer, want, &r->split)) {
+        counter = &stats->shm_split_copies;
+        rc = read_both(r, iov, want, op);
+    } else if (way != MDAPL_SHM_TWICE && read_once(r, way, iov, n, want)) {
+        counter = &stats->shm_single_copies;
+        rc = MDAPL_DONE;
+    } else {                     /* if the kernel refused, one copy is not chosen from now on */
+        counter = &stats->shm_copies;
+        rc = read_twice(r, iov, n, want, op);
+    }
+    if (rc >= 0)
+        *counter += first;
+    return rc;
+}
+
+/* Outside progress a copy that this core makes waits for progress: the caller may be about to send
+ * bodies of its own, which the peer copies meanwhile. 0 or -ENOMEM. */
+static int read_later(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
+                      size_t want, struct mdapl_op *op)
+{
+    int rc = mdapl_rx_op_begin(&r->read, &r->peer->reading, iov, n, want, op);
+
+    if (rc)
+        return rc;
+    r->way_later = way;
+    mdapl_list_append(&r->peer->later, &r->later);
+    mdapl_shm_peer_wake(r->peer);
+    return 0;
+}
+
+int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_list *l = mdapl_list_take(&peer->later);
+    struct long_rx *r;
+    struct mdapl_op *op;
+    int rc;
+
+    if (!l)
+        return 0;
+    r = MDAPL_OF(l, struct long_rx, later);
+    op = r->read.op;
+    rc = read_now(r, r->way_later, r->read.to.v, r->read.to.n, r->read.want, op);
+    if (rc == 0)
+        return 1;
+    mdapl_rx_op_end(&r->read);
+    if (rc == MDAPL_DONE)
+        advance(r, r->read.want);
+    op->done(op, rc == MDAPL_DONE ? 0 : rc);
+    return 1;
+}
+
+static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
+{
+    struct long_rx *r = long_rx_of(rx);
+    size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
+    enum mdapl_shm_way way;
+    int rc;
+
+    if (r->peer->dead)
+        return r->peer->dead;
+    if (r->read.op)
+        return -EBUSY;
+    if (want == 0)
+        return MDAPL_DONE;
+    way = mdapl_shm_way_choose(r->peer, want, r->from.n > 0);
+    if (way == MDAPL_SHM_BOTH && n > 1)
+        way = MDAPL_SHM_ONCE;
+    if (way != MDAPL_SHM_TWICE && !r->peer->s->in_progress)
+        return read_later(r, way, iov, n, want, op);
+    rc = read_now(r, way, iov, n, want, op);
+    if (rc == MDAPL_DONE)
+        advance(r, want);
+    return rc;
+}
+
+static const struct mdapl_rx_ops long_ops = {
+    .read = rx_read, .drop = rx_drop
+};
+
+/* -- messages --------------------------------------------------------------------------------- */
+
+/* Ends a read: all bytes have arrived, or it fails with status. */
+static void read_over(struct mdapl_rx_op *read, int status)
+{
+    struct long_rx *r = MDAPL_OF(read, struct long_rx, read);
+    struct mdapl_op *op = end_read(r, status == 0);
+
+    if (status == 0)
+        advance(r, read->want);
+    op->done(op, status);
+}
+
+static bool rts_right(const struct mdapl_shm_rts *rts, size_t len)
+{
+    return len >= sizeof(*rts) && rts->n_pieces <= MDAPL_SHM_RTS_PIECES && rts->len > 0
+           && len == sizeof(*rts) + rts->n_pieces * sizeof(struct mdapl_shm_rts_piece);
+}
+
+/* Copies the pieces at p. False: their lengths do not add up to the body's. */
+static bool take_pieces(struct long_rx *r, const char *p)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < r->from.n; i++, p += sizeof(struct mdapl_shm_rts_piece)) {
+        struct mdapl_shm_rts_piece piece;
+
+        memcpy(&piece, p, sizeof(piece));
+        if (piece.len > r->rx.left - sum)
+            return false;
+        r->from.v[i] = (struct iovec){ (void *)(uintptr_t)piece.addr, piece.len };
+        sum += piece.len;
+    }
+    return r->from.n == 0 || sum == r->rx.left;
+}
+
+/* The state of a body that has been announced, with room for its pieces. NULL: out of memory. */
+static struct long_rx *make_rx(struct mdapl_shm_peer *peer, const struct mdapl_shm_rts *rts)
+{
+    struct long_rx *r = mdapl_pool_take(&peer->s->bodies);
+
+    if (!r)
+        return NULL;
+    if (!mdapl_pieces_make(&r->from, (int)rts->n_pieces)) {
+        mdapl_pool_give(&peer->s->bodies, r);
+        return NULL;
+    }
+    r->rx = (struct mdapl_rx){ &long_ops, rts->len };
+    r->peer = peer;
+    r->tx_id = rts->tx_id;
+    r->id = 0;
+    r->len = rts->len;
+    r->at = r->by_cells = 0;
+    r->split.word = NULL;
+    mdapl_rx_op_init(&r->read, read_over);
+    mdapl_list_init(&r->later);
+    mdapl_list_append(&peer->bodies, &r->link);
+    return r;
+}
+
+bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    struct mdapl_shm_rts rts = { 0 };
+    struct long_rx *r;
+
+    memcpy(&rts, m->body, mdapl_min(m->len, sizeof(rts)));
+    if (!rts_right(&rts, m->len))
+        return false;
+    r = make_rx(peer, &rts);
+    if (!r)
+        return mdapl_shm_peer_no_memory(peer);
+    mdapl_shm_flow_comes(peer);
+    if (!take_pieces(r, (const char *)m->body + sizeof(rts))) {
+        rx_free(r);
+        return false;
+    }
+    return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &r->rx) == 0
+           || mdapl_shm_peer_no_memory(peer);
+}
+
+bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,
+                            const uint8_t *bytes)
+{
+    struct long_rx *r = mdapl_idmap_find(&peer->s->rx_ids, data->rx_id);
+
+    if (!r || r->peer != peer || !r->read.op || r->tx_id != data->tx_id
+        || data->off != r->at + r->read.got || data->len > r->read.want - r->read.got)
+        return false;
+    mdapl_rx_op_put(&r->read, bytes, data->len);
+    mdapl_shm_way_arrived(peer, data);
+    if (r->read.got == r->read.want)
+        read_over(&r->read, 0);
+    return true;
+}
+
+bool mdapl_shm_rndv_on_split_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    struct mdapl_shm_split_end end;
+    struct long_rx *r;
+    uint32_t theirs;
+    int rc;
+
+    memcpy(&end, m->hdr, sizeof(end));
+    r = mdapl_idmap_find(&peer->s->rx_ids, end.rx_id);
+    if (!r || r->peer != peer || r->tx_id != end.tx_id || !r->split.word)
+        return false;
+    theirs = r->split.parts - r->split.taken;
+    if (end.parts > theirs)
+        return false;
+    if (end.parts < theirs)
+        mdapl_shm_way_no_writes(peer);
+    rc = end_split(r, end.parts == theirs && !r->refused);
+    if (rc == MDAPL_DONE)
+        read_over(&r->read, 0);
+    return rc >= 0 || mdapl_shm_peer_no_memory(peer);
+}
+
+/* -- the end ---------------------------------------------------------------------------------- */
+
+void mdapl_shm_rndv_free(struct mdapl_shm_peer *peer)
+{
+    struct mdapl_list *l;
+
+    while ((l = mdapl_list_first(&peer->bodies)))
+        rx_free(MDAPL_OF(l, struct long_rx, link));
+}
