@@ -65,6 +65,14 @@ bool mdapl_shm_flow_both(const struct mdapl_shm_peer *peer)
     return peer->flow->still > 0;
 }
 
+bool mdapl_shm_flow_timed(const struct mdapl_shm_peer *peer, unsigned c)
+{
+    const struct mdapl_shm_flow *f = peer->flow;
+
+    return !mdapl_shm_flow_both(peer)
+           || (f->duplex && mdapl_shm_duplex_measures(&f->duplex[c]));
+}
+
 /* In the inring two bits are of each class: 1 more than the way, 0 for none. */
 enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigned c)
 {
@@ -108,20 +116,21 @@ static struct mdapl_shm_duplex *judge_of(struct mdapl_shm_peer *peer, unsigned c
 {
     struct mdapl_shm_flow *f = peer->flow;
 
-    if (c == MDAPL_SHM_CLASSES || !leads(peer) || !mdapl_shm_flow_both(peer)
-        || peer->s->single_from >= 0 || !mdapl_shm_cma_works(peer))
+    if (c == MDAPL_SHM_CLASSES || !mdapl_shm_flow_both(peer))
         return NULL;
-    if (!f->duplex)
+    if (!f->duplex && leads(peer) && peer->s->single_from < 0 && mdapl_shm_cma_works(peer))
         f->duplex = make(peer);
-    return f->duplex ? &f->duplex[c] : NULL;
+    return f->duplex && mdapl_shm_cma_works(peer) ? &f->duplex[c] : NULL;
 }
 
-/* The judge of a class has been given a body or the end of a round; new: it has decided. */
-static void judged(struct mdapl_shm_peer *peer, unsigned c, bool new)
+/* The judge of a class, which said `before`, has been given a body or the end of a round; new: it
+ * has decided. */
+static void judged(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way before, bool new)
 {
     const struct mdapl_shm_duplex *d = &peer->flow->duplex[c];
 
-    set_way(decided_in(peer), c, d->now);
+    if (d->now != before)
+        set_way(decided_in(peer), c, d->now);
     if (new)
         mdapl_shm_node_decide(peer, MDAPL_SHM_TWO, c,
                               &(struct mdapl_shm_decision){ d->way, MDAPL_SHM_DUPLEX_WAYS,
@@ -134,13 +143,15 @@ static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len
     struct mdapl_shm_flow *f = peer->flow;
     unsigned c = mdapl_shm_judge_class(len);
     struct mdapl_shm_duplex *d = judge_of(peer, c);
+    enum mdapl_shm_way before;
     uint64_t now;
 
     if (!d)
         return;
+    before = d->now;
     from = mdapl_max(f->at, from);
     now = mdapl_shm_duplex_measures(d) ? mdapl_ctx_now(peer->s->ctx) : from;
-    judged(peer, c, mdapl_shm_duplex_body(d, way, len, now - from));
+    judged(peer, c, before, mdapl_shm_duplex_body(d, way, len, now - from));
     f->at = now;
     f->c = (uint8_t)c;
 }
@@ -149,9 +160,10 @@ static void begin_round(struct mdapl_shm_peer *peer, bool early)
 {
     struct mdapl_shm_flow *f = peer->flow;
     struct mdapl_shm_duplex *d = judge_of(peer, f->c);
+    enum mdapl_shm_way before = d ? d->now : MDAPL_SHM_WAYS;
 
     if (d)
-        judged(peer, f->c, mdapl_shm_duplex_round(d));
+        judged(peer, f->c, before, mdapl_shm_duplex_round(d));
     f->early = early;
     f->ahead = 0;
     f->c = MDAPL_SHM_CLASSES;

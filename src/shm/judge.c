@@ -27,14 +27,6 @@ void mdapl_shm_judge_init(struct mdapl_shm_judge *j)
                                              .bodies = BODIES };
 }
 
-unsigned mdapl_shm_judge_class(size_t len)
-{
-    unsigned long long above = len > 0 ? (len - 1) / MDAPL_SHM_CLASS_BYTES : 0;
-    unsigned bits = above > 0 ? 64 - (unsigned)__builtin_clzll(above) : 0;
-
-    return bits < MDAPL_SHM_CLASSES ? bits : MDAPL_SHM_CLASSES - 1;
-}
-
 size_t mdapl_shm_judge_longest(unsigned c)
 {
     return c == MDAPL_SHM_CLASSES - 1 ? SIZE_MAX : (size_t)MDAPL_SHM_CLASS_BYTES << c;

@@ -39,7 +39,13 @@ struct mdapl_shm_judge {
 
 void mdapl_shm_judge_init(struct mdapl_shm_judge *j);
 /* The class of a length in bytes, and the longest length of a class. */
-unsigned mdapl_shm_judge_class(size_t len);
+static inline unsigned mdapl_shm_judge_class(size_t len)
+{
+    unsigned long long above = len > 0 ? (len - 1) / MDAPL_SHM_CLASS_BYTES : 0;
+    unsigned bits = above > 0 ? 64 - (unsigned)__builtin_clzll(above) : 0;
+
+    return bits < MDAPL_SHM_CLASSES ? bits : MDAPL_SHM_CLASSES - 1;
+}
 size_t mdapl_shm_judge_longest(unsigned c);
 /* Takes another process's decision for a class in which this one has not decided. Lengths of the
  * class are tried again after the first interval. */

@@ -48,7 +48,7 @@ struct brought {
 /* Announced bodies that are in flight from a peer, to measure their pace. Those of one class that
  * are copied in one way, one begun after the other, are a batch. */
 struct pace {
-    uint64_t since;              /* ns */
+    uint64_t since;              /* ns; 0: not known */
     size_t bytes;                /* of the newest batch, arrived since then */
     uint32_t batch;              /* its number */
     unsigned n, newest;          /* bodies in flight; of them, of the newest batch */
@@ -220,8 +220,9 @@ void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, si
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(len);
 
-    *copy = (struct mdapl_shm_copy){ .len = len, .start = mdapl_ctx_now(peer->s->ctx),
-                                     .way = way };
+    *copy = (struct mdapl_shm_copy){ .len = len, .way = way };
+    if (mdapl_shm_flow_timed(peer, c))
+        copy->start = mdapl_ctx_now(peer->s->ctx);
     if (!paced(way, c))
         return;
     if (p->n++ == 0 || p->c != c || p->way != way) {
@@ -250,13 +251,15 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
 {
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(copy->len);
-    bool valid = whole && p->n == p->newest && !p->fresh;
-    uint64_t now = mdapl_ctx_now(peer->s->ctx);
+    uint64_t now = copy->start > 0 ? mdapl_ctx_now(peer->s->ctx) : 0;
+    bool valid = whole && now > 0 && p->since > 0 && p->n == p->newest && !p->fresh;
 
     if (whole)
         mdapl_shm_flow_arrived(peer, copy->way, copy->len, copy->start);
     if (!paced(copy->way, c)) {
-        if (whole)
+        if (now == 0)
+            peer->copying->brought.way = MDAPL_SHM_WAYS;
+        else if (whole)
             copied(peer, copy->way, copy->len, copy->len, now, now - copy->start);
         return;
     }
