@@ -60,6 +60,7 @@ struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
             send->body.v[send->body.n++] = msg->body[i];
     send->op = op;
     send->peer = peer;
+    send->id = 0;
     send->announced = false;
     send->len = len;
     send->requested = 0;
