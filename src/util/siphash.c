@@ -12,19 +12,21 @@ static uint64_t rotl(uint64_t x, int b)
     return x << b | x >> (64 - b);
 }
 
+/* One load and one store where the processor is little-endian: compilers know these. */
 static uint64_t load64(const uint8_t *p)
 {
-    uint64_t v = 0;
-
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
+    return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24
+           | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48
+           | (uint64_t)p[7] << 56;
 }
 
 static void store64(uint8_t *p, uint64_t v)
 {
-    for (int i = 0; i < 8; i++, v >>= 8)
-        p[i] = (uint8_t)v;
+    const uint8_t b[8] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24),
+                           (uint8_t)(v >> 32), (uint8_t)(v >> 40), (uint8_t)(v >> 48),
+                           (uint8_t)(v >> 56) };
+
+    memcpy(p, b, sizeof(b));
 }
 
 static void rounds(struct state *s, int n)
