@@ -13,62 +13,30 @@
  *
  * `doorbell` and `doorbell_words` are sequentially consistent, because a sleeping reader and a
  * writer agree in the same way (sleep.c). The reader takes `doorbell_words` before `doorbell`, the
- * writer sets its bit in `doorbell` before it loads `doorbell_words`. The first doorbell also
- * publishes the hello: it is written before the bit is set, and read after the bit has been taken.
+ * writer sets its bit in `doorbell` before it loads `doorbell_words`.
  */
 #include "peer.h"
 
 #include "channel.h"
 #include "log.h"
 #include "shm.h"
-#include "siphash.h"
 #include "stats.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* -- the writer: a ring in another's segment --------------------------------------------------- */
-
-struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer)
-{
-    const struct mdapl_group *group = mdapl_peer_group(&peer->base);
-    struct mdapl_name self = mdapl_group_self(group);
-    struct mdapl_shm_id to = { group->id, (uint32_t)peer->base.rank };
-    struct mdapl_shm_hello h = { .group = self.group, .rank = (uint32_t)self.rank };
-
-    if (mdapl_group_is_port(group))
-        memcpy(h.card, peer->s->card, sizeof(h.card));
-    mdapl_shm_seg_mac(group->key, &h, to, peer->token, h.mac);
-    return h;
-}
-
-/* The inring of a guest is its own since it has joined. */
-static struct mdapl_shm_inring_at claim_inring(struct mdapl_shm_peer *peer)
-{
-    return peer->base.group > 0 ? mdapl_shm_seg_inring(&peer->far, peer->far_inring)
-                                : mdapl_shm_seg_claim_inring(&peer->far, &peer->far_inring);
-}
-
-/* Copies a hello; of a card that is empty, as most are, only its first byte. */
-static void copy_hello(struct mdapl_shm_hello *to, const struct mdapl_shm_hello *from)
-{
-    memcpy(to, from, offsetof(struct mdapl_shm_hello, card) + 1);
-    if (to->card[0])
-        memcpy(to->card + 1, from->card + 1, sizeof(to->card) - 1);
-}
 
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_chan *s = peer->s;
-    struct mdapl_shm_inring_at in = claim_inring(peer);
-    struct mdapl_shm_hello hello;
+    struct mdapl_shm_inring_at in = mdapl_shm_seg_inring(&peer->far, peer->far_inring);
 
-    if (!in.front)
+    /* That of a guest has been reserved when it was claimed. */
+    if (!in.front || (peer->base.group == 0
+                      && mdapl_shm_seg_reserve_inring(&peer->far, peer->far_inring)))
         return -ENOMEM;
     /* A load, unlike a store, has the kernel map the pages around it as well (seg.c). */
     (void)atomic_load_explicit(&in.front->refused, memory_order_relaxed);
-    hello = mdapl_shm_hello_for(peer);
-    copy_hello(&in.front->hello, &hello);    /* the first doorbell publishes it */
     mdapl_shm_spsc_open_tx(&peer->tx, in);
     if (peer->token < s->seg.head->token) {
         peer->pair.bytes = mdapl_shm_seg_pair(&peer->far, &in);
@@ -92,59 +60,39 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer)
 
 /* -- the reader: a first message --------------------------------------------------------------- */
 
-bool mdapl_shm_hello_is_right(const struct mdapl_shm_chan *s, const struct mdapl_group *group,
-                              const struct mdapl_shm_hello *h)
+/* The peer that is this rank; NULL: it has an inring already or is lost, or another channel reaches
+ * it. */
+static struct mdapl_shm_peer *new_writer(struct mdapl_group *group, int rank)
 {
-    struct mdapl_name self = mdapl_group_self(group);
-    struct mdapl_shm_id to = { self.group, (uint32_t)self.rank };
-    uint8_t mac[16];
-
-    if (h->rank >= (uint32_t)group->size || (h->group == self.group && (int)h->rank == self.rank))
-        return false;
-    mdapl_shm_seg_mac(group->key, h, to, s->seg.head->token, mac);
-    return mdapl_mac_equal(mac, h->mac);
-}
-
-struct mdapl_group *mdapl_shm_hello_group(struct mdapl_shm_chan *s,
-                                          const struct mdapl_shm_hello *h)
-{
-    struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
-
-    return group && mdapl_shm_hello_is_right(s, group, h) ? group : NULL;
-}
-
-/* The peer that wrote this hello; NULL: the hello is wrong, the peer has an inring already or is
- * lost, or another channel reaches it. */
-static struct mdapl_shm_peer *opener(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
-{
-    struct mdapl_group *group = mdapl_shm_hello_group(s, h);
     struct mdapl_peer *base;
+    struct mdapl_shm_peer *peer;
 
-    if (!group && !mdapl_group_find(s->ctx, h->group))
-        group = mdapl_shm_guest_admit(s, h);
-    if (!group || mdapl_group_peer(group, (int)h->rank, &base)
-        || base->channel != &mdapl_shm_channel || mdapl_shm_peer_of(base)->rx.in.front
-        || mdapl_shm_peer_of(base)->dead)
+    if (mdapl_group_peer(group, rank, &base) || base->channel != &mdapl_shm_channel)
         return NULL;
-    return mdapl_shm_peer_of(base);
+    peer = mdapl_shm_peer_of(base);
+    return peer->rx.in.front || peer->dead ? NULL : peer;
 }
 
 static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t index)
 {
     struct mdapl_shm_inring_at in = mdapl_shm_seg_inring(&s->seg, index);
-    struct mdapl_shm_hello hello = { 0 };
+    struct mdapl_group *group = mdapl_ctx_job(s->ctx);
     struct mdapl_shm_peer *peer;
+    int rank, rc = 0;
 
     if (!in.front || mdapl_shm_guest_has_left(s, index))
         return NULL;
-    copy_hello(&hello, &in.front->hello);    /* once: the peer may change it */
-    if (mdapl_shm_guest_is_early(s, index, &hello))
+    if (index < s->seg.first_guest)
+        rank = s->near.rank[index];
+    else
+        rc = mdapl_shm_guest_who(s, index, &group, &rank);
+    if (rc == -EAGAIN)
         return NULL;
-    peer = opener(s, &hello);
+    peer = rc == 0 ? new_writer(group, rank) : NULL;
     if (!peer) {
         s->stats->cr_refused++;
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
-                  "refused shared memory to one that calls itself rank %u", hello.rank);
+                  "refused shared memory to one that calls itself rank %d", rank);
         atomic_store(&in.front->refused, 1);
         return NULL;
     }

@@ -28,6 +28,7 @@
 #include "channel.h"
 #include "log.h"
 #include "shm.h"
+#include "siphash.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,6 +77,38 @@ void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s)
     }
 }
 
+/* -- hellos ----------------------------------------------------------------------------------- */
+
+/* That of this process for a peer. */
+static struct mdapl_shm_hello hello_for(const struct mdapl_shm_peer *peer)
+{
+    const struct mdapl_group *group = mdapl_peer_group(&peer->base);
+    struct mdapl_name self = mdapl_group_self(group);
+    struct mdapl_shm_id to = { group->id, (uint32_t)peer->base.rank };
+    struct mdapl_shm_hello h = { .group = self.group, .rank = (uint32_t)self.rank };
+
+    if (mdapl_group_is_port(group))
+        memcpy(h.card, peer->s->card, sizeof(h.card));
+    mdapl_shm_seg_mac(group->key, &h, to, peer->token, h.mac);
+    return h;
+}
+
+/* Has it the right MAC for a process of this group? */
+static bool is_right(const struct mdapl_shm_chan *s, const struct mdapl_group *group,
+                     const struct mdapl_shm_hello *h)
+{
+    struct mdapl_name self = mdapl_group_self(group);
+    struct mdapl_shm_id to = { self.group, (uint32_t)self.rank };
+    uint8_t mac[16];
+
+    if (h->rank >= (uint32_t)group->size || (h->group == self.group && (int)h->rank == self.rank))
+        return false;
+    mdapl_shm_seg_mac(group->key, h, to, s->seg.head->token, mac);
+    return mdapl_mac_equal(mac, h->mac);
+}
+
+/* -- entries ---------------------------------------------------------------------------------- */
+
 /* The inring of an entry of this segment. */
 static uint32_t index_of(const struct mdapl_shm_chan *s, const struct mdapl_shm_guest *entry)
 {
@@ -93,7 +126,7 @@ static struct mdapl_shm_guest *entry_of(struct mdapl_shm_chan *s, const struct m
         if (atomic_load(&guest->state) % STATES != THERE)
             continue;
         hello = guest->hello;    /* once: the guest may change it */
-        if ((int)hello.rank == rank && mdapl_shm_hello_group(s, &hello) == group)
+        if ((int)hello.rank == rank && hello.group == group->id && is_right(s, group, &hello))
             return guest;
     }
     return NULL;
@@ -116,7 +149,7 @@ static int claim(struct mdapl_shm_peer *peer)
             atomic_store(&guest->state, FREE);
             return -ENOMEM;
         }
-        guest->hello = mdapl_shm_hello_for(peer);
+        guest->hello = hello_for(peer);
         atomic_store(&guest->state, entry_word(THERE, pid));
         return 0;
     }
@@ -153,29 +186,6 @@ static int join_one(struct mdapl_shm_chan *s, const struct mdapl_group *group, i
     int rc = mdapl_group_card(group, rank, card, sizeof(card));
 
     return rc ? rc : enter(s, group, rank, card);
-}
-
-/* May a guest with this hello be known later? Its group may be added; or the peer that it was
- * before is still here, and will be removed. */
-static bool is_awaited(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
-{
-    const struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
-    struct mdapl_peer *peer = group && h->rank < (uint32_t)group->size ? group->peers[h->rank]
-                                                                       : NULL;
-
-    if (!group || !peer || peer->channel != &mdapl_shm_channel)
-        return !group;
-    return mdapl_shm_peer_of(peer)->rx.in.front
-           && mdapl_shm_guest_has_left(s, mdapl_shm_peer_of(peer)->inring);
-}
-
-bool mdapl_shm_guest_is_early(struct mdapl_shm_chan *s, uint32_t index,
-                              const struct mdapl_shm_hello *h)
-{
-    if (index < s->seg.first_guest || *h->card || !mdapl_ctx_alone(s->ctx) || !is_awaited(s, h))
-        return false;
-    s->early |= (uint64_t)1 << (index - s->seg.first_guest);
-    return true;
 }
 
 /* Sets the doorbells of the guests that have been early. */
@@ -223,6 +233,30 @@ int mdapl_shm_guest_reach(struct mdapl_shm_chan *s, const struct mdapl_group *gr
     return 0;
 }
 
+/* -- who writes ------------------------------------------------------------------------------- */
+
+/* May a guest with this hello be known later? Its group may be added; or the peer that it was
+ * before is still here, and will be removed. */
+static bool is_awaited(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
+{
+    const struct mdapl_group *group = mdapl_group_find(s->ctx, h->group);
+    struct mdapl_peer *peer = group && h->rank < (uint32_t)group->size ? group->peers[h->rank]
+                                                                       : NULL;
+
+    if (!group || !peer || peer->channel != &mdapl_shm_channel)
+        return !group;
+    return mdapl_shm_peer_of(peer)->rx.in.front
+           && mdapl_shm_guest_has_left(s, mdapl_shm_peer_of(peer)->inring);
+}
+
+static bool is_early(struct mdapl_shm_chan *s, uint32_t index, const struct mdapl_shm_hello *h)
+{
+    if (*h->card || !mdapl_ctx_alone(s->ctx) || !is_awaited(s, h))
+        return false;
+    s->early |= (uint64_t)1 << (index - s->seg.first_guest);
+    return true;
+}
+
 /* Has the process with this hello come to an open port? *visitor is its group then. */
 static bool is_visit(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h,
                      struct mdapl_group *visitor)
@@ -231,14 +265,15 @@ static bool is_visit(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h,
 
     while (*h->card && (port = mdapl_port_next(s->ctx, port))) {
         *visitor = mdapl_port_visitor(port, h->group, &mdapl_shm_channel);
-        if (mdapl_shm_hello_is_right(s, visitor, h))
+        if (is_right(s, visitor, h))
             return true;
     }
     return false;
 }
 
-struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
-                                          const struct mdapl_shm_hello *h)
+/* Adds the group of a process with this hello, which names no group of the context, as a visitor of
+ * an open port. NULL: it is none, its segment cannot be mapped, or memory is out. */
+static struct mdapl_group *admit(struct mdapl_shm_chan *s, const struct mdapl_shm_hello *h)
 {
     char card[MDAPL_SHM_CARD_BYTES + 1] = "";
     struct mdapl_group visitor, *group;
@@ -252,6 +287,27 @@ struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
     mdapl_group_remove(group);
     return NULL;
 }
+
+int mdapl_shm_guest_who(struct mdapl_shm_chan *s, uint32_t index, struct mdapl_group **group_p,
+                        int *rank_p)
+{
+    /* A copy, once: the guest may change it. */
+    struct mdapl_shm_hello hello = s->seg.head->guest[index - s->seg.first_guest].hello;
+    struct mdapl_group *group;
+
+    *rank_p = (int)hello.rank;
+    if (is_early(s, index, &hello))
+        return -EAGAIN;
+    group = mdapl_group_find(s->ctx, hello.group);
+    if (!group)
+        group = admit(s, &hello);
+    else if (!is_right(s, group, &hello))
+        group = NULL;
+    *group_p = group;
+    return group ? 0 : -EACCES;
+}
+
+/* -- leaving ---------------------------------------------------------------------------------- */
 
 /* Guests that are not reached notice it, as this process may go on without its segment. */
 static void refuse_all(struct mdapl_shm_chan *s)

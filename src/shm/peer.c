@@ -71,6 +71,7 @@ int mdapl_shm_peer_make(struct mdapl_shm_chan *s, const struct mdapl_group *grou
     peer->token = card.token;
     peer->far = far;
     peer->fence = !s->barrier || !far.head->barrier;
+    peer->far_inring = group->index > 0 ? 0 : (uint32_t)s->near.me;    /* a guest claims one */
     peer->pid = far.head->pid;
     peer->process = mdapl_shm_os_process_open(peer->pid);
     peer->tx.room = room_of_one(peer);
@@ -203,8 +204,7 @@ static const char *refusal(const struct mdapl_group *group)
         return "it refused us: the port is closed, or has another key";
     if (group->index > 0)
         return "it has disconnected, or has another key";
-    return "it refused us: it has another key or another connection of this rank. Use "
-           "MPIR_CVAR_DAPL_CHANNELS=dapl";
+    return "it refused us: it has lost this rank before. Its own message says why";
 }
 
 void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)

@@ -141,7 +141,7 @@ struct mdapl_shm_chan {
     struct mdapl_shm_peer **joined;    /* of other groups: mapped, but not reached (guest.c) */
     int n_joined;
     uint64_t early;              /* guests that this process does not know yet (guest.c) */
-    struct mdapl_shm_peer **owner; /* by inring; NULL until its hello is accepted */
+    struct mdapl_shm_peer **owner; /* by inring; NULL until its first message is accepted */
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
     int n_inrings;               /* in use, in this segment and in others' */
@@ -273,14 +273,12 @@ void mdapl_shm_guest_leave(struct mdapl_shm_peer *peer);
 void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s);
 /* Is it the inring of a guest that has left? */
 bool mdapl_shm_guest_has_left(const struct mdapl_shm_chan *s, uint32_t index);
-/* Is this the hello of a guest that may be known later? Then it is looked at again when a group is
- * added or a peer removed. */
-bool mdapl_shm_guest_is_early(struct mdapl_shm_chan *s, uint32_t index,
-                              const struct mdapl_shm_hello *h);
-/* Adds the group of a process that has written this hello, which names no group of the context, as
- * a visitor of an open port. NULL: it is none, its segment cannot be mapped, or memory is out. */
-struct mdapl_group *mdapl_shm_guest_admit(struct mdapl_shm_chan *s,
-                                          const struct mdapl_shm_hello *hello);
+/* Which rank of which group the guest with this inring is, by its hello; of a visitor of an open
+ * port the group is added. 0; -EAGAIN: it may be known later, and its doorbell rings again when a
+ * group is added or a peer removed; -EACCES: it is none, its segment cannot be mapped, or memory is
+ * out. In all cases *rank_p is what it calls itself. */
+int mdapl_shm_guest_who(struct mdapl_shm_chan *s, uint32_t index, struct mdapl_group **group_p,
+                        int *rank_p);
 
 /* -- tx.c ------------------------------------------------------------------------------------- */
 
@@ -296,7 +294,7 @@ bool mdapl_shm_tx_put_from(struct mdapl_shm_peer *peer, int type, const void *hd
                            struct mdapl_iov *from, size_t len);
 bool mdapl_shm_tx_put(struct mdapl_shm_peer *peer, int type, const void *hdr, size_t hdr_len,
                       const void *body, size_t len);
-/* Claims an inring in the peer's segment if it has none yet. Returns whether it has one. */
+/* Opens the inring in the peer's segment if it has none yet. Returns whether it has one. */
 bool mdapl_shm_tx_open(struct mdapl_shm_peer *peer);
 /* Transmits queued items and pieces of bodies, while there is room. Returns how many. */
 int mdapl_shm_tx_flush(struct mdapl_shm_peer *peer);
@@ -305,18 +303,7 @@ void mdapl_shm_tx_fail(struct mdapl_shm_peer *peer, int status);
 
 /* -- doorbell.c ------------------------------------------------------------------------------- */
 
-/* The hello of this process for a peer. */
-struct mdapl_shm_hello mdapl_shm_hello_for(const struct mdapl_shm_peer *peer);
-/* The group of the process that wrote this hello into the own segment; NULL: the group is not known
- * or has no such rank, or the MAC is wrong. */
-struct mdapl_group *mdapl_shm_hello_group(struct mdapl_shm_chan *s,
-                                          const struct mdapl_shm_hello *h);
-/* Has the hello the right MAC for a process of this group? */
-bool mdapl_shm_hello_is_right(const struct mdapl_shm_chan *s, const struct mdapl_group *group,
-                              const struct mdapl_shm_hello *h);
-
-/* Claims an inring in the peer's segment and writes the hello, for the first message. 0 or -ENOMEM.
- * */
+/* Opens the inring in the peer's segment, for the first message. 0 or -ENOMEM. */
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer);
 /* Rings the doorbell of a peer that does not poll this ring, and ends its sleep. */
 void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer);

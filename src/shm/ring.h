@@ -5,8 +5,7 @@
  * The inring: a ring of messages from one process to another, with one writer and one reader
  * (Lamport's queue). It lies in the reader's segment, in two pieces:
  *
- *      line       written by the reader: how many messages it has taken, whether it polls; and the
- *                 writer's identity, written once
+ *      line       written by the reader: how many messages it has taken, whether it polls
  *      slots      the front ones: two cache lines for each message
  *
  *      slots      the rest
@@ -52,7 +51,6 @@
  * message will be and 4 for the type.
  */
 #include "contract.h"
-#include "node.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -81,15 +79,6 @@ enum {
 /* In the offset of a place: it is in the pair buffer, at the other bits' offset. */
 #define MDAPL_AT_PAIR ((uint32_t)1 << 31)
 
-/* Written by the sender before its first message; the first doorbell publishes it (doorbell.c). Up
- * to the card's first byte it is in the line that both ends need anyway. */
-struct mdapl_shm_hello {
-    uint32_t group;
-    uint32_t rank;           /* in that group */
-    uint8_t mac[16];         /* mdapl_shm_seg_mac() */
-    char card[MDAPL_SHM_CARD_BYTES]; /* node.h, of one that visits a port; else zeros */
-};
-
 struct mdapl_shm_slot {
     alignas(MDAPL_SLOT_BYTES) _Atomic uint64_t word;   /* number, body, header, type */
     uint32_t ack;            /* messages of the other direction that the writer has taken */
@@ -101,10 +90,9 @@ struct mdapl_shm_slot {
 struct mdapl_shm_inring {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t taken;
     _Atomic uint32_t polled;     /* 0: the reader needs the doorbell (doorbell.c) */
-    _Atomic uint32_t refused;    /* the reader rejects the hello: it takes no message */
+    _Atomic uint32_t refused;    /* the reader rejects the writer: it takes no message */
     _Atomic uint32_t duplex;     /* how long bodies go in both directions, if its reader judges that
                                   * (way.c) */
-    struct mdapl_shm_hello hello;
     alignas(MDAPL_LINE_BYTES) _Atomic uint64_t split[MDAPL_SPLITS];    /* split.c */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_slot slot[MDAPL_SLOTS_FRONT];
 };

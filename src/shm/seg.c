@@ -13,7 +13,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 16,                 /* of the segment, and of what travels in its rings */
+    LAYOUT = 17,                 /* of the segment, and of what travels in its rings */
     FRONTS_AT = sizeof(struct mdapl_shm_seg_head),
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
@@ -207,35 +207,23 @@ static struct mdapl_shm_inring_at inring(const struct mdapl_shm_seg *seg, uint32
                                          .rest = (void *)(base + rest_at(seg, index)) };
 }
 
-struct mdapl_shm_inring_at mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg,
-                                                      uint32_t *index_p)
-{
-    uint32_t index = atomic_fetch_add(&seg->head->n_inrings, 1);
-
-    if (index >= seg->first_guest || mdapl_shm_seg_reserve_inring(seg, index))
-        return (struct mdapl_shm_inring_at){ NULL, NULL };
-    *index_p = index;
-    return inring(seg, index);
-}
-
 int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
     return mdapl_shm_os_segment_reserve(seg->ref, rest_at(seg, index), seg->inring_bytes);
 }
 
-static bool is_claimed(const struct mdapl_shm_seg *seg, uint32_t index)
+static bool is_in_use(const struct mdapl_shm_seg *seg, uint32_t index)
 {
     uint32_t guest = index - seg->first_guest;
 
-    if (index < seg->first_guest)
-        return index < atomic_load(&seg->head->n_inrings);
-    return guest < MDAPL_SHM_GUESTS && atomic_load(&seg->head->guest[guest].state) != 0;
+    return index < seg->first_guest
+           || (guest < MDAPL_SHM_GUESTS && atomic_load(&seg->head->guest[guest].state) != 0);
 }
 
 struct mdapl_shm_inring_at mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index)
 {
-    return is_claimed(seg, index) ? inring(seg, index)
-                                  : (struct mdapl_shm_inring_at){ NULL, NULL };
+    return is_in_use(seg, index) ? inring(seg, index)
+                                 : (struct mdapl_shm_inring_at){ NULL, NULL };
 }
 
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)

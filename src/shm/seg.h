@@ -5,21 +5,22 @@
  * The segment of one process, which the other processes of its node map.
  *
  *      head       its identity; the doorbells; whether it sleeps
- *      inrings    (ring.h) one for each process that sends to it: those of its job, allocated in
- *                 order, and behind them those of guests (guest.c); their first pieces
+ *      inrings    (ring.h) one for each process that may send to it: the ranks of its job on this
+ *                 node, in their order (near.c), and behind them guests (guest.c); their first
+ *                 pieces
  *      cells      pieces of long bodies that it sends: it writes them, others read them
  *      inrings    the rest of them
  *
- * The segment has room for an inring of every rank of the node, and of GUESTS processes of other
- * jobs. Pages are allocated as they are written, so the memory used grows with the number of peers
+ * Pages are allocated as they are written, so the memory used grows with the number of peers
  * that send; but the owner allocates the first ones, with the first pieces of some inrings, as the
  * kernel maps all of them with the head. Ranks of the job map it without the rest of the guests'
  * inrings. The more ranks a node has, the less data each inring has.
  *
  * Proof. A business card has a reference to the segment and the random token in its head. A process
- * that opens the reference and reads the token there shares memory with the card's owner. A process
- * that claims an inring writes a MAC under the key of its group into it.
+ * that opens the reference and reads the token there shares memory with the card's owner. A rank of
+ * the job is known by its inring; a guest writes a MAC under the key of its group into its entry.
  */
+#include "node.h"
 #include "os.h"
 #include "ring.h"
 
@@ -50,6 +51,14 @@ enum {
     MDAPL_SEG_HEAD_BYTES = 65536, /* of the file: whole pages everywhere */
 };
 
+/* Who a guest is. */
+struct mdapl_shm_hello {
+    uint32_t group;
+    uint32_t rank;           /* in that group */
+    uint8_t mac[16];         /* mdapl_shm_seg_mac() */
+    char card[MDAPL_SHM_CARD_BYTES]; /* node.h, of one that visits a port; else zeros */
+};
+
 /* The entry of a process of another job. */
 struct mdapl_shm_guest {
     _Atomic uint32_t state;  /* guest.c; 0: it is free */
@@ -70,7 +79,6 @@ struct mdapl_shm_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
     _Atomic uint32_t asleep;         /* 1: a doorbell has to wake it */
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
-    _Atomic uint32_t n_inrings;      /* claimed */
     _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
@@ -110,12 +118,9 @@ bool mdapl_shm_seg_size_allowed(size_t bytes);
 uint32_t mdapl_shm_seg_data_bytes(const struct mdapl_shm_seg *seg);
 /* The pair buffer behind the data of such an inring; NULL: inrings are too small to have one. */
 uint8_t *mdapl_shm_seg_pair(const struct mdapl_shm_seg *seg, const struct mdapl_shm_inring_at *in);
-/* Claims the next free inring of another process's segment. NULL: none is free, or no memory. */
-struct mdapl_shm_inring_at mdapl_shm_seg_claim_inring(struct mdapl_shm_seg *seg,
-                                                      uint32_t *index_p);
-/* Allocates the memory of an inring for a guest. 0 or -errno. */
+/* Allocates the memory of an inring. 0 or -errno. */
 int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index);
-/* The inring of this index; NULL: it has not been claimed. */
+/* The inring of this index; NULL: there is none, or it is one for guests that none has claimed. */
 struct mdapl_shm_inring_at mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The cells: MDAPL_CELLS of MDAPL_CELL_BYTES. */
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
@@ -125,8 +130,8 @@ struct mdapl_shm_id {
     uint32_t group, rank;
 };
 
-/* The MAC of a hello, under the key of their groups, with which its process claims an inring in the
- * segment of the process `to`, which has this token. */
+/* The MAC of a hello, under the key of their groups, with which its process becomes a guest of the
+ * process `to`, whose segment has this token. */
 void mdapl_shm_seg_mac(const uint8_t key[16], const struct mdapl_shm_hello *hello,
                        struct mdapl_shm_id to, uint64_t token, uint8_t mac[16]);
 

@@ -23,7 +23,6 @@ static void near_its_owner(void **state)
 {
     struct mdapl_shm_seg seg, far;
     uint64_t word = 1;
-    uint32_t index;
     int mode = -1;
 
     (void)state;
@@ -32,7 +31,7 @@ static void near_its_owner(void **state)
     assert_int_equal(mdapl_shm_seg_make(&seg, 0, 2, &word, false), 0);
     assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, 2), 0);
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0,
-                mdapl_shm_seg_claim_inring(&far, &index).front, MPOL_F_ADDR))
+                mdapl_shm_seg_inring(&far, 1).front, MPOL_F_ADDR))
         SKIP_TEST("no memory policies here");
     assert_int_equal(mode, MPOL_PREFERRED);
     mdapl_shm_seg_close(&far);
@@ -113,7 +112,6 @@ static void first_pieces_share_pages(void **state)
     struct mdapl_shm_inring_at in;
     struct mdapl_shm_seg seg, far;
     uint64_t word = 1;
-    uint32_t index;
     long faults;
 
     (void)state;
@@ -123,11 +121,11 @@ static void first_pieces_share_pages(void **state)
     assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 1, RANKS), -EHOSTUNREACH);
     assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, RANKS), 0);
     faults = page_faults();
-    for (int i = 0; i < RANKS; i++) {
-        in = mdapl_shm_seg_claim_inring(&far, &index);
-        in.front->hello.rank = 1;
+    for (uint32_t i = 0; i < RANKS; i++) {
+        in = mdapl_shm_seg_inring(&far, i);
+        in.front->slot[0].at = i;
         in.front->slot[MDAPL_SLOTS_FRONT - 1].at = 1;
-        assert_int_equal(mdapl_shm_seg_inring(&seg, index).front->hello.rank, 1);
+        assert_int_equal(mdapl_shm_seg_inring(&seg, i).front->slot[0].at, i);
     }
     assert_in_range(page_faults() - faults, 0, RANKS * 3 / 4);
     mdapl_shm_seg_close(&far);

@@ -311,7 +311,7 @@ static void all_to_all(void **state)
     run_all(false);
 }
 
-/* A rank that only receives knows a sender by its hello and its ring only. */
+/* A rank that only receives knows a sender by its ring only. */
 static void all_to_one(void **state)
 {
     (void)state;

@@ -366,12 +366,14 @@ static void wrong_key_is_refused(void **state)
 static void changed_card_is_refused(void **state)
 {
     struct world *w = *state;
+    struct mdapl_shm_peer *far;
     struct mdapl_peer *peer;
 
     assert_int_equal(visit(&w->guest, &w->port, VISIT, &peer), 0);
     send_to(peer, 8);
-    memcpy(mdapl_shm_peer_of(peer)->tx.in.front->hello.card, w->other.s->card,
-           sizeof(w->other.s->card));
+    far = mdapl_shm_peer_of(peer);
+    memcpy(far->far.head->guest[far->far_inring - far->far.first_guest].hello.card,
+           w->other.s->card, sizeof(w->other.s->card));
     is_refused(w, peer);
     assert_int_equal(entries(&w->other), 0);
 }
