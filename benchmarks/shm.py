@@ -3,6 +3,7 @@
 and Debian's Open MPI as it is and on UCX; and what the machine itself allows. The results have a part for each
 processor on which it was run: a run replaces its own and keeps the others. README.md's tables are made from them."""
 import copy
+import itertools
 import json
 import math
 import pathlib
@@ -32,6 +33,7 @@ FIGURES = {                              # of two ranks. what: title and unit, s
 TESTS = {"stream": "bw", "swap": "bibw"}  # of mpi_perf, where it has another name
 LIMITS = {"lat": "message", "bw": "memcpy", "bibw": "kernel"}    # tests of line_perf
 CONNECT_RANKS, MEMORY_RANKS = 32, 64
+JOBS = {CONNECT_RANKS: 5, MEMORY_RANKS: 1}  # of so many ranks, of each MPI in a turn: first rounds differ by 2
 SLICES = 20                              # of a run, of some milliseconds each
 SHORT, SHORT_STARTS = 2048, 5            # bytes; how often each MPI is started for them in a turn
 FAR = 2.5                                # times as long: then there are near and far cores, see apart()
@@ -146,9 +148,9 @@ def measured(programs, reps):
                 slices.setdefault((title, test, size), []).append(turn)
             if test in LIMITS:
                 slices.setdefault(("limit", test, size), []).append(limit(test, size, cores))
-        for title, program in programs.items():
-            for ranks in (CONNECT_RANKS, MEMORY_RANKS):
-                say(f"turn {rep} of {reps}, {ranks} ranks of {title}")
+        for ranks, jobs in JOBS.items():
+            for job, (title, program) in itertools.product(range(1, jobs + 1), programs.items()):
+                say(f"turn {rep} of {reps}, job {job} of {jobs}: {ranks} ranks of {title}")
                 keep(others, {(title, "together", ranks): program.together(ranks)})
     return slices, others
 
@@ -320,7 +322,8 @@ other one's buffers (process_vm_readv) and does nothing else: more takes copies 
 Many ranks are more than there are cores, bound to none; Open MPI is told --oversubscribe. Memory is Pss: what only the
 process has and its share of what processes share, after rounds in which each rank sends 8 bytes to each other one;
 the median of the ranks. Nothing is subtracted: what it had before MPI_Init is shown. The time of a round is from
-a barrier to the slowest rank's end.
+a barrier to the slowest rank's end. Of {CONNECT_RANKS} ranks each MPI has {JOBS[CONNECT_RANKS]} jobs in a turn, which
+alternate (in the parts of sources bcee834, 843222c and 60c05ce one).
 
 {"".join(processor_text(name, part) for name, part in processors.items())}"""
 
