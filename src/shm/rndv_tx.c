@@ -174,6 +174,7 @@ static bool send_piece(struct mdapl_shm_peer *peer, struct mdapl_shm_rndv *send)
     return true;
 }
 
+/* One body after the other: the first ones are there sooner, rather than all at the same time. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
 {
     struct mdapl_list *l;
@@ -185,11 +186,10 @@ int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer)
         if (!send_piece(peer, send))
             break;
         n++;
-        /* Round robin over the bodies. */
-        mdapl_list_remove(l);
         if (send->sent < send->cts.len)
-            mdapl_list_append(&peer->streaming, l);
-        else if (send->requested == send->len)
+            continue;
+        mdapl_list_remove(l);
+        if (send->requested == send->len)
             send_end(send, 0);
     }
     return n;

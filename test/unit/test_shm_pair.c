@@ -332,6 +332,36 @@ static void by_cells(void **state)
     assert_int_equal(mdapl_drain(b->ctx), 0);
 }
 
+/* Bodies that have been requested arrive in their order, a shorter one behind a longer one, too. */
+static void requested_bodies_in_order(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending sent[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
+    struct sending read[2] = { { .op.done = ranks_done }, { .op.done = ranks_done } };
+    size_t len[2] = { MIB, LONG };
+
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(send_op(a, i, len[i], false, &sent[i].op), 0);
+    rounds(b, 1);
+    rounds(b, 1);
+    for (int i = 0; i < 2; i++) {
+        struct iovec v = { sink, len[i] };
+
+        assert_int_equal(mdapl_rx_read(b->announced[i].rx, &v, 1, &read[i].op), 0);
+    }
+    for (int i = 0; i < 1000 && !read[0].done; i++) {
+        rounds(a, 1);
+        rounds(b, 1);
+        assert_true(read[0].done || !read[1].done);
+    }
+    for (int i = 0; i < 1000 && !read[1].done; i++) {
+        rounds(a, 1);
+        rounds(b, 1);
+    }
+    assert_true(read[0].done && read[1].done && sent[0].done && sent[1].done);
+}
+
 /* Reads `len` bytes of a body through cells, and the sender sends them. */
 static void read_part(struct pair *p, struct mdapl_rx *rx, size_t at, size_t len)
 {
@@ -518,8 +548,8 @@ int main(void)
         TEST(no_barrier_for_each_sleep), cmocka_unit_test(reads_are_allowed_when_wanted),
         TEST(doorbell_wakes_a_sleeper), TEST(another_thread_wakes_a_sleeper),
         TEST(one_long_body_in_a_round), TEST(a_full_ring),
-        TEST(taken_in_place), TEST(parked), TEST(by_cells), TEST(by_cells_in_pieces),
-        TEST(by_one_copy),
+        TEST(taken_in_place), TEST(parked), TEST(by_cells),
+        TEST(requested_bodies_in_order), TEST(by_cells_in_pieces), TEST(by_one_copy),
         TEST(too_long_for_the_room), TEST(dropped),
         cmocka_unit_test_setup_teardown(more_senders_than_polled, ranks_make_many, ranks_unmake),
         TEST(nonsense),
