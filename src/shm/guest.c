@@ -79,17 +79,33 @@ void mdapl_shm_guest_sweep(struct mdapl_shm_chan *s)
 
 /* -- hellos ----------------------------------------------------------------------------------- */
 
+/* The MAC of a hello for the process `to`, whose segment has this token, under the key of the group
+ * that both are in, or the port's. */
+static void mac_of(const uint8_t key[16], const struct mdapl_shm_hello *h, struct mdapl_name to,
+                   uint64_t token, uint8_t mac[16])
+{
+    struct {
+        char what[8];
+        uint32_t from_group, from_rank, to_group, to_rank;
+        uint64_t token;
+        char card[MDAPL_SHM_CARD_BYTES];
+    } said = { "shmdoor", h->group, h->rank, to.group, (uint32_t)to.rank, token, "" };
+    size_t len = strnlen(h->card, sizeof(h->card));    /* most have none */
+
+    memcpy(said.card, h->card, len);
+    mdapl_siphash(key, &said, sizeof(said) - sizeof(said.card) + len, mac);
+}
+
 /* That of this process for a peer. */
 static struct mdapl_shm_hello hello_for(const struct mdapl_shm_peer *peer)
 {
     const struct mdapl_group *group = mdapl_peer_group(&peer->base);
-    struct mdapl_name self = mdapl_group_self(group);
-    struct mdapl_shm_id to = { group->id, (uint32_t)peer->base.rank };
+    struct mdapl_name self = mdapl_group_self(group), to = { group->id, peer->base.rank };
     struct mdapl_shm_hello h = { .group = self.group, .rank = (uint32_t)self.rank };
 
     if (mdapl_group_is_port(group))
         memcpy(h.card, peer->s->card, sizeof(h.card));
-    mdapl_shm_seg_mac(group->key, &h, to, peer->token, h.mac);
+    mac_of(group->key, &h, to, peer->token, h.mac);
     return h;
 }
 
@@ -98,12 +114,11 @@ static bool is_right(const struct mdapl_shm_chan *s, const struct mdapl_group *g
                      const struct mdapl_shm_hello *h)
 {
     struct mdapl_name self = mdapl_group_self(group);
-    struct mdapl_shm_id to = { self.group, (uint32_t)self.rank };
     uint8_t mac[16];
 
     if (h->rank >= (uint32_t)group->size || (h->group == self.group && (int)h->rank == self.rank))
         return false;
-    mdapl_shm_seg_mac(group->key, h, to, s->seg.head->token, mac);
+    mac_of(group->key, h, self, s->seg.head->token, mac);
     return mdapl_mac_equal(mac, h->mac);
 }
 

@@ -2,7 +2,6 @@
 #include "seg.h"
 
 #include "min.h"
-#include "siphash.h"
 
 #include <errno.h>
 #include <string.h>
@@ -229,21 +228,4 @@ struct mdapl_shm_inring_at mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg,
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg)
 {
     return (uint8_t *)seg->head + seg->cells_at;
-}
-
-/* -- proof ------------------------------------------------------------------------------------ */
-
-void mdapl_shm_seg_mac(const uint8_t key[16], const struct mdapl_shm_hello *hello,
-                       struct mdapl_shm_id to, uint64_t token, uint8_t mac[16])
-{
-    struct {
-        char what[8];
-        struct mdapl_shm_id from, to;
-        uint64_t token;
-        char card[MDAPL_SHM_CARD_BYTES];
-    } said = { "shmdoor", { hello->group, hello->rank }, to, token, "" };
-    size_t len = strnlen(hello->card, sizeof(hello->card));    /* most have none */
-
-    memcpy(said.card, hello->card, len);
-    mdapl_siphash(key, &said, sizeof(said) - sizeof(said.card) + len, mac);
 }

@@ -55,7 +55,7 @@ enum {
 struct mdapl_shm_hello {
     uint32_t group;
     uint32_t rank;           /* in that group */
-    uint8_t mac[16];         /* mdapl_shm_seg_mac() */
+    uint8_t mac[16];         /* guest.c */
     char card[MDAPL_SHM_CARD_BYTES]; /* node.h, of one that visits a port; else zeros */
 };
 
@@ -124,15 +124,5 @@ int mdapl_shm_seg_reserve_inring(const struct mdapl_shm_seg *seg, uint32_t index
 struct mdapl_shm_inring_at mdapl_shm_seg_inring(const struct mdapl_shm_seg *seg, uint32_t index);
 /* The cells: MDAPL_CELLS of MDAPL_CELL_BYTES. */
 uint8_t *mdapl_shm_seg_cells(const struct mdapl_shm_seg *seg);
-
-/* A process of a group, by their numbers. */
-struct mdapl_shm_id {
-    uint32_t group, rank;
-};
-
-/* The MAC of a hello, under the key of their groups, with which its process becomes a guest of the
- * process `to`, whose segment has this token. */
-void mdapl_shm_seg_mac(const uint8_t key[16], const struct mdapl_shm_hello *hello,
-                       struct mdapl_shm_id to, uint64_t token, uint8_t mac[16]);
 
 #endif

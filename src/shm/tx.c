@@ -369,7 +369,8 @@ __attribute__((noinline)) static int send_any(struct mdapl_shm_peer *peer,
     }
     if (!op)
         return -EAGAIN;
-    /* Of those that are queued, too, if they need the turn of the pair buffer: it may be over. */
+    /* The turn of the pair buffer may be over when a message that waits is sent, and the ring does
+     * not take one as long as that. */
     return type == MDAPL_SHM_RTS || len > MDAPL_SHM_EAGER ? announce(peer, msg, len, op)
                                                           : queue_msg(peer, type, msg, len, op);
 }
