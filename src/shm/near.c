@@ -14,17 +14,29 @@
  *         is the same; a rank whose segment is not mapped here finds that verdict in this rank's
  *         segment, or has not mapped it either.
  *
- * A segment has room for the ranks of its node, not for those of the job.
+ * A segment has room for the ranks of its node, not for those of the job, and a rank's place in the
+ * list of those says which inring is its own. So a segment whose owner has another list, as the
+ * launcher told it something else, is not used.
  */
 #include "peer.h"
 
 #include "channel.h"
 #include "log.h"
+#include "siphash.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static uint64_t digest_of(const struct mdapl_shm_near *near)
+{
+    static const uint8_t key[16];
+    uint64_t digest[2];
+
+    mdapl_siphash(key, near->rank, (size_t)near->n * sizeof(*near->rank), (uint8_t *)digest);
+    return digest[0];
+}
 
 int mdapl_shm_near_init(struct mdapl_shm_chan *s)
 {
@@ -44,6 +56,7 @@ int mdapl_shm_near_init(struct mdapl_shm_chan *s)
         if (rank == job->rank || mdapl_group_near(job, rank))
             near->rank[near->n++] = rank;
     }
+    near->digest = digest_of(near);
     return 0;
 }
 
@@ -62,8 +75,16 @@ static int probe(struct mdapl_shm_chan *s, int i)
     char card[MDAPL_CARD_MAX];
     int rank = s->near.rank[i];
     int rc = mdapl_group_card(job, rank, card, sizeof(card));
+    struct mdapl_shm_peer *peer;
 
-    return rc ? rc : mdapl_shm_peer_make(s, job, rank, card, &s->near.probed[i]);
+    if (!rc)
+        rc = mdapl_shm_peer_make(s, job, rank, card, &peer);
+    if (!rc && peer->far.head->ranks != s->near.digest) {
+        mdapl_shm_peer_free(peer);
+        rc = -EHOSTUNREACH;
+    }
+    s->near.probed[i] = rc ? NULL : peer;
+    return rc;
 }
 
 void mdapl_shm_near_probe(struct mdapl_shm_chan *s)
@@ -110,7 +131,8 @@ int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_pe
 
 static const char *text_of(int verdict)
 {
-    return verdict == -EHOSTUNREACH ? "it is in another container, namespace or user's session"
+    return verdict == -EHOSTUNREACH ? "it is in another container, namespace or user's session, "
+                                      "or the launcher told it of other ranks here"
                                     : strerror(-verdict);
 }
 

@@ -124,6 +124,7 @@ struct mdapl_shm_item {
 struct mdapl_shm_near {
     int *rank;                   /* in ascending order, the same on all of them */
     int n, me;                   /* how many; this rank's index */
+    uint64_t digest;             /* of the list */
     /* By index: a peer whose segment has been mapped, until it is reached. */
     struct mdapl_shm_peer **probed;
 };

@@ -73,6 +73,7 @@ struct mdapl_shm_seg_head {
     int32_t rank, pid;
     int32_t n_ranks;         /* of its node: that decides where everything is */
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
+    uint64_t ranks;          /* a digest of those n_ranks: they decide whose each inring is */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
     /* What a doorbell needs, and a first message: one line, if the inring is one of the first 320.
      * Of the doorbells, a bit for each word that has bits; there, a bit for each inring. */

@@ -42,6 +42,7 @@ static int make_segment(struct mdapl_shm_chan *s)
     rc = mdapl_shm_seg_make(&s->seg, rank, s->near.n, &s->word, s->barrier);
     if (rc)
         return unusable(s->ctx, strerror(-rc));
+    s->seg.head->ranks = s->near.digest;
     /* If its owner cannot open the segment by its reference, no other process can. */
     if (mdapl_shm_seg_open(&again, s->seg.ref, s->seg.head->token, rank, s->near.n) == 0) {
         mdapl_shm_seg_close(&again);

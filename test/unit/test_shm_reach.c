@@ -153,6 +153,31 @@ static void room_for_the_node(void **state)
         mdapl_ctx_close(p.rank[i].ctx);
 }
 
+static struct pair *told;
+
+/* Ranks 1 and 2 are told that they are on one node, rank 0 that it is with rank 2. */
+static bool differs(void *owner, int rank)
+{
+    return rank == ((struct rank *)owner == &told->rank[2] ? 1 : 2);
+}
+
+/* By its own list rank 0 has the place that rank 1 has in rank 2's. */
+static void other_ranks_of_the_node(void **state)
+{
+    struct pair p = { .n = RANKS, .near = differs, .now = MDAPL_SEC(1000) };
+
+    (void)state;
+    told = &p;
+    for (int i = 0; i < RANKS; i++)
+        ranks_open(&p, i);
+    ranks_introduce(&p);
+    probe_all(&p, -1, 0);
+    assert_true(reached(&p, 1, 2) && reached(&p, 2, 1));
+    assert_false(reached(&p, 0, 2) || reached(&p, 2, 0));
+    for (int i = 0; i < RANKS; i++)
+        mdapl_ctx_close(p.rank[i].ctx);
+}
+
 #define APART(f) cmocka_unit_test_setup_teardown(f, make, ranks_unmake)
 
 int main(void)
@@ -160,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ways_or_not_at_all), APART(both_say_why), APART(all_are_reached),
         APART(nothing_of_a_peer_that_is_not_reached), cmocka_unit_test(room_for_the_node),
+        cmocka_unit_test(other_ranks_of_the_node),
     };
 
     return RUN(tests);
