@@ -15,8 +15,8 @@
  *         segment, or has not mapped it either.
  *
  * A segment has room for the ranks of its node, not for those of the job, and a rank's place in the
- * list of those says which inring is its own. So a segment whose owner has another list, as the
- * launcher told it something else, is not used.
+ * list of those says which inring is its own. So a segment whose owner has another list, from the
+ * launcher, is not used.
  */
 #include "peer.h"
 
@@ -132,7 +132,7 @@ int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_pe
 static const char *text_of(int verdict)
 {
     return verdict == -EHOSTUNREACH ? "it is in another container, namespace or user's session, "
-                                      "or the launcher told it of other ranks here"
+                                      "or has other ranks on this node, by the launcher"
                                     : strerror(-verdict);
 }
 

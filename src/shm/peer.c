@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* ns, at most, between the end of the first rank of a job and of this one */
+static const uint64_t END = 2000000000;
+
 static const char out_of_memory[] = "out of memory for a message that waits";
 
 /* -- making and freeing ----------------------------------------------------------------------- */
@@ -207,11 +210,22 @@ static const char *refusal(const struct mdapl_group *group)
     return "it refused us: it has lost this rank before. Its own message says why";
 }
 
+/* The ranks of a job that has drained wait for each other at the launcher's barrier, and then end:
+ * some before the launcher's answer reaches others. */
+static bool may_end(struct mdapl_shm_chan *s)
+{
+    uint64_t now = mdapl_ctx_now(s->ctx);
+
+    if (s->drained && s->end_seen == 0)
+        s->end_seen = now;
+    return s->drained && now - s->end_seen < END;
+}
+
 void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
 {
     if (peer->dead || peer->broken)
         return;
-    if (mdapl_shm_os_process_ended(peer->process, peer->pid))
+    if (mdapl_shm_os_process_ended(peer->process, peer->pid) && !may_end(peer->s))
         mdapl_shm_peer_broken(peer, -ECONNRESET,
                               "the process is gone. Look for what ended it: a "
                               "signal, the memory limit");

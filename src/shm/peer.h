@@ -157,7 +157,8 @@ struct mdapl_shm_chan {
     int64_t single_from;         /* the knob SHM_SINGLE_BYTES; -1: the judge decides (way.c) */
     unsigned rounds;
     uint64_t checked;            /* when the peers were last checked, ns */
-    bool draining, wired;
+    bool draining, drained, wired;
+    uint64_t end_seen;           /* ns, when a process was seen to have ended after that; 0: none */
     bool in_progress;            /* a round of progress is being made */
     bool slept;                  /* since the doorbells were polled last (doorbell.c) */
     bool reads_allowed;          /* others may read this process's memory (os.h) */

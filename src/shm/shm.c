@@ -286,6 +286,7 @@ static size_t drain(void *state)
     s->draining = true;
     for (struct mdapl_shm_peer *p = NULL; (p = mdapl_shm_peer_next(s, p));)
         n += mdapl_shm_peer_unfinished(p);
+    s->drained = n == 0;
     return n;
 }
 

@@ -220,6 +220,28 @@ static void a_killed_process(void **state)
     fault_of(&p, true);
 }
 
+/* When all is delivered in both directions the ranks may end, though not long before this one. */
+static void the_end_of_a_job(void **state)
+{
+    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
+    struct rank *a = &p.rank[0];
+    pid_t pid = start_other(&p, 1);
+
+    (void)state;
+    rounds(a, 2);
+    assert_int_equal(a->n_announced, 1);
+    assert_int_equal(mdapl_drain(a->ctx), 0);
+    end_other(pid, true);
+    for (int i = 0; i < 19; i++, p.now += MDAPL_MS(100)) {
+        rounds(a, 200);
+        assert_int_equal(a->n_faults, 0);
+    }
+    p.now += MDAPL_SEC(1);
+    rounds(a, 200);
+    assert_int_equal(a->n_faults, 1);
+    mdapl_ctx_close(a->ctx);
+}
+
 /* A launcher, or a wrapper around the program, may reap its children late. */
 static void an_unreaped_process(void **state)
 {
@@ -270,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(fin_before_its_rts), TEST(cts_before_its_rts), TEST(a_header_stays_as_it_is),
         TEST(no_message_after_the_fault), cmocka_unit_test(a_killed_process),
+        cmocka_unit_test(the_end_of_a_job),
         cmocka_unit_test(an_unreaped_process),
         cmocka_unit_test(last_messages_first),
         cmocka_unit_test(last_messages_of_a_paused_peer),

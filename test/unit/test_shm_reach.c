@@ -153,12 +153,12 @@ static void room_for_the_node(void **state)
         mdapl_ctx_close(p.rank[i].ctx);
 }
 
-static struct pair *told;
+static struct pair *differing;
 
-/* Ranks 1 and 2 are told that they are on one node, rank 0 that it is with rank 2. */
+/* Ranks 1 and 2 are on one node by the launcher, for rank 0 it and rank 2 are. */
 static bool differs(void *owner, int rank)
 {
-    return rank == ((struct rank *)owner == &told->rank[2] ? 1 : 2);
+    return rank == ((struct rank *)owner == &differing->rank[2] ? 1 : 2);
 }
 
 /* By its own list rank 0 has the place that rank 1 has in rank 2's. */
@@ -167,7 +167,7 @@ static void other_ranks_of_the_node(void **state)
     struct pair p = { .n = RANKS, .near = differs, .now = MDAPL_SEC(1000) };
 
     (void)state;
-    told = &p;
+    differing = &p;
     for (int i = 0; i < RANKS; i++)
         ranks_open(&p, i);
     ranks_introduce(&p);
