@@ -239,7 +239,7 @@ void mdapl_shm_peer_broken(struct mdapl_shm_peer *peer, int status, const char *
 bool mdapl_shm_peer_no_memory(struct mdapl_shm_peer *peer);
 /* The peer is lost: all its operations end with status (negative errno), and up->fault gets why. */
 void mdapl_shm_peer_fail(struct mdapl_shm_peer *peer, int status, const char *why);
-/* Raises a fault in the next round if the peer's process has ended or has refused our hello. */
+/* Raises a fault in the next round if the peer's process has ended or has refused this one. */
 void mdapl_shm_peer_check(struct mdapl_shm_peer *peer);
 /* Publishes what has been taken. Returns how many messages, at least, are not delivered or not
  * acknowledged, in either direction: 0 when it is drained. */
@@ -379,7 +379,7 @@ struct mdapl_shm_rndv *mdapl_shm_rndv_send(struct mdapl_shm_peer *peer,
                                            struct mdapl_op *op);
 /* Sends the RTS with the message's header, if there is room. */
 bool mdapl_shm_rndv_put_rts(struct mdapl_shm_rndv *send, const void *hdr, size_t hdr_len);
-/* Frees one whose RTS is not sent; its op is the caller's again. */
+/* Frees one without a call of its op: its RTS is not sent, or all of it is over. */
 void mdapl_shm_rndv_forget(struct mdapl_shm_rndv *send);
 /* Sends pieces of bodies that a CTS has requested. Returns how many. */
 int mdapl_shm_rndv_stream(struct mdapl_shm_peer *peer);

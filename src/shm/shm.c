@@ -168,7 +168,7 @@ static int not_reached(struct mdapl_shm_chan *s, int rank)
                          "%s. Put dapl into MPIR_CVAR_DAPL_CHANNELS", rank, why);
 }
 
-/* A first message claims its inring, and probe() has mapped the ranks that are reached; all other
+/* A first message opens its inring, and probe() has mapped the ranks that are reached; all other
  * ranks belong to another channel, or the job fails. */
 static int wire(void *state)
 {
