@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "iov.h"
 #include "log.h"
+#include "min.h"
 #include "peer.h"
 
 #include <stdlib.h>
@@ -11,8 +12,12 @@
 enum {
     MIB = 1 << 20,
     FIRST_CLASS = 4096,          /* bytes: shorter pieces are of the first class */
-    FIRST_GAP = 8,               /* copies before the first trial, and between two */
-    GAP = 256,
+    LEAD = 8,                    /* copies before the first trial */
+    FIRST_GAP = 256,             /* copies between two, at first and at most: those of trials cost
+                                    several times as much where all others are in the pair
+                                    buffer */
+    LAST_GAP = 4096,
+    GROWTH = 4,
     SAMPLES = 6,                 /* of a trial, of both ways in turn */
 };
 
@@ -28,9 +33,8 @@ enum {
 
 void mdapl_shm_stores_init(struct mdapl_shm_stores *stores)
 {
-    *stores = (struct mdapl_shm_stores){ 0 };
     for (int c = 0; c < MDAPL_SHM_STORE_CLASSES; c++)
-        stores->c[c].left = FIRST_GAP;
+        stores->c[c] = (struct mdapl_shm_stored){ .left = LEAD, .gap = FIRST_GAP / GROWTH };
 }
 
 struct mdapl_shm_stored *mdapl_shm_store_class(struct mdapl_shm_stores *stores, size_t len)
@@ -74,7 +78,8 @@ bool mdapl_shm_store_sample(struct mdapl_shm_stored *k, enum mdapl_shm_store_by 
     if (++k->samples < SAMPLES)
         return false;
     k->by = (uint8_t)decide(k);
-    *k = (struct mdapl_shm_stored){ .left = GAP, .by = k->by };
+    k->gap = k->by != before ? FIRST_GAP : (uint16_t)mdapl_min(k->gap * GROWTH, LAST_GAP);
+    *k = (struct mdapl_shm_stored){ .left = k->gap, .gap = k->gap, .by = k->by };
     return k->by != before;
 }
 

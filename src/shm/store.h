@@ -31,7 +31,7 @@ enum mdapl_shm_store_by {
 /* Copies of one class of lengths to one peer. */
 struct mdapl_shm_stored {
     uint32_t cost[MDAPL_SHM_STORE_WAYS]; /* the least of this trial, ns for 1 MiB; 0: none */
-    uint16_t left;               /* copies until the next trial */
+    uint16_t left, gap;          /* copies until the next trial; between the last two */
     uint8_t samples;             /* of this trial */
     uint8_t by;                  /* in use */
 };
