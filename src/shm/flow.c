@@ -137,20 +137,22 @@ static void judged(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way b
                                                             d->least });
 }
 
-/* A body of either direction has arrived, with the time since the last one or since `from`, ns. */
-static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, uint64_t from)
+/* A body of either direction has arrived, with the time since the last one or, if it is an early
+ * one of the peer's, since its `start`, ns; 0: that is not known. */
+static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, bool early,
+                 uint64_t start)
 {
     struct mdapl_shm_flow *f = peer->flow;
     unsigned c = mdapl_shm_judge_class(len);
     struct mdapl_shm_duplex *d = judge_of(peer, c);
     enum mdapl_shm_way before;
-    uint64_t now;
+    uint64_t now, from;
 
     if (!d)
         return;
     before = d->now;
-    from = mdapl_max(f->at, from);
-    now = mdapl_shm_duplex_measures(d) ? mdapl_ctx_now(peer->s->ctx) : from;
+    now = mdapl_shm_duplex_measures(d) ? mdapl_ctx_now(peer->s->ctx) : f->at;
+    from = !early ? f->at : start > 0 ? mdapl_max(f->at, start) : now;
     judged(peer, c, before, mdapl_shm_duplex_body(d, way, len, now - from));
     f->at = now;
     f->c = (uint8_t)c;
@@ -194,7 +196,7 @@ void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way,
 
     if (early && !f->early)
         begin_round(peer, true);
-    over(peer, way, len, early ? start : 0);
+    over(peer, way, len, early, start);
     f->sends = 0;
     f->ahead -= f->ahead > -ONE_WAY;
 }
@@ -217,5 +219,5 @@ void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len)
 
 void mdapl_shm_flow_sent(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len)
 {
-    over(peer, way, len, 0);
+    over(peer, way, len, false, 0);
 }

@@ -37,9 +37,10 @@ bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg 
 bool mdapl_shm_part_on_head(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
     struct mdapl_shm_head head;
-    uint64_t start = mdapl_ctx_now(peer->s->ctx);
+    uint64_t start;
 
     memcpy(&head, m->hdr, sizeof(head));
+    start = mdapl_shm_way_comes(peer, head.len);
     if (mdapl_parts_first(&peer->parts, m->hdr + sizeof(head), m->hdr_len - sizeof(head), head.len,
                           m->body, m->len))
         return mdapl_shm_peer_no_memory(peer);

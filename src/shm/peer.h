@@ -478,8 +478,11 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
 /* How the receiver wants the next body of such a length, for the CTS or FIN: as it has decided, or
  * as it tries now, for which the body has to be announced. */
 enum mdapl_shm_way mdapl_shm_way_wanted(const struct mdapl_shm_peer *peer, size_t len);
-/* This message, of a body of len bytes that begins in it, has been taken since `start`, ns, out of
- * the ring or the pair buffer; 0: its owner does not take it yet. */
+/* A body of len bytes comes in the ring or the pair buffer. Returns the time, ns; 0: nobody needs
+ * its times. */
+uint64_t mdapl_shm_way_comes(struct mdapl_shm_peer *peer, size_t len);
+/* Its first message has been taken since `start`, ns; 0: its time is not known, or its owner does
+ * not take it yet. */
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
                         const struct mdapl_shm_spsc_msg *m, uint64_t start);
 /* Is a body announced that would fit the ring or the pair buffer, and is longer than

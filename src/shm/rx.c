@@ -31,7 +31,7 @@ static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg 
     if (m->len <= MDAPL_SHM_SHORT)
         return to_owner(peer, m);
     /* One copy might have brought it faster: its owner copies it in the upcall. */
-    start = mdapl_ctx_now(peer->s->ctx);
+    start = mdapl_shm_way_comes(peer, m->len);
     ok = to_owner(peer, m);
     mdapl_shm_way_ring(peer, m->len, m, start);
     return ok;

@@ -35,14 +35,17 @@ enum {
                                     copies, too, but all except its first part meanwhile */
     ANSWERED = 2,                /* bodies with a message before each, that are no stream: in one
                                     some message may say now and then that all have arrived */
+    TIMED = 2, OF = 8,           /* bodies of middle length that go the way in use and are timed: a
+                                    look at the clock waits for the loads before it */
 };
 
 /* The last body of middle length that a peer has brought. */
 struct brought {
     uint64_t at;                 /* ns */
     uint64_t sent;               /* messages that this process had sent by then */
-    uint8_t way, c;              /* way: MDAPL_SHM_WAYS: not known */
+    uint8_t way, c;              /* way: MDAPL_SHM_WAYS: not timed */
     uint8_t answered;            /* up to ANSWERED: so many in a row had one before them */
+    uint8_t n;                   /* of OF */
 };
 
 /* Announced bodies that are in flight from a peer, to measure their pace. Those of one class that
@@ -160,26 +163,49 @@ static void sample(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way w
                               &(struct mdapl_shm_decision){ k->way, MDAPL_SHM_WAYS, k->cost });
 }
 
-/* Bytes of a body of len have been copied in so many ns, until now. In a stream a body of middle
- * length costs the time since the one before: a sender that waits for the end of one copy sends
- * nothing meanwhile, while it fills the ring as the receiver empties it. Not so if bodies answer
- * messages: that is the pace of the program. */
+/* Does the time of a body that goes this way matter? */
+static bool timed(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, unsigned c)
+{
+    const struct mdapl_shm_judged *k = &peer->copying->judge.c[c];
+
+    if (!mdapl_shm_flow_timed(peer, c))
+        return false;
+    return !is_middle(c) || mdapl_shm_flow_both(peer) || !k->decided || k->way != way
+           || peer->copying->brought.n++ % OF < TIMED;
+}
+
+/* Bytes of a body of len have been copied in so many ns, until now; now is 0 if it was not timed.
+ * In a stream a body of middle length costs the time since the one before: a sender that waits for
+ * the end of one copy sends nothing meanwhile, while it fills the ring as the receiver empties it.
+ * Not so if bodies answer messages: that is the pace of the program. */
 static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, size_t bytes,
                    uint64_t now, uint64_t ns)
 {
     struct brought *b = &peer->copying->brought, last = *b;
     unsigned c = mdapl_shm_judge_class(len);
-    uint64_t sent = mdapl_shm_tx_sent(peer->s);
 
     if (is_middle(c)) {
-        *b = (struct brought){ .at = now, .sent = sent, .way = (uint8_t)way, .c = (uint8_t)c };
-        if (sent != last.sent)
-            b->answered = (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
+        b->at = now;
+        b->sent = mdapl_shm_tx_sent(peer->s);
+        b->way = (uint8_t)(now > 0 ? way : MDAPL_SHM_WAYS);
+        b->c = (uint8_t)c;
+        b->answered = b->sent == last.sent ? 0 : (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
     }
+    if (now == 0)
+        return;
     if (!is_middle(c) || b->answered == ANSWERED)
         sample(peer, c, way, bytes, ns);
     else if (b->answered == 0 && b->way == last.way && b->c == last.c)
         sample(peer, c, way, len, now - last.at);
+}
+
+uint64_t mdapl_shm_way_comes(struct mdapl_shm_peer *peer, size_t len)
+{
+    unsigned c = mdapl_shm_judge_class(len);
+
+    mdapl_shm_flow_comes(peer);
+    mdapl_shm_judge_pass(&peer->copying->judge, c);
+    return timed(peer, MDAPL_SHM_TWICE, c) ? mdapl_ctx_now(peer->s->ctx) : 0;
 }
 
 void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
@@ -187,15 +213,13 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
 {
     uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
-    uint64_t now = mdapl_ctx_now(peer->s->ctx);
+    uint64_t now = start > 0 ? mdapl_ctx_now(peer->s->ctx) : 0;
 
-    mdapl_shm_flow_comes(peer);
-    mdapl_shm_judge_pass(&peer->copying->judge, mdapl_shm_judge_class(len));
     if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
-    else if (start > 0)
+    else
         copied(peer, MDAPL_SHM_TWICE, len, m->len, now, (now - start) * RING_PERCENT / 100);
-    mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start > 0 ? start : now);
+    mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start);
 }
 
 /* Bodies overlap, so their time is that of all bytes that arrive while any is in flight, if all in
@@ -221,7 +245,7 @@ void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, si
     unsigned c = mdapl_shm_judge_class(len);
 
     *copy = (struct mdapl_shm_copy){ .len = len, .way = way };
-    if (mdapl_shm_flow_timed(peer, c))
+    if (timed(peer, way, c))
         copy->start = mdapl_ctx_now(peer->s->ctx);
     if (!paced(way, c))
         return;
@@ -257,9 +281,7 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
     if (whole)
         mdapl_shm_flow_arrived(peer, copy->way, copy->len, copy->start);
     if (!paced(copy->way, c)) {
-        if (now == 0)
-            peer->copying->brought.way = MDAPL_SHM_WAYS;
-        else if (whole)
+        if (whole)
             copied(peer, copy->way, copy->len, copy->len, now, now - copy->start);
         return;
     }

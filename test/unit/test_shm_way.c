@@ -536,6 +536,25 @@ static void the_node_measures_once(void **state)
     }
 }
 
+/* Once it is decided how they go, most bodies of middle length cost no look at the clock. */
+static void few_bodies_are_timed(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_shm_peer *peer = mdapl_shm_peer_of(p->rank[1].other);
+    int timed = 0;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    slow_kernel();
+    bodies(p, 0, 1, 40000, 1);
+    for (int i = 0; i < FEW; i++)
+        assert_true(mdapl_shm_way_comes(peer, 40000) > 0);
+    decision(p, 40000);
+    for (int i = 0; i < FEW; i++)
+        timed += mdapl_shm_way_comes(peer, 40000) > 0;
+    assert_int_equal(timed, FEW / 4);
+}
+
 /* The knob decides for bodies of middle length, too. */
 static void the_knob_decides(void **state)
 {
@@ -563,7 +582,7 @@ int main(void)
         WAY(both_directions_are_judged), WAY(both_directions_are_judged_together),
         WAY(a_stream_is_judged_by_its_pace), WAY(a_stream_by_both_ends),
         WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
-        WAY(the_node_measures_once), WAY(the_knob_decides),
+        WAY(the_node_measures_once), WAY(few_bodies_are_timed), WAY(the_knob_decides),
     };
 
     return RUN(tests);
