@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Long bodies in both directions of a pair of ranks at once. While they are in flight all go the
- * same way, as one end decides for both (duplex.h); its decision is in its own segment, in the
+ * same way, as one end decides for both (contest.h); its decision is in its own segment, in the
  * inring from the other end.
  *
  * A program sends and receives in rounds: bodies in both directions, and then it waits for all of
@@ -12,7 +12,7 @@
 #include "peer.h"
 
 #include "channel.h"
-#include "duplex.h"
+#include "contest.h"
 #include "judge.h"
 #include "min.h"
 
@@ -24,8 +24,11 @@ enum {
     ONE_WAY = 256,               /* ... but not when so many have been sent and none received */
 };
 
+_Static_assert(MDAPL_SHM_TWICE == 0 && MDAPL_SHM_ONCE == 1 && MDAPL_SHM_CONTEST_WAYS == 2,
+               "the ways of a contest are these");
+
 struct mdapl_shm_flow {
-    struct mdapl_shm_duplex *duplex;   /* of each class; NULL: this end has judged none */
+    struct mdapl_shm_contest *duplex;  /* of each class; NULL: this end has judged none */
     uint64_t at;                 /* ns, when the last body of either direction arrived, or the first
                                   * one of the round was sent; this and c if this end judges */
     uint16_t sends;              /* bodies, since the last one from the peer */
@@ -70,7 +73,7 @@ bool mdapl_shm_flow_timed(const struct mdapl_shm_peer *peer, unsigned c)
     const struct mdapl_shm_flow *f = peer->flow;
 
     return !mdapl_shm_flow_both(peer)
-           || (f->duplex && mdapl_shm_duplex_measures(&f->duplex[c]));
+           || (f->duplex && mdapl_shm_contest_measures(&f->duplex[c]));
 }
 
 /* In the inring two bits are of each class: 1 more than the way, 0 for none. */
@@ -85,12 +88,12 @@ enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigne
     return way >= 1 && way <= MDAPL_SHM_ONCE + 1 ? (enum mdapl_shm_way)(way - 1) : MDAPL_SHM_WAYS;
 }
 
-static void set_way(struct mdapl_shm_inring *in, unsigned c, enum mdapl_shm_way way)
+static void set_way(struct mdapl_shm_inring *in, unsigned c, unsigned way)
 {
     uint32_t old = atomic_load_explicit(&in->duplex, memory_order_relaxed);
     uint32_t word = old & ~(3u << 2 * c);
 
-    if (way < MDAPL_SHM_WAYS)
+    if (way < MDAPL_SHM_CONTEST_WAYS)
         word |= ((uint32_t)way + 1) << 2 * c;
     if (word != old)
         atomic_store_explicit(&in->duplex, word, memory_order_relaxed);
@@ -98,13 +101,13 @@ static void set_way(struct mdapl_shm_inring *in, unsigned c, enum mdapl_shm_way 
 
 /* -- judging ---------------------------------------------------------------------------------- */
 
-static struct mdapl_shm_duplex *make(struct mdapl_shm_peer *peer)
+static struct mdapl_shm_contest *make(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_shm_duplex *d = calloc(MDAPL_SHM_CLASSES, sizeof(*d));
+    struct mdapl_shm_contest *d = calloc(MDAPL_SHM_CLASSES, sizeof(*d));
 
     for (unsigned c = 0; d && c < MDAPL_SHM_CLASSES; c++) {
-        mdapl_shm_duplex_init(&d[c]);
-        mdapl_shm_duplex_take(&d[c], mdapl_shm_node_way(peer->s, MDAPL_SHM_TWO, c));
+        mdapl_shm_contest_init(&d[c]);
+        mdapl_shm_contest_take(&d[c], mdapl_shm_node_way(peer->s, MDAPL_SHM_TWO, c));
         set_way(decided_in(peer), c, d[c].now);
     }
     return d;
@@ -112,7 +115,7 @@ static struct mdapl_shm_duplex *make(struct mdapl_shm_peer *peer)
 
 /* The judge of a class; NULL: the peer judges, the knob SHM_SINGLE_BYTES does, or there is nothing
  * to be judged. */
-static struct mdapl_shm_duplex *judge_of(struct mdapl_shm_peer *peer, unsigned c)
+static struct mdapl_shm_contest *judge_of(struct mdapl_shm_peer *peer, unsigned c)
 {
     struct mdapl_shm_flow *f = peer->flow;
 
@@ -125,15 +128,16 @@ static struct mdapl_shm_duplex *judge_of(struct mdapl_shm_peer *peer, unsigned c
 
 /* The judge of a class, which said `before`, has been given a body or the end of a round; new: it
  * has decided. */
-static void judged(struct mdapl_shm_peer *peer, unsigned c, enum mdapl_shm_way before, bool new)
+static void judged(struct mdapl_shm_peer *peer, unsigned c, unsigned before, bool new)
 {
-    const struct mdapl_shm_duplex *d = &peer->flow->duplex[c];
+    const struct mdapl_shm_contest *d = &peer->flow->duplex[c];
 
     if (d->now != before)
         set_way(decided_in(peer), c, d->now);
     if (new)
         mdapl_shm_node_decide(peer, MDAPL_SHM_TWO, c,
-                              &(struct mdapl_shm_decision){ d->way, MDAPL_SHM_DUPLEX_WAYS,
+                              &(struct mdapl_shm_decision){ (enum mdapl_shm_way)d->way,
+                                                            MDAPL_SHM_CONTEST_WAYS,
                                                             d->least });
 }
 
@@ -144,16 +148,16 @@ static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len
 {
     struct mdapl_shm_flow *f = peer->flow;
     unsigned c = mdapl_shm_judge_class(len);
-    struct mdapl_shm_duplex *d = judge_of(peer, c);
-    enum mdapl_shm_way before;
+    struct mdapl_shm_contest *d = judge_of(peer, c);
+    unsigned before;
     uint64_t now, from;
 
     if (!d)
         return;
     before = d->now;
-    now = mdapl_shm_duplex_measures(d) ? mdapl_ctx_now(peer->s->ctx) : f->at;
+    now = mdapl_shm_contest_measures(d) ? mdapl_ctx_now(peer->s->ctx) : f->at;
     from = !early ? f->at : start > 0 ? mdapl_max(f->at, start) : now;
-    judged(peer, c, before, mdapl_shm_duplex_body(d, way, len, now - from));
+    judged(peer, c, before, mdapl_shm_contest_body(d, way, len, now - from));
     f->at = now;
     f->c = (uint8_t)c;
 }
@@ -161,11 +165,11 @@ static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len
 static void begin_round(struct mdapl_shm_peer *peer, bool early)
 {
     struct mdapl_shm_flow *f = peer->flow;
-    struct mdapl_shm_duplex *d = judge_of(peer, f->c);
-    enum mdapl_shm_way before = d ? d->now : MDAPL_SHM_WAYS;
+    struct mdapl_shm_contest *d = judge_of(peer, f->c);
+    unsigned before = d ? d->now : MDAPL_SHM_CONTEST_NONE;
 
     if (d)
-        judged(peer, f->c, before, mdapl_shm_duplex_round(d));
+        judged(peer, f->c, before, mdapl_shm_contest_round(d));
     f->early = early;
     f->ahead = 0;
     f->c = MDAPL_SHM_CLASSES;
@@ -209,7 +213,7 @@ void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len)
         if (!f->early)
             begin_round(peer, false);
         f->early = false;
-        if (f->duplex && mdapl_shm_duplex_measures(&f->duplex[mdapl_shm_judge_class(len)]))
+        if (f->duplex && mdapl_shm_contest_measures(&f->duplex[mdapl_shm_judge_class(len)]))
             f->at = mdapl_ctx_now(peer->s->ctx);
     }
     f->ahead += f->ahead < ONE_WAY;

@@ -12,7 +12,7 @@ check_PROGRAMS += test/unit/test_shm_way test/unit/test_shm_groups test/unit/tes
     test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
     test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
     test/unit/test_shm_reach test/unit/test_shm_cores test/unit/test_shm_judge \
-    test/unit/test_shm_duplex \
+    test/unit/test_shm_contest \
     test/unit/test_shm_store test/unit/test_shm_split test/unit/test_shm_turn
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
@@ -46,9 +46,9 @@ test_unit_test_shm_single_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_judge_SOURCES = test/unit/test_shm_judge.c test/unit/unit.h
 test_unit_test_shm_judge_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_judge_LDADD = $(shm_test_ldadd)
-test_unit_test_shm_duplex_SOURCES = test/unit/test_shm_duplex.c test/unit/unit.h
-test_unit_test_shm_duplex_CPPFLAGS = $(shm_test_cppflags)
-test_unit_test_shm_duplex_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_contest_SOURCES = test/unit/test_shm_contest.c test/unit/unit.h
+test_unit_test_shm_contest_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_contest_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_store_SOURCES = test/unit/test_shm_store.c test/unit/unit.h
 test_unit_test_shm_store_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_store_LDADD = $(shm_test_ldadd)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The judge of copies in both directions (src/shm/duplex.c) on machines that are given as costs, in
- * virtual time: which way it settles on, and what its trials cost.
+ * The judge of two ways (src/shm/contest.c) on machines that are given as costs, in virtual time:
+ * which way it settles on, and what its trials cost. Way 0 are two copies and way 1 is one, of
+ * bodies in both directions.
  */
 #include "unit.h"
 
-#include "duplex.h"
+#include "contest.h"
 
 #include <string.h>
 
@@ -14,20 +15,20 @@ enum { DEPTH = 32, LEAD = 8000, MANY = 80000 };
 /* ns of a body of 64 KiB, while both ends copy. */
 struct machine {
     const char *name;
-    uint64_t ns[MDAPL_SHM_DUPLEX_WAYS];
-    enum mdapl_shm_way best;
+    uint64_t ns[MDAPL_SHM_CONTEST_WAYS];
+    unsigned best;
 };
 
 /* The first one is of measurements: a Xeon with 2 cores. All others are emulations. */
 static const struct machine machines[] = {
-    { "the kernel wins", { 5200, 4350 }, MDAPL_SHM_ONCE },
-    { "two copies win", { 4350, 5200 }, MDAPL_SHM_TWICE },
-    { "the kernel is slow", { 4500, 13500 }, MDAPL_SHM_TWICE },
-    { "the ring is slow", { 13500, 4500 }, MDAPL_SHM_ONCE },
+    { "the kernel wins", { 5200, 4350 }, 1 },
+    { "two copies win", { 4350, 5200 }, 0 },
+    { "the kernel is slow", { 4500, 13500 }, 0 },
+    { "the ring is slow", { 13500, 4500 }, 1 },
 };
 enum { MACHINES = sizeof(machines) / sizeof(machines[0]) };
 
-static struct mdapl_shm_duplex duplex;
+static struct mdapl_shm_contest contest;
 static uint32_t random_bits;
 static uint64_t spent, ideal;    /* ns: of all bodies; had each gone the best way */
 static unsigned other, news;     /* bodies that did not go the best way; decisions */
@@ -36,7 +37,7 @@ static unsigned other, news;     /* bodies that did not go the best way; decisio
 static struct {
     const struct machine *m;
     size_t len;                  /* of its bodies */
-    enum mdapl_shm_way by_itself, /* the way of bodies while the judge says none */
+    unsigned by_itself,          /* the way of bodies while the judge says none */
         flight[DEPTH];           /* of those that arrive next */
     unsigned at;
     bool rounds;                 /* of DEPTH bodies, all of which arrive at the same time */
@@ -48,7 +49,7 @@ static void start(const struct machine *m, uint32_t seed)
     memset(&run, 0, sizeof(run));
     run.m = m;
     run.len = 65536;
-    mdapl_shm_duplex_init(&duplex);
+    mdapl_shm_contest_init(&contest);
     random_bits = seed;
     spent = ideal = 0;
     other = news = 0;
@@ -70,15 +71,15 @@ static uint64_t seen(uint64_t ns, int i)
     return ns + ns * (random_next() % 256) / 2560;
 }
 
-static enum mdapl_shm_way next_way(void)
+static unsigned next_way(void)
 {
-    return duplex.now == MDAPL_SHM_WAYS ? run.by_itself : duplex.now;
+    return contest.now == MDAPL_SHM_CONTEST_NONE ? run.by_itself : contest.now;
 }
 
 /* With the next bodies sent, but for one that the other end has sent early. */
 static void round_ends(void)
 {
-    news += mdapl_shm_duplex_round(&duplex);
+    news += mdapl_shm_contest_round(&contest);
     for (int i = 1; i < DEPTH; i++)
         run.flight[i] = next_way();
 }
@@ -86,10 +87,10 @@ static void round_ends(void)
 static void bodies(int n)
 {
     for (int i = 0; i < n; i++) {
-        enum mdapl_shm_way way = run.flight[run.at];
+        unsigned way = run.flight[run.at];
         uint64_t ns = run.m->ns[way] * (run.len / 65536);
 
-        news += mdapl_shm_duplex_body(&duplex, way, run.len, seen(ns, i));
+        news += mdapl_shm_contest_body(&contest, way, run.len, seen(ns, i));
         spent += ns;
         ideal += run.m->ns[run.m->best] * (run.len / 65536);
         other += way != run.m->best;
@@ -110,15 +111,15 @@ static void finds_the_best_way(void **state)
         const struct machine *m = &machines[i / 8];
 
         start(m, (uint32_t)i);
-        run.by_itself = i % 2 ? MDAPL_SHM_ONCE : MDAPL_SHM_TWICE;
+        run.by_itself = i % 2 ? 1 : 0;
         run.rounds = i & 2;
         run.disturbed = i & 4;
         bodies(LEAD);
-        if (!run.disturbed && duplex.way != m->best)
+        if (!run.disturbed && contest.way != m->best)
             fail_msg("%s: not decided after %d bodies", m->name, LEAD);
         spent = ideal = 0;
         bodies(MANY);
-        assert_int_equal(duplex.way, m->best);
+        assert_int_equal(contest.way, m->best);
         if (spent * 100 > ideal * 106)
             fail_msg("%s: %g times the time", m->name, (double)spent / (double)ideal);
     }
@@ -133,9 +134,9 @@ static void long_bodies_are_tried_briefly(void **state)
 
         start(&machines[0], 1);
         run.len = mib << 20;
-        for (n = 0; duplex.way == MDAPL_SHM_WAYS && n < LEAD; n++)
+        for (n = 0; contest.way == MDAPL_SHM_CONTEST_NONE && n < LEAD; n++)
             bodies(1);
-        assert_int_equal(duplex.way, MDAPL_SHM_ONCE);
+        assert_int_equal(contest.way, 1);
         if (n > 8 * DEPTH && (uint64_t)n * mib > 700)
             fail_msg("bodies of %zu MiB: decided after %d", mib, n);
     }
@@ -169,14 +170,14 @@ static void a_way_that_became_slow_is_replaced_soon(void **state)
         bodies(MANY);
         run.m = &machines[2];
         bodies(LEAD);
-        assert_int_equal(duplex.way, MDAPL_SHM_TWICE);
+        assert_int_equal(contest.way, 0);
     }
 }
 
 /* Where both ways cost the same, or nearly, one of them stays in use. */
 static void no_difference_changes_nothing(void **state)
 {
-    static const struct machine same = { "no difference", { 5000, 4850 }, MDAPL_SHM_ONCE };
+    static const struct machine same = { "no difference", { 5000, 4850 }, 1 };
 
     (void)state;
     for (uint32_t seed = 1; seed <= 20; seed++) {
@@ -190,7 +191,7 @@ static void no_difference_changes_nothing(void **state)
 /* A time in which all is slow decides nothing, and its end neither. */
 static void a_slow_while_changes_nothing(void **state)
 {
-    static const struct machine slow = { "slow", { 52000, 43500 }, MDAPL_SHM_ONCE };
+    static const struct machine slow = { "slow", { 52000, 43500 }, 1 };
 
     (void)state;
     for (int lead = LEAD; lead < 2 * LEAD; lead += 100) {
@@ -210,14 +211,14 @@ static void bodies_that_go_other_ways(void **state)
 {
     (void)state;
     start(&machines[0], 1);
-    assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
-    for (int i = 0; i < MANY && duplex.now == MDAPL_SHM_WAYS; i++)
-        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, run.len, 1);
-    assert_int_not_equal(duplex.now, MDAPL_SHM_WAYS);
-    for (int i = 0; i < MANY && duplex.now != MDAPL_SHM_WAYS; i++)
-        mdapl_shm_duplex_body(&duplex, MDAPL_SHM_BOTH, run.len, 1);
-    assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
-    assert_int_equal(duplex.way, MDAPL_SHM_WAYS);
+    assert_int_equal(contest.now, MDAPL_SHM_CONTEST_NONE);
+    for (int i = 0; i < MANY && contest.now == MDAPL_SHM_CONTEST_NONE; i++)
+        mdapl_shm_contest_body(&contest, MDAPL_SHM_CONTEST_NONE, run.len, 1);
+    assert_int_not_equal(contest.now, MDAPL_SHM_CONTEST_NONE);
+    for (int i = 0; i < MANY && contest.now != MDAPL_SHM_CONTEST_NONE; i++)
+        mdapl_shm_contest_body(&contest, MDAPL_SHM_CONTEST_NONE, run.len, 1);
+    assert_int_equal(contest.now, MDAPL_SHM_CONTEST_NONE);
+    assert_int_equal(contest.way, MDAPL_SHM_CONTEST_NONE);
 }
 
 /* Another pair's decision is used at once, and judged later; it replaces none. */
@@ -225,21 +226,21 @@ static void a_decision_is_taken_over(void **state)
 {
     (void)state;
     start(&machines[0], 1);
-    mdapl_shm_duplex_take(&duplex, MDAPL_SHM_WAYS);
-    assert_int_equal(duplex.now, MDAPL_SHM_WAYS);
-    mdapl_shm_duplex_take(&duplex, MDAPL_SHM_TWICE);
-    assert_int_equal(duplex.now, MDAPL_SHM_TWICE);
-    mdapl_shm_duplex_take(&duplex, MDAPL_SHM_ONCE);
-    assert_int_equal(duplex.now, MDAPL_SHM_TWICE);
+    mdapl_shm_contest_take(&contest, MDAPL_SHM_CONTEST_NONE);
+    assert_int_equal(contest.now, MDAPL_SHM_CONTEST_NONE);
+    mdapl_shm_contest_take(&contest, 0);
+    assert_int_equal(contest.now, 0);
+    mdapl_shm_contest_take(&contest, 1);
+    assert_int_equal(contest.now, 0);
     bodies(LEAD);
-    assert_int_equal(duplex.way, MDAPL_SHM_ONCE);
+    assert_int_equal(contest.way, 1);
 }
 
 /* A clock that stands still, or hours, break nothing. */
 static void odd_times(void **state)
 {
     static const struct machine hours = { "an hour", { 3600000000000u, 3600000000000u },
-                                          MDAPL_SHM_ONCE };
+                                          1 };
 
     (void)state;
     start(&hours, 1);
@@ -247,8 +248,8 @@ static void odd_times(void **state)
     assert_int_equal(news, 1);
     start(&hours, 1);
     for (int i = 0; i < MANY; i++)
-        mdapl_shm_duplex_body(&duplex, duplex.now, SIZE_MAX / 4, 0);
-    assert_in_range(duplex.way, 0, MDAPL_SHM_ONCE);
+        mdapl_shm_contest_body(&contest, contest.now, SIZE_MAX / 4, 0);
+    assert_in_range(contest.way, 0, 1);
 }
 
 int main(void)
