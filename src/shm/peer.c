@@ -118,6 +118,7 @@ void mdapl_shm_peer_free(struct mdapl_shm_peer *peer)
     mdapl_shm_way_free(peer);
     mdapl_shm_flow_free(peer);
     free(peer->stores);
+    free(peer->laps);
     mdapl_peer_gone(&peer->base);
     free(peer);
 }

@@ -41,6 +41,7 @@
 
 struct mdapl_shm_copying;
 struct mdapl_shm_flow;
+struct mdapl_shm_laps;
 struct mdapl_shm_rndv;
 struct mdapl_shm_stores;
 struct mdapl_stats;
@@ -202,6 +203,7 @@ struct mdapl_shm_peer {
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
     struct mdapl_shm_flow *flow;       /* long bodies in both directions */
     struct mdapl_shm_stores *stores;   /* how they are stored; NULL before the first (store.c) */
+    struct mdapl_shm_laps *laps;       /* ... and where, in data; likewise (lap.c) */
 
     struct mdapl_list work;      /* on s->work */
     uint64_t token;              /* of the peer's segment */
@@ -538,6 +540,11 @@ void mdapl_shm_store(struct mdapl_shm_peer *peer, struct mdapl_iov *from, void *
 /* Counts the next such copy, of at least MDAPL_BYTES_LONG bytes, as made, since the caller makes it
  * elsewhere. False: it would be measured, or be by non-temporal stores, and is not counted. */
 bool mdapl_shm_store_elsewhere(struct mdapl_shm_peer *peer, size_t len);
+
+/* -- lap.c ------------------------------------------------------------------------------------ */
+
+/* len bytes of a body, at least MDAPL_BYTES_LONG, have been stored in the ring's data. */
+void mdapl_shm_lap_stored(struct mdapl_shm_peer *peer, size_t len);
 
 /* -- cell.c ----------------------------------------------------------------------------------- */
 

@@ -25,11 +25,12 @@
  *
  * Where long bodies lie decides how fast they are copied. A line that the writer stored, or the
  * reader loaded, a moment ago is in that core's own cache, and each copy has to take it from there:
- * that costs two to four times as much as a line that has gone to the shared cache meanwhile. So
- * bodies walk on through data, and begin at its first byte again only when the writing process has
- * stored more than its own cache holds, to this reader or to others (struct mdapl_shm_spread). But
- * short ones begin there whenever no data is in flight: a body that is answered before the next one
- * is stored finds its lines in the two cores' caches, and touches little memory.
+ * on some processors that costs two to four times as much as a line that has gone to the shared
+ * cache meanwhile, and on others less than all that leaves a cache for many lines. So bodies walk
+ * on through data, and begin at its first byte again when the writing process has stored a lap, to
+ * this reader or to others: a long one is more than its own cache holds, a short one a part of it
+ * (lap.c). But short bodies begin there whenever no data is in flight: one that is answered before
+ * the next one is stored finds its lines in the two cores' caches, and touches little memory.
  *
  * Bodies that answer each other have a place of their own, the pair buffer. Both ends write it
  * in turn (migratory data, in the words of cache coherence): the end that has read a body there has
@@ -119,10 +120,12 @@ static inline struct mdapl_shm_slot *mdapl_shm_slot_at(const struct mdapl_shm_in
     return at < MDAPL_SLOTS_FRONT ? &in->front->slot[at] : &in->rest->slot[at - MDAPL_SLOTS_FRONT];
 }
 
+enum { MDAPL_LAP_LONG, MDAPL_LAP_SHORT, MDAPL_LAPS };
+
 /* The bodies of a process that walk on, in all rings that it writes. */
 struct mdapl_shm_spread {
     uint64_t stored;             /* bytes, in total */
-    uint64_t bytes;              /* ... after which a line has left the caches of single cores */
+    uint64_t lap[MDAPL_LAPS];    /* ... between two times at a ring's first byte, at least */
 };
 
 /* One end's view of the pair buffer. */
@@ -207,6 +210,7 @@ struct mdapl_shm_spsc_tx {
     uint32_t used;           /* ... up to here they have been used */
     bool spread_out;         /* bodies have walked on since put was at the first byte */
     uint64_t begun;          /* spread->stored, when the first of them was */
+    uint8_t lap;             /* of spread->lap */
     struct mdapl_shm_spread *spread;
     struct mdapl_shm_pair *pair;
     uint64_t end[MDAPL_SLOTS];   /* put, after each message since then, by number */
@@ -238,7 +242,7 @@ static inline size_t mdapl_shm_spsc_outside(size_t hdr_len, size_t len)
 /* May the next message begin at the first byte of data again? */
 static inline bool mdapl_shm_spsc_may_restart(const struct mdapl_shm_spsc_tx *tx)
 {
-    return !tx->spread_out || tx->spread->stored - tx->begun >= tx->spread->bytes;
+    return !tx->spread_out || tx->spread->stored - tx->begun >= tx->spread->lap[tx->lap];
 }
 
 /* Takes a number of messages that the reader has taken. An old or impossible one is ignored. */

@@ -52,12 +52,15 @@ static int make_segment(struct mdapl_shm_chan *s)
     return unusable(s->ctx, "a segment of its own cannot be opened again");
 }
 
-/* A line has left a core's cache after twice as many bytes as that holds. */
-static uint64_t spread_bytes(void)
+/* A line has left a core's cache after twice as many bytes as that holds. After a quarter of it,
+ * and what is in flight, it is still there, with others of the program. */
+static void init_laps(struct mdapl_shm_spread *spread)
 {
     size_t cache = mdapl_shm_os_core_cache();
 
-    return 2 * (uint64_t)(cache ? cache : CORE_CACHE);
+    cache = cache ? cache : CORE_CACHE;
+    spread->lap[MDAPL_LAP_LONG] = 2 * (uint64_t)cache;
+    spread->lap[MDAPL_LAP_SHORT] = cache / 4;
 }
 
 static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
@@ -68,7 +71,7 @@ static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
         return NULL;
     s->ctx = ctx;
     s->stats = mdapl_ctx_stats(ctx);
-    s->spread.bytes = spread_bytes();
+    init_laps(&s->spread);
     s->owner = calloc(MDAPL_SHM_INRINGS + MDAPL_SHM_GUESTS, sizeof(*s->owner));
     mdapl_shm_cma_init(s);
     mdapl_list_init(&s->work);

@@ -101,10 +101,12 @@ __attribute__((always_inline)) static inline bool reserve(struct mdapl_shm_peer 
 static void fill(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m,
                  struct mdapl_iov *from)
 {
-    if (m->in_pair)
+    if (m->in_pair || m->len < MDAPL_BYTES_LONG) {
         mdapl_iov_gather(from, m->body, m->len);
-    else
+    } else {
         mdapl_shm_store(peer, from, m->body, m->len);
+        mdapl_shm_lap_stored(peer, m->len);
+    }
 }
 
 /* Writes a message, with its body of len bytes, if there is room. Inline in the way of a short

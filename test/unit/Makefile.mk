@@ -12,7 +12,7 @@ check_PROGRAMS += test/unit/test_shm_way test/unit/test_shm_groups test/unit/tes
     test/unit/test_shm_share test/unit/test_shm_linux test/unit/test_shm_fault \
     test/unit/test_shm_flow test/unit/test_shm_part test/unit/test_shm_single \
     test/unit/test_shm_reach test/unit/test_shm_cores test/unit/test_shm_judge \
-    test/unit/test_shm_contest \
+    test/unit/test_shm_contest test/unit/test_shm_lap \
     test/unit/test_shm_store test/unit/test_shm_split test/unit/test_shm_turn
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
@@ -74,6 +74,9 @@ test_unit_test_shm_flow_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_part_SOURCES = test/unit/test_shm_part.c $(shm_ranks_sources)
 test_unit_test_shm_part_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_part_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_lap_SOURCES = test/unit/test_shm_lap.c $(shm_ranks_sources)
+test_unit_test_shm_lap_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_lap_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_turn_SOURCES = test/unit/test_shm_turn.c $(shm_ranks_sources)
 test_unit_test_shm_turn_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_turn_LDADD = $(shm_test_ldadd)

@@ -12,7 +12,8 @@ enum {
     SOME_BYTES = 8192,
     DATA_BYTES = 262144,
     REST_BYTES = sizeof(struct mdapl_shm_inring_rest) / 4096 * 4096 + 4096 + DATA_BYTES,
-    SPREAD = 20 * SOME_BYTES,    /* bytes that leave the caches */
+    SPREAD = 20 * SOME_BYTES,    /* bytes of a long lap */
+    SHORT_LAP = 3 * SOME_BYTES,
 };
 
 struct pair {
@@ -37,7 +38,8 @@ static int make(void **state)
     p->tx.room = 7 * SOME_BYTES;
     p->tx.spread = &p->spread;
     p->tx.pair = p->rx.pair = &p->none;
-    p->spread.bytes = SPREAD;
+    p->spread.lap[MDAPL_LAP_LONG] = SPREAD;
+    p->spread.lap[MDAPL_LAP_SHORT] = SHORT_LAP;
     *state = p;
     return 0;
 }
@@ -267,6 +269,20 @@ static void rings_are_spread_together(void **state)
     unmake((void **)&q);
 }
 
+/* A ring in which laps are short does not, whatever was stored before. */
+static void short_laps(void **state)
+{
+    struct pair *p = *state;
+    uint32_t n = 0;
+
+    p->tx.room = DATA_BYTES;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(place_of_next(p, &n, SOME_BYTES), i * SOME_BYTES);
+    p->tx.lap = MDAPL_LAP_SHORT;
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(place_of_next(p, &n, SOME_BYTES), i % 3 * SOME_BYTES);
+}
+
 /* The same with messages in flight: back to the first bytes before the end of data, but never onto
  * what has not been taken. */
 static void spread_in_flight(void **state)
@@ -275,7 +291,7 @@ static void spread_in_flight(void **state)
     uint32_t in = 0, out = 0, most = 0, at = 0;
 
     p->tx.room = DATA_BYTES;
-    p->spread.bytes = 8 * SOME_BYTES;
+    p->spread.lap[MDAPL_LAP_LONG] = 8 * SOME_BYTES;
     for (; out < 1000; out++) {
         for (uint32_t slot = p->tx.walk.at; in - out < 4 && put(&p->tx, in, 24, SOME_BYTES); in++) {
             at = mdapl_shm_slot_at(&p->in, slot)->at;
@@ -550,7 +566,7 @@ int main(void)
         TEST(nothing_is_there), TEST(every_size), TEST(short_ones_take_no_data),
         TEST(the_longest), TEST(full), TEST(long_ones_are_spread),
         TEST(short_ones_in_flight_are_spread),
-        TEST(rings_are_spread_together), TEST(spread_in_flight),
+        TEST(rings_are_spread_together), TEST(short_laps), TEST(spread_in_flight),
         TEST(few_in_flight_stay_in_front), TEST(a_free_slot_is_found),
         TEST(each_slot_is_used_now_and_then),
         TEST(round_and_round), TEST(impossible_acks), TEST(impossible_slots), TEST(two_threads),
