@@ -120,7 +120,7 @@ static void touch_fronts(const struct mdapl_shm_seg *seg)
 {
     size_t end = mdapl_min(front_at(seg->first_guest), TOUCHED);
 
-    for (size_t at = FRONTS_AT; at < end; at += LEAST_PAGE)
+    for (size_t at = FRONTS_AT & ~(size_t)(LEAST_PAGE - 1); at < end; at += LEAST_PAGE)
         *((volatile uint8_t *)seg->head + at) = 0;
 }
 

@@ -104,6 +104,16 @@ static long page_faults(void)
     return u.ru_minflt;
 }
 
+/* Is the byte at p in memory? */
+static bool is_allocated(const void *p)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    unsigned char in_core = 0;
+
+    assert_int_equal(mincore((void *)((uintptr_t)p & ~(page - 1)), 1, &in_core), 0);
+    return in_core & 1;
+}
+
 /* First messages of many ranks to one cost it, and each of them, few page faults: their inrings
  * share pages, and the kernel maps some at once. */
 static void first_pieces_share_pages(void **state)
@@ -120,6 +130,8 @@ static void first_pieces_share_pages(void **state)
     assert_int_equal(mdapl_shm_seg_make(&seg, 0, RANKS, &word, false), 0);
     assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 1, RANKS), -EHOSTUNREACH);
     assert_int_equal(mdapl_shm_seg_open(&far, seg.ref, seg.head->token, 0, RANKS), 0);
+    for (uint32_t i = 0; i < RANKS; i++)
+        assert_true(is_allocated(mdapl_shm_seg_inring(&seg, i).front));
     faults = page_faults();
     for (uint32_t i = 0; i < RANKS; i++) {
         in = mdapl_shm_seg_inring(&far, i);
