@@ -87,6 +87,20 @@ static int probe(struct mdapl_shm_chan *s, int i)
     return rc;
 }
 
+static void link_in_ring(struct mdapl_shm_near *near)
+{
+    struct mdapl_shm_peer *next = NULL;
+
+    for (int i = 2 * near->n - 1; i >= 0; i--) {
+        struct mdapl_shm_peer *peer = near->probed[i % near->n];
+
+        if (peer) {
+            peer->next_near = next;
+            next = peer;
+        }
+    }
+}
+
 void mdapl_shm_near_probe(struct mdapl_shm_chan *s)
 {
     for (int i = 0; i < s->near.n; i++)
@@ -95,6 +109,7 @@ void mdapl_shm_near_probe(struct mdapl_shm_chan *s)
 
             atomic_store(&s->seg.head->verdict[i], rc ? rc : MDAPL_MAPPED);
         }
+    link_in_ring(&s->near);
 }
 
 static int compare(const void *a, const void *b)

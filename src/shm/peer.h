@@ -181,6 +181,8 @@ struct mdapl_shm_peer {
     bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_shm_spsc_tx tx; /* all NULL and 0 until the first message to the peer */
     struct mdapl_shm_seg far;    /* the peer's segment */
+    const struct mdapl_shm_peer *next_near;  /* of the job's next rank on this node, in a ring
+                                              * (near.c); NULL: it is of another job */
     /* sending */
     uint32_t parts_sent;         /* number of the last message of a body in parts */
     struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
