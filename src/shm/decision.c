@@ -10,21 +10,21 @@
 #include <stdio.h>
 
 /* Where they are: in the segment of the node's first rank. NULL: it is not reached. */
-static _Atomic uint32_t *node_ways(struct mdapl_shm_chan *s, enum mdapl_shm_directions n)
+static struct mdapl_shm_seg_head *node_head(struct mdapl_shm_chan *s)
 {
     struct mdapl_peer *first = mdapl_ctx_job(s->ctx)->peers[s->near.rank[0]];
 
     if (s->near.me == 0)
-        return s->seg.head->way[n];
-    return first && first->channel == &mdapl_shm_channel
-               ? mdapl_shm_peer_of(first)->far.head->way[n] : NULL;
+        return s->seg.head;
+    return first && first->channel == &mdapl_shm_channel ? mdapl_shm_peer_of(first)->far.head
+                                                         : NULL;
 }
 
 enum mdapl_shm_way mdapl_shm_node_way(struct mdapl_shm_chan *s, enum mdapl_shm_directions n,
                                       unsigned c)
 {
-    _Atomic uint32_t *ways = node_ways(s, n);
-    uint32_t way = ways ? atomic_load_explicit(&ways[c], memory_order_relaxed) : 0;
+    struct mdapl_shm_seg_head *head = node_head(s);
+    uint32_t way = head ? atomic_load_explicit(&head->way[n][c], memory_order_relaxed) : 0;
 
     return way >= 1 && way <= MDAPL_SHM_WAYS ? (enum mdapl_shm_way)(way - 1) : MDAPL_SHM_WAYS;
 }
@@ -55,9 +55,24 @@ static void log_decision(struct mdapl_shm_peer *peer, enum mdapl_shm_directions 
 void mdapl_shm_node_decide(struct mdapl_shm_peer *peer, enum mdapl_shm_directions n, unsigned c,
                            const struct mdapl_shm_decision *d)
 {
-    _Atomic uint32_t *ways = node_ways(peer->s, n);
+    struct mdapl_shm_seg_head *head = node_head(peer->s);
     uint32_t way = (uint32_t)d->way + 1;
 
-    if (!ways || atomic_exchange_explicit(&ways[c], way, memory_order_relaxed) != way)
+    if (!head || atomic_exchange_explicit(&head->way[n][c], way, memory_order_relaxed) != way)
         log_decision(peer, n, c, d);
+}
+
+unsigned mdapl_shm_node_lap(struct mdapl_shm_chan *s)
+{
+    struct mdapl_shm_seg_head *head = node_head(s);
+    uint32_t lap = head ? atomic_load_explicit(&head->lap, memory_order_relaxed) : 0;
+
+    return lap >= 1 && lap <= MDAPL_LAPS ? lap - 1 : MDAPL_LAPS;
+}
+
+bool mdapl_shm_node_decide_lap(struct mdapl_shm_chan *s, unsigned lap)
+{
+    struct mdapl_shm_seg_head *head = node_head(s);
+
+    return !head || atomic_exchange_explicit(&head->lap, lap + 1, memory_order_relaxed) != lap + 1;
 }

@@ -535,6 +535,11 @@ enum mdapl_shm_way mdapl_shm_node_way(struct mdapl_shm_chan *s, enum mdapl_shm_d
 void mdapl_shm_node_decide(struct mdapl_shm_peer *peer, enum mdapl_shm_directions n, unsigned c,
                            const struct mdapl_shm_decision *d);
 
+/* The node's decision on laps of bodies in a ring; MDAPL_LAPS: none yet. */
+unsigned mdapl_shm_node_lap(struct mdapl_shm_chan *s);
+/* Makes this process's decision the node's. Returns whether it is news there. */
+bool mdapl_shm_node_decide_lap(struct mdapl_shm_chan *s, unsigned lap);
+
 /* -- store.c (and store.h) -------------------------------------------------------------------- */
 
 /* Copies the next len bytes of a cursor into shared memory that the peer will read. */

@@ -88,6 +88,7 @@ struct mdapl_shm_seg_head {
      * node (decision.c), in one direction and in both, 1 more than enum mdapl_shm_way; 0: not
      * decided. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[2][MDAPL_SHM_CLASSES];
+    _Atomic uint32_t lap;    /* likewise: which laps of bodies in a ring are faster, 1 more */
 };
 
 /* A mapped segment, mapped by one call: address space costs nothing, system calls do. */

@@ -88,10 +88,24 @@ static void long_laps_are_faster(void **state)
     settles(*state, &machines[1]);
 }
 
+/* Another rank of the node begins with what has been decided. */
+static void the_node_decides_once(void **state)
+{
+    struct pair *p = *state;
+    struct mdapl_shm_peer *back = mdapl_shm_peer_of(p->rank[1].other);
+
+    settles(p, &machines[0]);
+    assert_int_equal(back->tx.lap, MDAPL_LAP_LONG);
+    for (int i = 0; i < 2; i++)  /* the first one may be in the pair buffer */
+        assert_int_equal(send_now(&p->rank[1], 0, LEN), MDAPL_DONE);
+    assert_int_equal(back->tx.lap, MDAPL_LAP_SHORT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(short_laps_are_faster), TEST(long_laps_are_faster),
+        TEST(the_node_decides_once),
     };
 
     return RUN(tests);
