@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How long bodies are copied on this node: what one pair of ranks has decided others begin with. */
+/* How long bodies are copied on this node, and which laps they go in a ring: what one pair of ranks
+ * has decided others begin with. */
 #include "peer.h"
 
 #include "channel.h"
