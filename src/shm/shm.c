@@ -4,6 +4,7 @@
 #include "channel.h"
 #include "clock.h"
 #include "err.h"
+#include "min.h"
 #include "node.h"
 #include "peer.h"
 
@@ -19,6 +20,7 @@ enum {
     WORK_US = 50,                /* longest sleep while a queue waits for room in a ring, or this
                                   * rank for readers: a message that is taken rings no doorbell */
     CORE_CACHE = 1 << 20,        /* bytes, where the system does not say */
+    SHORT_LAP = 1 << 19,         /* bytes of a short lap, at least */
 };
 
 /* -- opening ---------------------------------------------------------------------------------- */
@@ -53,14 +55,15 @@ static int make_segment(struct mdapl_shm_chan *s)
 }
 
 /* A line has left a core's cache after twice as many bytes as that holds. After a quarter of it,
- * and what is in flight, it is still there, with others of the program. */
+ * and what is in flight, it is still there, with others of the program. No more than a short lap is
+ * in flight where the ring's end has been left out (ring.h). */
 static void init_laps(struct mdapl_shm_spread *spread)
 {
     size_t cache = mdapl_shm_os_core_cache();
 
     cache = cache ? cache : CORE_CACHE;
     spread->lap[MDAPL_LAP_LONG] = 2 * (uint64_t)cache;
-    spread->lap[MDAPL_LAP_SHORT] = cache / 4;
+    spread->lap[MDAPL_LAP_SHORT] = mdapl_max(cache / 4, SHORT_LAP);
 }
 
 static struct mdapl_shm_chan *make_state(struct mdapl_ctx *ctx)
