@@ -508,7 +508,7 @@ bool mdapl_shm_flow_timed(const struct mdapl_shm_peer *peer, unsigned c);
  * or it is not decided. */
 enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigned c);
 /* A body longer than MDAPL_SHM_SHORT comes from the peer, or is announced; one has arrived whole,
- * whose copy this end began at `start`, ns. */
+ * whose copy this end began at `start`, ns; 0: that is not known. */
 void mdapl_shm_flow_comes(struct mdapl_shm_peer *peer);
 void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
                             uint64_t start);
