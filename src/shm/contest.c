@@ -90,8 +90,7 @@ static bool decide(struct mdapl_shm_contest *k)
     unsigned way = k->least[1] < k->least[0];
     uint64_t fast = k->least[way], slow = k->least[!way];
     bool first = k->way == MDAPL_SHM_CONTEST_NONE;
-    bool wins = !first && way != k->way
-                && clearly_less(k->least[way], k->least[k->way]);
+    bool wins = !first && way != k->way && clearly_less(k->least[way], k->least[k->way]);
     bool new = first || (wins && k->doubted);
 
     k->doubted = wins && !new;
@@ -195,8 +194,7 @@ static void give_up(struct mdapl_shm_contest *k)
         watch_later(k);
 }
 
-bool mdapl_shm_contest_body(struct mdapl_shm_contest *k, unsigned way, size_t bytes,
-                           uint64_t ns)
+bool mdapl_shm_contest_body(struct mdapl_shm_contest *k, unsigned way, size_t bytes, uint64_t ns)
 {
     if (k->window == WINDOWS)
         pass(k);

@@ -27,8 +27,8 @@
 
 /* -- the writer: a ring in another's segment --------------------------------------------------- */
 
-/* Programs send their first messages to one rank after the other. Most of the half of a microsecond
- * that the first access to a segment takes is the translation of its address. */
+/* Programs send their first messages to one rank after the other, and where many ranks share a core
+ * most of the time of a first access to a segment is that of the translation of its address. */
 static void prefetch_next(const struct mdapl_shm_peer *peer)
 {
     const struct mdapl_shm_peer *next = peer->next_near;

@@ -9,6 +9,7 @@
 #include "peer.h"
 
 #include "channel.h"
+#include "clock.h"
 #include "contest.h"
 #include "log.h"
 
@@ -18,7 +19,7 @@ enum {
     UNIT = 131072,               /* bytes that make a body of the contest, whose windows have to be
                                     so long that the caches are as after many laps, */
     REST = 8,                    /* ... and as many times that between its trials */
-    PAUSE = 1000000,             /* ns between two bodies that are the program's time, not theirs */
+    PAUSE_MS = 1,                /* between two bodies, which is the program's time, not theirs */
 };
 
 struct mdapl_shm_laps {
@@ -80,7 +81,7 @@ void mdapl_shm_lap_stored(struct mdapl_shm_peer *peer, size_t len)
         return;
     if (mdapl_shm_contest_measures(&k->contest)) {
         now = mdapl_ctx_now(peer->s->ctx);
-        if (now - k->at < PAUSE)
+        if (now - k->at < MDAPL_MS(PAUSE_MS))
             k->ns += now - k->at;
         k->at = now;
     }

@@ -14,7 +14,7 @@ struct machine {
     uint8_t best;
 };
 
-/* The first two are of measurements: a Xeon with 2 cores, and an AMD whose cores are near. */
+/* Of measurements: a Xeon with 2 cores, and an AMD whose cores are near. */
 static const struct machine machines[] = {
     { "lines that stay are near", { 2840, 2500 }, MDAPL_LAP_SHORT },
     { "lines that stay are far", { 2400, 5400 }, MDAPL_LAP_LONG },
