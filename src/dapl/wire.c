@@ -2,6 +2,7 @@
 #include "wire.h"
 
 #include "contract.h"
+#include "little.h"
 #include "siphash.h"
 
 #include <string.h>
@@ -9,40 +10,6 @@
 _Static_assert(MDAPL_MAX_STREAMS <= 16, "four bits of the hello");
 _Static_assert(MDAPL_HELLO_BYTES <= 56, "the smallest private data that providers give");
 _Static_assert(MDAPL_KEY_BYTES == 16, "SipHash takes a key of 128 bits");
-
-/* Little-endian access; compilers make single moves of these on little-endian machines. */
-static void put16(uint8_t *p, uint16_t v)
-{
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    put16(p, (uint16_t)v);
-    put16(p + 2, (uint16_t)(v >> 16));
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-    put32(p, (uint32_t)v);
-    put32(p + 4, (uint32_t)(v >> 32));
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    return get16(p) | (uint32_t)get16(p + 2) << 16;
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    return get32(p) | (uint64_t)get32(p + 4) << 32;
-}
 
 /* -- hello ------------------------------------------------------------------------------------ */
 
@@ -54,32 +21,32 @@ static void hello_mac(const uint8_t *p, uint32_t dst, const uint8_t key[16], uin
     uint8_t text[HELLO_MAC_AT + 4];
 
     memcpy(text, p, HELLO_MAC_AT);
-    put32(text + HELLO_MAC_AT, dst);
+    mdapl_put32(text + HELLO_MAC_AT, dst);
     mdapl_siphash(key, text, sizeof(text), mac);
 }
 
 void mdapl_dapl_hello_put(const struct mdapl_dapl_hello *h, const uint8_t key[16],
                           uint8_t out[MDAPL_HELLO_BYTES])
 {
-    put16(out, MDAPL_HELLO_MAGIC);
+    mdapl_put16(out, MDAPL_HELLO_MAGIC);
     out[2] = MDAPL_HELLO_VERSION;
     out[3] = (uint8_t)(h->flags | h->stream << HELLO_STREAM_SHIFT);
-    put32(out + 4, h->group);
-    put32(out + 8, h->src);
-    put32(out + 12, h->dst);
-    put32(out + 16, h->epoch);
-    put32(out + 20, h->incarnation);
-    put32(out + 24, h->met);
-    put32(out + 28, h->rx_next);
-    put32(out + 32, h->frame_bytes);
-    put16(out + 36, h->sr_window);
-    put16(out + 38, (uint16_t)(h->offers | h->generation << HELLO_GENERATION_SHIFT));
+    mdapl_put32(out + 4, h->group);
+    mdapl_put32(out + 8, h->src);
+    mdapl_put32(out + 12, h->dst);
+    mdapl_put32(out + 16, h->epoch);
+    mdapl_put32(out + 20, h->incarnation);
+    mdapl_put32(out + 24, h->met);
+    mdapl_put32(out + 28, h->rx_next);
+    mdapl_put32(out + 32, h->frame_bytes);
+    mdapl_put16(out + 36, h->sr_window);
+    mdapl_put16(out + 38, (uint16_t)(h->offers | h->generation << HELLO_GENERATION_SHIFT));
     hello_mac(out, h->dst_group, key, out + HELLO_MAC_AT);
 }
 
 uint32_t mdapl_dapl_hello_group(const void *in, size_t len)
 {
-    return len < MDAPL_HELLO_BYTES ? 0 : get32((const uint8_t *)in + 4);
+    return len < MDAPL_HELLO_BYTES ? 0 : mdapl_get32((const uint8_t *)in + 4);
 }
 
 enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, const void *in,
@@ -92,22 +59,24 @@ enum mdapl_dapl_hello_verdict mdapl_dapl_hello_get(struct mdapl_dapl_hello *h, c
     /* Providers may hand over more than was sent: some pad the private data with zeros. */
     if (len < MDAPL_HELLO_BYTES)
         return MDAPL_HELLO_SHORT;
-    if (get16(p) != MDAPL_HELLO_MAGIC)
+    if (mdapl_get16(p) != MDAPL_HELLO_MAGIC)
         return MDAPL_HELLO_NOT_OURS;
     if (p[2] != MDAPL_HELLO_VERSION)
         return MDAPL_HELLO_OTHER_VERSION;
-    if (!from || get32(p + 4) != from->id)
+    if (!from || mdapl_get32(p + 4) != from->id)
         return MDAPL_HELLO_UNKNOWN_GROUP;
     hello_mac(p, self.group, from->key, mac);
     if (!mdapl_mac_equal(mac, p + HELLO_MAC_AT))
         return MDAPL_HELLO_BAD_MAC;
     *h = (struct mdapl_dapl_hello){
         .flags = p[3] & ((1 << HELLO_STREAM_SHIFT) - 1), .stream = p[3] >> HELLO_STREAM_SHIFT,
-        .group = from->id, .dst_group = self.group, .src = get32(p + 8), .dst = get32(p + 12),
-        .epoch = get32(p + 16), .incarnation = get32(p + 20), .met = get32(p + 24),
-        .rx_next = get32(p + 28), .frame_bytes = get32(p + 32), .sr_window = get16(p + 36),
-        .offers = get16(p + 38) & ((1 << HELLO_GENERATION_SHIFT) - 1),
-        .generation = get16(p + 38) >> HELLO_GENERATION_SHIFT,
+        .group = from->id, .dst_group = self.group,
+        .src = mdapl_get32(p + 8), .dst = mdapl_get32(p + 12),
+        .epoch = mdapl_get32(p + 16), .incarnation = mdapl_get32(p + 20),
+        .met = mdapl_get32(p + 24), .rx_next = mdapl_get32(p + 28),
+        .frame_bytes = mdapl_get32(p + 32), .sr_window = mdapl_get16(p + 36),
+        .offers = mdapl_get16(p + 38) & ((1 << HELLO_GENERATION_SHIFT) - 1),
+        .generation = mdapl_get16(p + 38) >> HELLO_GENERATION_SHIFT,
     };
     if (h->src >= (uint32_t)from->size || h->dst != (uint32_t)self.rank
         || (from->id == self.group && h->src == h->dst))
@@ -165,19 +134,19 @@ void mdapl_dapl_frame_put(const struct mdapl_dapl_frame *f, uint8_t out[MDAPL_FR
 {
     out[0] = f->type;
     out[1] = f->flags;
-    put16(out + 2, f->hdr_len);
-    put32(out + 4, f->psn);
-    put32(out + 8, f->ack);
-    put32(out + 12, f->sr_limit);
-    put32(out + 16, f->ring_limit);
-    put32(out + 20, f->len);
+    mdapl_put16(out + 2, f->hdr_len);
+    mdapl_put32(out + 4, f->psn);
+    mdapl_put32(out + 8, f->ack);
+    mdapl_put32(out + 12, f->sr_limit);
+    mdapl_put32(out + 16, f->ring_limit);
+    mdapl_put32(out + 20, f->len);
 }
 
 void mdapl_dapl_frame_stamp(uint8_t *frame, uint32_t ack, uint32_t sr_limit, uint32_t ring_limit)
 {
-    put32(frame + 8, ack);
-    put32(frame + 12, sr_limit);
-    put32(frame + 16, ring_limit);
+    mdapl_put32(frame + 8, ack);
+    mdapl_put32(frame + 12, sr_limit);
+    mdapl_put32(frame + 16, ring_limit);
 }
 
 bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len)
@@ -187,9 +156,10 @@ bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len
     if (len < MDAPL_FRAME_HDR_BYTES)
         return false;
     *f = (struct mdapl_dapl_frame){
-        .type = p[0], .flags = p[1], .hdr_len = get16(p + 2), .psn = get32(p + 4),
-        .ack = get32(p + 8), .sr_limit = get32(p + 12), .ring_limit = get32(p + 16),
-        .len = get32(p + 20),
+        .type = p[0], .flags = p[1], .hdr_len = mdapl_get16(p + 2),
+        .psn = mdapl_get32(p + 4), .ack = mdapl_get32(p + 8),
+        .sr_limit = mdapl_get32(p + 12), .ring_limit = mdapl_get32(p + 16),
+        .len = mdapl_get32(p + 20),
     };
     return f->type >= MDAPL_FRAME_MSG && f->type < MDAPL_FRAME_TYPES
            && (f->flags & ~MDAPL_FRAME_FLAGS) == 0
@@ -203,17 +173,17 @@ bool mdapl_dapl_frame_get(struct mdapl_dapl_frame *f, const void *in, size_t len
 
 static uint8_t *put_segs(const struct mdapl_dapl_segs *segs, uint8_t *p)
 {
-    put16(p, segs->n);
-    put16(p + 2, segs->n_rails);
+    mdapl_put16(p, segs->n);
+    mdapl_put16(p + 2, segs->n_rails);
     p += 4;
     for (uint32_t k = 0; segs->n > 0 && k < segs->n_rails; k++, p += 4)
-        put32(p, segs->generation[k]);
+        mdapl_put32(p, segs->generation[k]);
     for (uint32_t i = 0; i < segs->n; i++) {
-        put64(p, segs->seg[i].addr);
-        put64(p + 8, segs->seg[i].len);
+        mdapl_put64(p, segs->seg[i].addr);
+        mdapl_put64(p + 8, segs->seg[i].len);
         p += MDAPL_SEG_BYTES;
         for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
-            put32(p, segs->seg[i].key[k]);
+            mdapl_put32(p, segs->seg[i].key[k]);
     }
     return p;
 }
@@ -221,8 +191,8 @@ static uint8_t *put_segs(const struct mdapl_dapl_segs *segs, uint8_t *p)
 /* Reads the numbers and the pieces, which end the frame; NULL: they do not end where it does. */
 static const uint8_t *get_segs(struct mdapl_dapl_segs *segs, const uint8_t *p, const uint8_t *end)
 {
-    segs->n = get16(p);
-    segs->n_rails = get16(p + 2);
+    segs->n = mdapl_get16(p);
+    segs->n_rails = mdapl_get16(p + 2);
     p += 4;
     if (segs->n > MDAPL_MAX_SEGS || segs->n_rails > MDAPL_MAX_RAILS
         || (segs->n > 0 && segs->n_rails == 0)
@@ -230,12 +200,12 @@ static const uint8_t *get_segs(struct mdapl_dapl_segs *segs, const uint8_t *p, c
                                     + (size_t)segs->n * (MDAPL_SEG_BYTES + 4u * segs->n_rails))
         return NULL;
     for (uint32_t k = 0; segs->n > 0 && k < segs->n_rails; k++, p += 4)
-        segs->generation[k] = get32(p);
+        segs->generation[k] = mdapl_get32(p);
     for (uint32_t i = 0; i < segs->n; i++) {
-        segs->seg[i] = (struct mdapl_dapl_seg){ .addr = get64(p), .len = get64(p + 8) };
+        segs->seg[i] = (struct mdapl_dapl_seg){ .addr = mdapl_get64(p), .len = mdapl_get64(p + 8) };
         p += MDAPL_SEG_BYTES;
         for (uint32_t k = 0; k < segs->n_rails; k++, p += 4)
-            segs->seg[i].key[k] = get32(p);
+            segs->seg[i].key[k] = mdapl_get32(p);
     }
     return p;
 }
@@ -264,11 +234,11 @@ bool mdapl_dapl_segs_get(struct mdapl_dapl_segs *segs, const void *in, size_t le
 
 static uint8_t *put_ranges(const struct mdapl_dapl_ranges *ranges, uint8_t *p)
 {
-    put32(p, ranges->n);
+    mdapl_put32(p, ranges->n);
     p += 4;
     for (uint32_t i = 0; i < ranges->n; i++, p += MDAPL_RANGE_BYTES) {
-        put64(p, ranges->range[i].off);
-        put64(p + 8, ranges->range[i].len);
+        mdapl_put64(p, ranges->range[i].off);
+        mdapl_put64(p + 8, ranges->range[i].len);
     }
     return p;
 }
@@ -277,13 +247,13 @@ static uint8_t *put_ranges(const struct mdapl_dapl_ranges *ranges, uint8_t *p)
 static const uint8_t *get_ranges(struct mdapl_dapl_ranges *ranges, const uint8_t *p,
                                  const uint8_t *end)
 {
-    ranges->n = get32(p);
+    ranges->n = mdapl_get32(p);
     p += 4;
     if (ranges->n > MDAPL_MAX_RANGES
         || (size_t)(end - p) != (size_t)ranges->n * MDAPL_RANGE_BYTES)
         return NULL;
     for (uint32_t i = 0; i < ranges->n; i++, p += MDAPL_RANGE_BYTES)
-        ranges->range[i] = (struct mdapl_dapl_range){ get64(p), get64(p + 8) };
+        ranges->range[i] = (struct mdapl_dapl_range){ mdapl_get64(p), mdapl_get64(p + 8) };
     return p;
 }
 
@@ -374,10 +344,10 @@ static bool more_valid(const struct mdapl_dapl_more *m, size_t rest)
         fields                                                             \
         return (size_t)(p - out);                                          \
     }
-#define U32(member) put32(p, b->member), p += 4;
-#define U64(member) put64(p, b->member), p += 8;
-#define ID(member) put32(p, b->member), p += 4;
-#define ADDR(member) put64(p, b->member), p += 8;
+#define U32(member) mdapl_put32(p, b->member), p += 4;
+#define U64(member) mdapl_put64(p, b->member), p += 8;
+#define ID(member) mdapl_put32(p, b->member), p += 4;
+#define ADDR(member) mdapl_put64(p, b->member), p += 8;
 #define SEGS(member) p = put_segs(&b->member, p);
 #define RANGES(member) p = put_ranges(&b->member, p);
 #include "frames.def"
@@ -393,10 +363,10 @@ static bool more_valid(const struct mdapl_dapl_more *m, size_t rest)
         fields                                                                  \
         return name##_valid(b, (size_t)(end - p));                              \
     }
-#define U32(member) b->member = get32(p), p += 4;
-#define U64(member) b->member = get64(p), p += 8;
-#define ID(member) b->member = get32(p), p += 4;
-#define ADDR(member) b->member = get64(p), p += 8;
+#define U32(member) b->member = mdapl_get32(p), p += 4;
+#define U64(member) b->member = mdapl_get64(p), p += 8;
+#define ID(member) b->member = mdapl_get32(p), p += 4;
+#define ADDR(member) b->member = mdapl_get64(p), p += 8;
 #define LISTED(get, member)                \
     p = get(&b->member, p, end);           \
     if (!p)                                \

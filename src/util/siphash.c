@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "siphash.h"
 
+#include "little.h"
+
 #include <string.h>
 
 struct state {
@@ -10,23 +12,6 @@ struct state {
 static uint64_t rotl(uint64_t x, int b)
 {
     return x << b | x >> (64 - b);
-}
-
-/* One load and one store where the processor is little-endian: compilers know these. */
-static uint64_t load64(const uint8_t *p)
-{
-    return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24
-           | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48
-           | (uint64_t)p[7] << 56;
-}
-
-static void store64(uint8_t *p, uint64_t v)
-{
-    const uint8_t b[8] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24),
-                           (uint8_t)(v >> 32), (uint8_t)(v >> 40), (uint8_t)(v >> 48),
-                           (uint8_t)(v >> 56) };
-
-    memcpy(p, b, sizeof(b));
 }
 
 static void rounds(struct state *s, int n)
@@ -60,22 +45,22 @@ static uint64_t squeeze(const struct state *s)
 void mdapl_siphash(const uint8_t key[16], const void *data, size_t len, uint8_t mac[16])
 {
     const uint8_t *p = data;
-    uint64_t k0 = load64(key), k1 = load64(key + 8);
+    uint64_t k0 = mdapl_get64(key), k1 = mdapl_get64(key + 8);
     uint8_t tail[8] = { 0 };
     struct state s = { k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du ^ 0xee,
                        k0 ^ 0x6c7967656e657261u, k1 ^ 0x7465646279746573u };
 
     for (size_t i = 0; i + 8 <= len; i += 8)
-        absorb(&s, load64(p + i));
+        absorb(&s, mdapl_get64(p + i));
     memcpy(tail, p + len / 8 * 8, len % 8);
     tail[7] = (uint8_t)len;
-    absorb(&s, load64(tail));
+    absorb(&s, mdapl_get64(tail));
     s.v2 ^= 0xee;
     rounds(&s, 4);
-    store64(mac, squeeze(&s));
+    mdapl_put64(mac, squeeze(&s));
     s.v1 ^= 0xdd;
     rounds(&s, 4);
-    store64(mac + 8, squeeze(&s));
+    mdapl_put64(mac + 8, squeeze(&s));
 }
 
 bool mdapl_mac_equal(const uint8_t a[16], const uint8_t b[16])

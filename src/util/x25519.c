@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "x25519.h"
 
+#include "little.h"
+
 #include <string.h>
 
 /*
@@ -143,14 +145,13 @@ static void reduce(struct number *a)
 static void load(struct number *r, const uint8_t in[MDAPL_X25519_BYTES])
 {
     for (int i = 0; i < WORDS; i++)
-        r->w[i] = in[4 * i] | (uint32_t)in[4 * i + 1] << 8 | (uint32_t)in[4 * i + 2] << 16
-                  | (uint32_t)in[4 * i + 3] << 24;
+        r->w[i] = mdapl_get32(in + 4 * i);
 }
 
 static void store(uint8_t out[MDAPL_X25519_BYTES], const struct number *a)
 {
-    for (int i = 0; i < MDAPL_X25519_BYTES; i++)
-        out[i] = (uint8_t)(a->w[i / 4] >> 8 * (i % 4));
+    for (int i = 0; i < WORDS; i++)
+        mdapl_put32(out + 4 * i, a->w[i]);
 }
 
 /* One step of the Montgomery ladder with the point of u coordinate u: (x2 : z2) becomes its double,
