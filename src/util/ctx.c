@@ -63,6 +63,8 @@ static int open_one(struct mdapl_ctx *ctx, const struct mdapl_channel *table)
     if (rc)
         return rc;
     c->table = table;
+    /* The first one is that of this node's ranks; the others have no connection for a while. */
+    c->idle_rounds = ctx->n_channels > 0 ? IDLE_ROUNDS + 1 : 0;
     ctx->n_channels++;
     return 0;
 }

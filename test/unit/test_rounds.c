@@ -163,6 +163,85 @@ static void shared_core(void **state)
     assert_int_equal(ctx.look_ns, MDAPL_MS(2));
 }
 
+/* A channel without connections, whose next look finds so much. */
+struct fake {
+    unsigned polls;
+    int found;
+};
+
+static int fake_progress(void *state)
+{
+    struct fake *f = state;
+
+    f->polls++;
+    return 0;
+}
+
+static int fake_look(void *state, uint64_t now)
+{
+    struct fake *f = state;
+    int found = f->found;
+
+    (void)now;
+    f->found = 0;
+    return found;
+}
+
+static bool unconnected(void *state)
+{
+    (void)state;
+    return false;
+}
+
+static void fake_close(void *state)
+{
+    (void)state;
+}
+
+static int open_first(struct mdapl_ctx *ctx, void **state_p)
+{
+    *state_p = (struct fake *)ctx->owner;
+    return 0;
+}
+
+static int open_second(struct mdapl_ctx *ctx, void **state_p)
+{
+    *state_p = (struct fake *)ctx->owner + 1;
+    return 0;
+}
+
+#define FAKE(open_)                                                                     \
+    { .name = #open_, .open = open_, .progress = fake_progress, .look = fake_look,      \
+      .has_connections = unconnected, .close = fake_close }
+
+/* A job whose ranks are all on one node polls its adapter when it looks, and not in each round,
+ * from the first one on: until something comes from there. */
+static void second_channel(void **state)
+{
+    static const struct mdapl_channel first = FAKE(open_first), second = FAKE(open_second);
+    static const struct mdapl_channel *const channels[] = { &first, &second, NULL };
+    struct fake fake[2] = { { 0, 0 }, { 0, 0 } };
+    struct mdapl_ctx_args args = { .channels = channels, .owner = fake, .job.size = 1 };
+    struct mdapl_cfg cfg;
+    struct mdapl_ctx *ctx;
+    struct mdapl_err err;
+    struct counted c;
+
+    (void)state;
+    mdapl_cfg_init(&cfg);
+    args.cfg = &cfg;
+    args.clock = (struct mdapl_clock){ counted_now, &c };
+    c = (struct counted){ .now = MDAPL_SEC(1) };
+    assert_int_equal(mdapl_ctx_open(&args, &ctx, &err), 0);
+    readings(ctx, &c, 200, MDAPL_US(1));
+    assert_in_range(fake[0].polls, 150, 200);
+    assert_int_equal(fake[1].polls, 0);
+    fake[1].found = 1;
+    readings(ctx, &c, 200, MDAPL_US(1));
+    assert_in_range(fake[1].polls, 50, 200);
+    mdapl_ctx_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +252,7 @@ int main(void)
         cmocka_unit_test(clock_of_slow_calls),
         cmocka_unit_test(dearest_clock),
         cmocka_unit_test(shared_core),
+        cmocka_unit_test(second_channel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
