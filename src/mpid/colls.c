@@ -36,12 +36,43 @@ int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last);
 
 /* -- a barrier on one node -------------------------------------------------------------------- */
 
+/* Are its processes those of MPI_COMM_WORLD, in the same order? That has the table of a duplicate,
+ * too. */
+static bool is_world(const MPIR_Comm *comm)
+{
+    const MPIR_Comm *world = MPIR_Process.comm_world;
+
+    return world && comm->dev.vcrt == world->dev.vcrt;
+}
+
+/* Not where a thread may wait for the one that makes progress, nor where the program is to see
+ * which ranks are lost. */
+static bool may_share_counters(const MPIR_Comm *comm)
+{
+    return mdapl_ch3_glue.ctx && !MPIR_CVAR_ENABLE_FT && is_world(comm)
+           && MPIR_ThreadInfo.thread_provided != MPI_THREAD_MULTIPLE;
+}
+
+/* Waits for the other ranks, which have this one's count. */
+static int await_ranks(struct mdapl_ch3_glue *g)
+{
+    int mpi_errno = mdapl_ch3_progress_barrier(g);
+
+    if (mpi_errno == MPI_SUCCESS && !mdapl_barrier_passed(g->ctx))
+        mdapl_ch3_lost_in_barrier(g);
+    return mpi_errno;
+}
+
 /* MPICH's is a barrier of each node's ranks, one of a rank of each node, and a broadcast on each
- * node. On one node the first of these is enough. */
+ * node. On one node the first of these is enough; that of all ranks needs no messages. */
 int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
 {
     bool one_node = comm->node_comm && comm->node_comm->local_size == comm->local_size;
+    int rc = one_node && may_share_counters(comm) ? mdapl_barrier_enter(mdapl_ch3_glue.ctx)
+                                                  : -ENOTSUP;
 
+    if (rc >= 0)
+        return rc == MDAPL_DONE ? MPI_SUCCESS : await_ranks(&mdapl_ch3_glue);
     return one_node ? MPIR_Barrier(comm->node_comm, last)
                     : __real_MPIR_Barrier_intra_smp(comm, last);
 }

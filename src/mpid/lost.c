@@ -214,6 +214,15 @@ void mdapl_ch3_lost_op(MPIDI_VC_t *vc, const MPIDI_Message_match *match)
     mdapl_ch3_glue.collective_failed = true;
 }
 
+void mdapl_ch3_lost_in_barrier(const struct mdapl_ch3_glue *g)
+{
+    int rank = 0;
+
+    while (rank < g->pg->size - 1 && !mdapl_ch3_is_lost(&g->pg->vct[rank]))
+        rank++;
+    mdapl_ch3_end_job("the job ends: rank %d is lost, and %s", rank, no_collective);
+}
+
 /* -- operations that wait for the peer --------------------------------------------------------- */
 
 /* MPI's status of a receive from any source is that of a failed process, until the program

@@ -218,6 +218,11 @@ void mdapl_ch3_port_matched(MPIR_Comm *comm);
 /* Closes all ports. */
 void mdapl_ch3_port_fini(struct mdapl_ch3_glue *g);
 
+/* progress.c */
+/* Waits until all ranks have entered the barrier that this one has, or one of them is lost. An MPI
+ * error code. */
+int mdapl_ch3_progress_barrier(const struct mdapl_ch3_glue *g);
+
 /* lost.c */
 int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g);
 static inline bool mdapl_ch3_is_lost(const MPIDI_VC_t *vc)
@@ -230,6 +235,8 @@ void mdapl_ch3_lost(MPIDI_VC_t *vc);
 /* An operation with this envelope, with the lost peer of vc, fails. Ends the job if MPI could not
  * report the error. */
 void mdapl_ch3_lost_op(MPIDI_VC_t *vc, const MPIDI_Message_match *match);
+/* A barrier without messages, which a lost rank does not enter: ends the job. */
+void mdapl_ch3_lost_in_barrier(const struct mdapl_ch3_glue *g) __attribute__((noreturn));
 /* The level of a line about a lost peer: a program that asked for fault tolerance learns of it by
  * errors, and goes on. */
 int mdapl_ch3_lost_level(void);

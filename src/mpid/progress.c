@@ -74,26 +74,26 @@ static void idle(struct mdapl_ch3_glue *g, int64_t polls)
     mdapl_ch3_sleep(g);
 }
 
-static bool completed(const MPID_Progress_state *state)
+static bool completed(const void *state)
 {
-    return state->ch.completion_count != MPIDI_CH3I_progress_completion_count;
+    return ((const MPID_Progress_state *)state)->ch.completion_count
+           != MPIDI_CH3I_progress_completion_count;
 }
 
 /*
  * A rank that waits for a message polls idle channels most of the time. It does the rarer work when
  * progress was made on something else, when the wait is long, and every REST_ROUNDS rounds.
  */
-static bool rest_is_due(const MPID_Progress_state *state, int64_t polls, bool moved)
+static bool rest_is_due(bool over, int64_t polls, bool moved)
 {
-    return (moved && !completed(state)) || polls >= mdapl_ch3_glue.cfg.spin_polls
+    return (moved && !over) || polls >= mdapl_ch3_glue.cfg.spin_polls
            || ++mdapl_ch3_glue.rounds % REST_ROUNDS == 0;
 }
 
-/* Waits until something is completed, after a first round of progress; moved: there was some, due:
- * so is the rarer work. Not inline, as its registers would be saved for each message that the first
- * round finds. */
-__attribute__((noinline)) static int wait_longer(const MPID_Progress_state *state, bool moved,
-                                                 bool due)
+/* Waits until over(arg), after a first round of progress; moved: there was some, due: so is the
+ * rarer work. */
+__attribute__((always_inline)) static inline int wait_until(bool (*over)(const void *arg),
+                                                            const void *arg, bool moved, bool due)
 {
     int64_t polls = 0;
     int mpi_errno = MPI_SUCCESS;
@@ -103,22 +103,43 @@ __attribute__((noinline)) static int wait_longer(const MPID_Progress_state *stat
 
         if (due)
             mpi_errno = poll_rest(&moved);
-        if (mpi_errno != MPI_SUCCESS || completed(state))
+        if (mpi_errno != MPI_SUCCESS || over(arg))
             return mpi_errno;
         /* Other threads may run here, and complete what this one waits for. */
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         if (!moved)
             idle(&mdapl_ch3_glue, polls++);
-        if (completed(state))
+        if (over(arg))
             return mpi_errno;
         n = poll_channels();
         moved = n > 0;
-        due = rest_is_due(state, polls, moved);
+        due = rest_is_due(over(arg), polls, moved);
         if (moved) {
             mdapl_yields_brought(&mdapl_ch3_glue.yields, n);
             polls = 0;
         }
     }
+}
+
+/* Waits until something is completed. Not inline, as its registers would be saved for each message
+ * that the first round finds. */
+__attribute__((noinline)) static int wait_longer(const MPID_Progress_state *state, bool moved,
+                                                 bool due)
+{
+    return wait_until(completed, state, moved, due);
+}
+
+/* All ranks have entered the barrier, or one will not. */
+static bool barrier_is_over(const void *arg)
+{
+    const struct mdapl_ch3_glue *g = arg;
+
+    return mdapl_barrier_passed(g->ctx) || g->n_lost_ranks > 0;
+}
+
+int mdapl_ch3_progress_barrier(const struct mdapl_ch3_glue *g)
+{
+    return wait_until(barrier_is_over, g, true, false);
 }
 
 int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
@@ -128,7 +149,7 @@ int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
 
     if (!blocking)
         return poll_rest(&moved);
-    due = rest_is_due(state, 0, moved);
+    due = rest_is_due(completed(state), 0, moved);
     if (due || !completed(state))
         mpi_errno = wait_longer(state, moved, due);
     state->ch.completion_count = MPIDI_CH3I_progress_completion_count;

@@ -20,6 +20,8 @@
  *      store.c    how bytes of bodies are stored, in the ring and in cells
  *      peer.c     peers; their failure
  *
+ * Without messages: node_barrier.c, a barrier of all ranks.
+ *
  * Below them are near.c (which ranks of the node are reached), guest.c (and which processes of
  * other jobs), seg.c (the segment), node.c (the business card) and os_*.c (the operating system).
  *
@@ -130,6 +132,14 @@ struct mdapl_shm_near {
     struct mdapl_shm_peer **probed;
 };
 
+/* Barriers of all ranks of the job, if it has one node (node_barrier.c). */
+struct mdapl_shm_node_barrier {
+    bool none;                   /* it has been found that there are none */
+    uint32_t entered;            /* by this rank, in total */
+    uint32_t members, groups;    /* of its group; how many there are */
+    struct mdapl_shm_seg_head *first, *group;    /* where groups and ranks count; NULL: not found */
+};
+
 struct mdapl_shm_chan {
     alignas(16) uint8_t hdr[MDAPL_HDR_MAX];  /* of the message that is being taken (rx.c) */
     struct mdapl_ctx *ctx;
@@ -163,6 +173,7 @@ struct mdapl_shm_chan {
     bool in_progress;            /* a round of progress is being made */
     bool slept;                  /* since the doorbells were polled last (doorbell.c) */
     bool reads_allowed;          /* others may read this process's memory (os.h) */
+    struct mdapl_shm_node_barrier node_barrier;
 };
 
 /* Another rank of this node. What a short message needs comes first, in few lines, but for far.head
@@ -332,6 +343,18 @@ void mdapl_shm_sleep(struct mdapl_shm_chan *s, uint64_t ns);
 void mdapl_shm_sleep_end(struct mdapl_shm_peer *peer);
 /* Ends the sleep of another thread of this process, if it is in one. */
 void mdapl_shm_sleep_wake(struct mdapl_shm_chan *s);
+
+/* -- node_barrier.c --------------------------------------------------------------------------- */
+
+/* Before the launcher's barrier: publishes whether this rank reaches all others. */
+void mdapl_shm_node_barrier_open(struct mdapl_shm_chan *s);
+/* As mdapl_barrier_enter() and _passed(). */
+int mdapl_shm_node_barrier_enter(void *state);
+bool mdapl_shm_node_barrier_passed(void *state);
+/* A rank is about to sleep. True: it waits in a barrier, whose last rank wakes it until
+ * mdapl_shm_node_barrier_wakes() is called. */
+bool mdapl_shm_node_barrier_sleep(struct mdapl_shm_chan *s);
+void mdapl_shm_node_barrier_wakes(struct mdapl_shm_chan *s);
 
 /* -- rx.c ------------------------------------------------------------------------------------- */
 

@@ -188,6 +188,7 @@ static int wire(void *state)
     for (int i = 0; i < s->near.n; i++)
         if (i != s->near.me)
             mdapl_peer_get(s->ctx, s->near.rank[i], &peer);
+    mdapl_shm_node_barrier_open(s);
     for (int i = 0; i < job->size && mdapl_ctx_alone(s->ctx); i++)
         if (i != job->rank && !job->peers[i])
             return not_reached(s, i);
@@ -266,7 +267,9 @@ static int progress(void *state)
 
 static bool has_connections(void *state)
 {
-    return ((struct mdapl_shm_chan *)state)->n_inrings > 0;
+    const struct mdapl_shm_chan *s = state;
+
+    return s->n_inrings > 0 || s->node_barrier.first;
 }
 
 static void wait(void *state, uint64_t ns)
@@ -343,6 +346,8 @@ const struct mdapl_channel mdapl_shm_channel = {
     .wire = wire,
     .eager_max = eager_max,
     .send = mdapl_shm_tx_send,   /* tx.c, rndv_tx.c */
+    .enter = mdapl_shm_node_barrier_enter,
+    .passed = mdapl_shm_node_barrier_passed,
     .progress = progress,        /* doorbell.c, then rx.c, rndv_rx.c */
     .has_connections = has_connections,
     .wait = wait,                /* doorbell.c */

@@ -49,12 +49,15 @@ void mdapl_shm_sleep(struct mdapl_shm_chan *s, uint64_t ns)
 {
     struct mdapl_shm_seg_head *head = s->seg.head;
     int home = mdapl_shm_os_core();
+    bool in_barrier;
 
     if (!mdapl_shm_polled_stop(s))
         return;
     atomic_store_explicit(&head->waker_core, -1, memory_order_relaxed);
+    in_barrier = mdapl_shm_node_barrier_sleep(s);
     atomic_store(&head->asleep, 1);
-    if (atomic_load(&head->doorbell_words) == 0) {
+    if (atomic_load(&head->doorbell_words) == 0
+        && !(in_barrier && mdapl_shm_node_barrier_passed(s))) {
         s->stats->shm_sleeps++;
         mdapl_ctx_sleep_begin(s->ctx);
         mdapl_shm_os_sleep(&head->asleep, 1, ns);
@@ -63,4 +66,6 @@ void mdapl_shm_sleep(struct mdapl_shm_chan *s, uint64_t ns)
         s->slept = true;
     }
     atomic_store(&head->asleep, 0);
+    if (in_barrier)
+        mdapl_shm_node_barrier_wakes(s);
 }

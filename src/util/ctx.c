@@ -324,6 +324,26 @@ int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **pe
     return 0;
 }
 
+int mdapl_barrier_enter(struct mdapl_ctx *ctx)
+{
+    int rc = -ENOTSUP;
+
+    for (int i = 0; rc == -ENOTSUP && i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->enter)
+            rc = ctx->channel[i].table->enter(ctx->channel[i].state);
+    return rc;
+}
+
+bool mdapl_barrier_passed(const struct mdapl_ctx *ctx)
+{
+    bool passed = true;
+
+    for (int i = 0; i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->passed)
+            passed = passed && ctx->channel[i].table->passed(ctx->channel[i].state);
+    return passed;
+}
+
 size_t mdapl_drain(struct mdapl_ctx *ctx)
 {
     size_t n = 0;

@@ -159,6 +159,16 @@ int mdapl_peer_remove(struct mdapl_peer *peer);
  * with -ECANCELED. In order: all ranks drain, the launcher's barrier, all ranks close. */
 void mdapl_ctx_close(struct mdapl_ctx *ctx);
 
+/*
+ * A barrier of all ranks of the job without messages, where the ranks share memory. All ranks call
+ * it equally often, after the launcher's barrier that follows mdapl_wire(). MDAPL_DONE: all others
+ * have called it. 0: they will have when mdapl_barrier_passed() is true, which is looked at between
+ * rounds of mdapl_progress(), and mdapl_wait() ends then. -ENOTSUP, at all ranks: there is none. It
+ * does not notice that a rank is lost.
+ */
+int mdapl_barrier_enter(struct mdapl_ctx *ctx);
+bool mdapl_barrier_passed(const struct mdapl_ctx *ctx);
+
 /* -- the verbs -------------------------------------------------------------------------------- */
 
 /*

@@ -318,10 +318,53 @@ static void all_to_one(void **state)
     run_all(true);
 }
 
+/* What each rank has written, and all of them read behind the barrier. */
+static int written[RANKS];
+
+static void pass(struct rank *me)
+{
+    if (mdapl_barrier_enter(me->ctx) == MDAPL_DONE)
+        return;
+    while (!mdapl_barrier_passed(me->ctx))
+        if (mdapl_progress(me->ctx) == 0)
+            mdapl_wait(me->ctx, MDAPL_SEC(1));
+}
+
+static void *run_barriers(void *arg)
+{
+    struct rank *me = arg;
+
+    for (int i = 1; i <= MESSAGES; i++) {
+        written[me->rank] = i;
+        pass(me);
+        for (int k = 0; k < RANKS; k++)
+            check(me, written[k] == i, "a rank has passed a barrier before another one entered it");
+        pass(me);
+    }
+    return NULL;
+}
+
+static void barriers(void **state)
+{
+    struct job *job = start(false);
+    pthread_t thread[RANKS];
+
+    (void)state;
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(mdapl_wire(job->rank[i].ctx), MDAPL_DONE);
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, run_barriers, &job->rank[i]), 0);
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    if (job->wrong)
+        fail_msg("%s", job->wrong);
+    end(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_to_all), cmocka_unit_test(all_to_one),
+        cmocka_unit_test(all_to_all), cmocka_unit_test(all_to_one), cmocka_unit_test(barriers),
     };
 
     return RUN(tests);

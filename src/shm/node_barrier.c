@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A barrier of all ranks of a job that runs on one node, by counters in their segments. In an
+ * algorithm of messages a rank waits for another one at each step, and where ranks share a core
+ * each such wait is a switch of processes. Here a rank counts itself and waits once.
+ *
+ * Ranks count themselves in groups, each in the segment of its first rank. The last one of a group
+ * counts the group in the segment of the node's first rank, and the last one of all releases the
+ * groups. So no counter is taken by more than a few processors at a time.
+ *
+ * The counts go up with each barrier and are never reset, so a rank knows by its own how many there
+ * have to be. All accesses are sequentially consistent: a rank that is about to sleep adds itself
+ * to `sleepers` and then loads `released`, the last rank stores `released` and then loads
+ * `sleepers`, so one of them sees what the other has stored.
+ */
+#include "peer.h"
+
+#include "channel.h"
+#include "min.h"
+#include "shm.h"
+#include "stats.h"
+
+#include <errno.h>
+
+enum { GROUP = 8 };              /* ranks that count themselves together */
+
+/* The peer with this index on the node; NULL: it is not reached through shared memory. */
+static struct mdapl_shm_peer *peer_at(const struct mdapl_shm_chan *s, uint32_t index)
+{
+    struct mdapl_peer *base;
+
+    return mdapl_peer_get(s->ctx, s->near.rank[index], &base) == 0
+                   && base->channel == &mdapl_shm_channel
+               ? mdapl_shm_peer_of(base) : NULL;
+}
+
+static struct mdapl_shm_seg_head *head_at(const struct mdapl_shm_chan *s, uint32_t index)
+{
+    struct mdapl_shm_peer *peer;
+
+    if (index == (uint32_t)s->near.me)
+        return s->seg.head;
+    peer = peer_at(s, index);
+    return peer ? peer->far.head : NULL;
+}
+
+void mdapl_shm_node_barrier_open(struct mdapl_shm_chan *s)
+{
+    const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
+    bool all = s->near.n == job->size;
+
+    for (uint32_t i = 0; all && i < (uint32_t)s->near.n; i++)
+        all = head_at(s, i) != NULL;
+    atomic_store(&s->seg.head->reaches_all, all);
+}
+
+/* Finds the counters, if each rank reaches all others: then all ranks find that. */
+static bool find(struct mdapl_shm_chan *s)
+{
+    struct mdapl_shm_node_barrier *b = &s->node_barrier;
+    uint32_t n = (uint32_t)s->near.n, me = (uint32_t)s->near.me, group = me - me % GROUP;
+
+    if (b->none || b->first)
+        return b->first;
+    b->none = true;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct mdapl_shm_seg_head *head = head_at(s, i);
+
+        if (!head || !atomic_load(&head->reaches_all))
+            return false;
+    }
+    b->none = false;
+    b->first = head_at(s, 0);
+    b->group = head_at(s, group);
+    b->members = mdapl_min(n - group, GROUP);
+    b->groups = (n + GROUP - 1) / GROUP;
+    return true;
+}
+
+static void wake_group(struct mdapl_shm_chan *s, uint32_t first)
+{
+    uint32_t end = mdapl_min((uint32_t)s->near.n, first + GROUP);
+
+    for (uint32_t i = first; i < end; i++)
+        if (i != (uint32_t)s->near.me)
+            mdapl_shm_sleep_end(peer_at(s, i));
+}
+
+static void release(struct mdapl_shm_chan *s)
+{
+    for (uint32_t first = 0; first < (uint32_t)s->near.n; first += GROUP) {
+        struct mdapl_shm_seg_head *head = head_at(s, first);
+
+        atomic_store(&head->released, s->node_barrier.entered);
+        if (atomic_load(&head->sleepers) > 0)
+            wake_group(s, first);
+    }
+}
+
+/* Counts; is it the last one of so many? */
+static bool is_last(_Atomic uint32_t *count, uint32_t barriers, uint32_t of)
+{
+    return atomic_fetch_add(count, 1) + 1 == barriers * of;
+}
+
+int mdapl_shm_node_barrier_enter(void *state)
+{
+    struct mdapl_shm_chan *s = state;
+    struct mdapl_shm_node_barrier *b = &s->node_barrier;
+
+    if (!find(s))
+        return -ENOTSUP;
+    s->stats->node_barriers++;
+    b->entered++;
+    if (!is_last(&b->group->arrived, b->entered, b->members)
+        || (b->groups > 1 && !is_last(&b->first->groups, b->entered, b->groups)))
+        return 0;
+    release(s);
+    return MDAPL_DONE;
+}
+
+bool mdapl_shm_node_barrier_passed(void *state)
+{
+    const struct mdapl_shm_node_barrier *b = &((struct mdapl_shm_chan *)state)->node_barrier;
+
+    return !b->group || atomic_load(&b->group->released) == b->entered;
+}
+
+bool mdapl_shm_node_barrier_sleep(struct mdapl_shm_chan *s)
+{
+    if (mdapl_shm_node_barrier_passed(s))
+        return false;
+    atomic_fetch_add(&s->node_barrier.group->sleepers, 1);
+    return true;
+}
+
+void mdapl_shm_node_barrier_wakes(struct mdapl_shm_chan *s)
+{
+    atomic_fetch_sub(&s->node_barrier.group->sleepers, 1);
+}

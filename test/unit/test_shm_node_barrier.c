@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* A barrier of all ranks of a node, by counters: when it is passed, and who wakes whom. */
+#include "shm_ranks.h"
+
+#include <errno.h>
+
+static void wire_all(struct pair *p)
+{
+    for (int i = 0; i < p->n; i++)
+        assert_int_equal(mdapl_wire(p->rank[i].ctx), MDAPL_DONE);
+}
+
+static int enter(struct pair *p, int rank)
+{
+    return mdapl_barrier_enter(p->rank[rank].ctx);
+}
+
+static bool passed(struct pair *p, int rank)
+{
+    return mdapl_barrier_passed(p->rank[rank].ctx);
+}
+
+/* In each barrier another rank is the last one: of its group, of the last group, or of all. */
+static void the_last_one_releases(void **state)
+{
+    struct pair *p = *state;
+
+    wire_all(p);
+    for (int last = 0; last < p->n; last++) {
+        for (int i = 1; i < p->n; i++)
+            assert_int_equal(enter(p, (last + i) % p->n), 0);
+        for (int i = 1; i < p->n; i++)
+            assert_false(passed(p, (last + i) % p->n));
+        assert_int_equal(enter(p, last), MDAPL_DONE);
+        for (int i = 0; i < p->n; i++)
+            assert_true(passed(p, i));
+    }
+    assert_int_equal(stats(&p->rank[0])->node_barriers, p->n);
+    assert_int_equal(stats(&p->rank[0])->tx_msgs, 0);
+}
+
+/* One that has passed may enter the next barrier before the others have seen that they may, too. */
+static void some_are_ahead(void **state)
+{
+    struct pair *p = *state;
+
+    wire_all(p);
+    assert_int_equal(enter(p, 0), 0);
+    assert_int_equal(enter(p, 1), MDAPL_DONE);
+    assert_int_equal(enter(p, 1), 0);
+    assert_true(passed(p, 0));
+    assert_false(passed(p, 1));
+    assert_int_equal(enter(p, 0), MDAPL_DONE);
+    assert_true(passed(p, 1));
+}
+
+static struct pair *asleep_in;
+
+static void last_rank_enters(struct rank *me)
+{
+    (void)me;
+    assert_int_equal(enter(asleep_in, 1), MDAPL_DONE);
+}
+
+/* Its sleep would last an hour. */
+static void a_sleeper_is_woken(void **state)
+{
+    struct pair *p = *state;
+
+    wire_all(p);
+    asleep_in = p;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(enter(p, 0), 0);
+        ranks_asleep = last_rank_enters;
+        mdapl_wait(p->rank[0].ctx, MDAPL_SEC(3600));
+        ranks_asleep = NULL;
+        assert_true(passed(p, 0));
+    }
+    assert_int_equal(stats(&p->rank[0])->shm_sleeps, 3);
+    assert_int_equal(stats(&p->rank[1])->shm_wakes, 3);
+}
+
+static void no_sleep_when_all_have_entered(void **state)
+{
+    struct pair *p = *state;
+
+    wire_all(p);
+    assert_int_equal(enter(p, 0), 0);
+    assert_int_equal(enter(p, 1), MDAPL_DONE);
+    mdapl_wait(p->rank[0].ctx, 1);
+    mdapl_wait(p->rank[0].ctx, 1);
+    /* The barrier was over: these were sleeps until a doorbell is rung. */
+    assert_int_equal(stats(&p->rank[0])->shm_sleeps, 2);
+    assert_int_equal(stats(&p->rank[1])->shm_wakes, 0);
+}
+
+/* A job that has a rank elsewhere has no such barrier, at any of its ranks. */
+static bool all_but_the_last(void *owner, int rank)
+{
+    (void)owner;
+    return rank < 2;
+}
+
+/* Ranks that have probed, and not been reached. */
+static int make(void **state, int n, bool (*near)(void *, int))
+{
+    struct pair *p = calloc(1, sizeof(*p));
+
+    p->now = MDAPL_SEC(1000);
+    p->n = n;
+    p->size = 3;
+    p->near = near;
+    for (int i = 0; i < p->n; i++)
+        ranks_open(p, i);
+    ranks_introduce(p);
+    for (int i = 0; i < p->n; i++)
+        mdapl_probe(p->rank[i].ctx);
+    *state = p;
+    return 0;
+}
+
+static int make_two_of_three(void **state)
+{
+    return make(state, 2, all_but_the_last);
+}
+
+static int make_three(void **state)
+{
+    return make(state, 3, NULL);
+}
+
+static void none_with_a_rank_elsewhere(void **state)
+{
+    struct pair *p = *state;
+
+    for (int i = 0; i < p->n; i++)
+        mdapl_wire(p->rank[i].ctx);
+    for (int i = 0; i < p->n; i++) {
+        assert_int_equal(enter(p, i), -ENOTSUP);
+        assert_true(passed(p, i));
+    }
+}
+
+/* ... nor one in which a rank does not reach another. */
+static void none_out_of_reach(void **state)
+{
+    struct pair *p = *state;
+
+    atomic_store(&p->rank[2].s->seg.head->verdict[1], -EACCES);
+    for (int i = 0; i < p->n; i++)
+        mdapl_wire(p->rank[i].ctx);
+    for (int i = 0; i < p->n; i++)
+        assert_int_equal(enter(p, i), -ENOTSUP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_last_one_releases, ranks_make_many, ranks_unmake),
+        TEST(some_are_ahead), TEST(a_sleeper_is_woken), TEST(no_sleep_when_all_have_entered),
+        cmocka_unit_test_setup_teardown(none_with_a_rank_elsewhere, make_two_of_three, ranks_unmake),
+        cmocka_unit_test_setup_teardown(none_out_of_reach, make_three, ranks_unmake),
+    };
+
+    return RUN(tests);
+}
