@@ -129,7 +129,7 @@ static int make_three(void **state)
     return make(state, 3, NULL);
 }
 
-static void none_with_a_rank_elsewhere(void **state)
+static void none_with_one_elsewhere(void **state)
 {
     struct pair *p = *state;
 
@@ -158,7 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_one_releases, ranks_make_many, ranks_unmake),
         TEST(some_are_ahead), TEST(a_sleeper_is_woken), TEST(no_sleep_when_all_have_entered),
-        cmocka_unit_test_setup_teardown(none_with_a_rank_elsewhere, make_two_of_three, ranks_unmake),
+        cmocka_unit_test_setup_teardown(none_with_one_elsewhere, make_two_of_three, ranks_unmake),
         cmocka_unit_test_setup_teardown(none_out_of_reach, make_three, ranks_unmake),
     };
 
