@@ -36,18 +36,26 @@ int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last);
 
 /* -- a barrier on one node -------------------------------------------------------------------- */
 
-/* Are its processes those of MPI_COMM_WORLD, in the same order? That has the table of a duplicate,
- * too. */
-static bool is_world(const MPIR_Comm *comm)
+/* Are its processes those of MPI_COMM_WORLD, in the same order? */
+static bool is_world(MPIR_Comm *comm)
 {
-    const MPIR_Comm *world = MPIR_Process.comm_world;
+    MPIR_Comm *world = MPIR_Process.comm_world;
+    MPIDI_VC_t *mine, *its;
 
-    return world && comm->dev.vcrt == world->dev.vcrt;
+    if (comm == world || !world || comm->local_size != world->local_size)
+        return comm == world;
+    for (int i = 0; i < comm->local_size; i++) {
+        MPIDI_Comm_get_vc(comm, i, &mine);
+        MPIDI_Comm_get_vc(world, i, &its);
+        if (mine != its)
+            return false;
+    }
+    return true;
 }
 
 /* Not where a thread may wait for the one that makes progress, nor where the program is to see
  * which ranks are lost. */
-static bool may_share_counters(const MPIR_Comm *comm)
+static bool may_share_counters(MPIR_Comm *comm)
 {
     return mdapl_ch3_glue.ctx && !MPIR_CVAR_ENABLE_FT && is_world(comm)
            && MPIR_ThreadInfo.thread_provided != MPI_THREAD_MULTIPLE;
