@@ -11,8 +11,9 @@
  *   first_faults, first_switches, later_faults, later_switches
  *               page faults and context switches of a rank in the first round, and in one of the
  *               later ones with its barrier and reduction; the mean of the ranks
+ *   barrier_us  then ROUNDS barriers, the mean
  *   pss_kib, anon_kib, bare_kib
- *               after these and a barrier, the median of the ranks: memory with its share of
+ *               after these, the median of the ranks: memory with its share of
  *               what processes share (Pss); private memory; and Pss before MPI_Init
  *   tcp_share   of 4 MiB that each rank then gets from the one before it, the part that came
  *               through its TCP sockets; the largest of the ranks: 0 in shared memory
@@ -151,6 +152,18 @@ static double timed_round(int *bad)
     return worst;
 }
 
+/* A barrier in us, the mean of so many. */
+static double barriers(int rounds)
+{
+    double start;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = MPI_Wtime();
+    for (int i = 0; i < rounds; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+    return (MPI_Wtime() - start) * 1e6 / rounds;
+}
+
 static double tcp_share(void)
 {
     char *out = calloc(2, LARGE);
@@ -205,7 +218,7 @@ static void print_holdings(const struct holding *all)
 
 static int measure(int rounds, double bare_kib)
 {
-    double *later = malloc((size_t)rounds * sizeof(*later)), first;
+    double *later = malloc((size_t)rounds * sizeof(*later)), first, barrier_us;
     struct costs of_first, of_later, start;
     struct holding own = { .bare_kib = bare_kib };
     struct holding *all = malloc((size_t)size * sizeof(*all));
@@ -218,15 +231,15 @@ static int measure(int rounds, double bare_kib)
     for (int i = 0; i < rounds; i++)
         later[i] = timed_round(&bad);
     of_later = costs_of(start, rounds);
-    MPI_Barrier(MPI_COMM_WORLD);
+    barrier_us = barriers(rounds);
     read_memory(&own.pss_kib, &own.anon_kib);
     own.tcp_share = tcp_share();
     read_cores(own.cores);
     MPI_Gather(&own, sizeof(own), MPI_BYTE, all, sizeof(own), MPI_BYTE, 0, MPI_COMM_WORLD);
     MPI_Allreduce(&bad, &all_bad, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("{\"ranks\": %d, \"wrong\": %d, \"first_ms\": %.4f, \"later_ms\": %.4f", size,
-               all_bad, first, median(later, rounds));
+        printf("{\"ranks\": %d, \"wrong\": %d, \"first_ms\": %.4f, \"later_ms\": %.4f"
+               ", \"barrier_us\": %.2f", size, all_bad, first, median(later, rounds), barrier_us);
         printf(", \"first_faults\": %.1f, \"first_switches\": %.1f, \"later_faults\": %.2f"
                ", \"later_switches\": %.2f", of_first.faults, of_first.switches, of_later.faults,
                of_later.switches);

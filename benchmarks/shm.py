@@ -208,6 +208,7 @@ README_ROWS = (                          # what: how it is found in the values
     ("messages of 8 B, millions per second", lambda v, t: at(v, t, "rate", 8)),
     (f"memory of a process of {MEMORY_RANKS}, KiB", lambda v, t: many(v, t, MEMORY_RANKS, "pss_kib")),
     (f"{CONNECT_RANKS} ranks all to all, again, ms", lambda v, t: many(v, t, CONNECT_RANKS, "later_ms")),
+    (f"barrier of {CONNECT_RANKS} ranks, us", lambda v, t: many(v, t, CONNECT_RANKS, "barrier_us")),
 )
 
 
@@ -253,6 +254,14 @@ def many(v, title, ranks, what):
     return statistics.median(runs) if runs else None
 
 
+def barrier_text(v, titles):
+    sizes = (CONNECT_RANKS, MEMORY_RANKS)
+    if many(v, titles[0], sizes[0], "barrier_us") is None:
+        return ""                # as figure_text()
+    rows = [[t] + [cell(many(v, t, n, "barrier_us"), 1) for n in sizes] for t in titles]
+    return "A barrier, us:\n\n" + table(["", *(f"{n} ranks" for n in sizes)], rows)
+
+
 def many_text(v, titles):
     """Memory and rounds of many ranks."""
     def to_least(ranks, what):
@@ -278,7 +287,7 @@ A round in which each rank sends 8 bytes to each other one, ms:
 
 {table([""] + [f"{n} ranks, {which}" for n in (CONNECT_RANKS, MEMORY_RANKS) for which in ("first", "later ones")],
        times)}
-
+{barrier_text(v, titles)}
 What such a round costs a rank of {CONNECT_RANKS}, with its barrier and reduction:
 
 {table(["", "page faults, first", "later ones", "context switches, first", "later ones"], costs)}
