@@ -55,10 +55,9 @@ static bool is_world(MPIR_Comm *comm)
 
 /* Not where a thread may wait for the one that makes progress, nor where the program is to see
  * which ranks are lost. */
-static bool may_share_counters(MPIR_Comm *comm)
+bool mdapl_ch3_colls_count(bool threads)
 {
-    return mdapl_ch3_glue.ctx && !MPIR_CVAR_ENABLE_FT && is_world(comm)
-           && MPIR_ThreadInfo.thread_provided != MPI_THREAD_MULTIPLE;
+    return !threads && !MPIR_CVAR_ENABLE_FT;
 }
 
 /* Waits for the other ranks, which have this one's count. */
@@ -76,8 +75,8 @@ static int await_ranks(struct mdapl_ch3_glue *g)
 int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
 {
     bool one_node = comm->node_comm && comm->node_comm->local_size == comm->local_size;
-    int rc = one_node && may_share_counters(comm) ? mdapl_barrier_enter(mdapl_ch3_glue.ctx)
-                                                  : -ENOTSUP;
+    bool all = one_node && mdapl_ch3_glue.ctx && is_world(comm);
+    int rc = all ? mdapl_barrier_enter(mdapl_ch3_glue.ctx) : -ENOTSUP;
 
     if (rc >= 0)
         return rc == MDAPL_DONE ? MPI_SUCCESS : await_ranks(&mdapl_ch3_glue);

@@ -255,6 +255,9 @@ void mdapl_ch3_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2)
 /* With MPIR_CVAR_ENABLE_FT, in MPI_Init: MPICH chooses the algorithms, and takes such as report
  * errors. */
 void mdapl_ch3_colls_init(void);
+/* Does this rank enter barriers that count ranks in shared memory? threads: it has
+ * MPI_THREAD_MULTIPLE. */
+bool mdapl_ch3_colls_count(bool threads);
 /* Do collective operations report the errors of their messages? */
 bool mdapl_ch3_colls_report(void);
 /* Has it the tag of a message of MPIX_Comm_shrink or _agree, which find out who has failed? */

@@ -47,14 +47,14 @@ static struct mdapl_shm_seg_head *head_at(const struct mdapl_shm_chan *s, uint32
 void mdapl_shm_node_barrier_open(struct mdapl_shm_chan *s)
 {
     const struct mdapl_group *job = mdapl_ctx_job(s->ctx);
-    bool all = s->near.n == job->size;
+    bool all = s->near.n == job->size && mdapl_ctx_barrier(s->ctx);
 
     for (uint32_t i = 0; all && i < (uint32_t)s->near.n; i++)
         all = head_at(s, i) != NULL;
-    atomic_store(&s->seg.head->reaches_all, all);
+    atomic_store(&s->seg.head->takes_part, all);
 }
 
-/* Finds the counters, if each rank reaches all others: then all ranks find that. */
+/* Finds the counters, if all ranks take part: then all of them find that. */
 static bool find(struct mdapl_shm_chan *s)
 {
     struct mdapl_shm_node_barrier *b = &s->node_barrier;
@@ -66,7 +66,7 @@ static bool find(struct mdapl_shm_chan *s)
     for (uint32_t i = 0; i < n; i++) {
         const struct mdapl_shm_seg_head *head = head_at(s, i);
 
-        if (!head || !atomic_load(&head->reaches_all))
+        if (!head || !atomic_load(&head->takes_part))
             return false;
     }
     b->none = false;

@@ -346,7 +346,7 @@ void mdapl_shm_sleep_wake(struct mdapl_shm_chan *s);
 
 /* -- node_barrier.c --------------------------------------------------------------------------- */
 
-/* Before the launcher's barrier: publishes whether this rank reaches all others. */
+/* Before the launcher's barrier: publishes whether this rank takes part, and reaches all others. */
 void mdapl_shm_node_barrier_open(struct mdapl_shm_chan *s);
 /* As mdapl_barrier_enter() and _passed(). */
 int mdapl_shm_node_barrier_enter(void *state);

@@ -89,10 +89,10 @@ struct mdapl_shm_seg_head {
      * decided. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[2][MDAPL_SHM_CLASSES];
     _Atomic uint32_t lap;    /* likewise: which laps of bodies in a ring are faster, 1 more */
-    /* For barriers of the job's ranks (node_barrier.c): does the owner reach all of them; how often
-     * ranks of a group have entered one, and groups; the last one that was released; ranks that may
-     * sleep. */
-    _Atomic uint32_t reaches_all;
+    /* For barriers of the job's ranks (node_barrier.c): does the owner take part, and reach all of
+     * them; how often ranks of a group have entered one, and groups; the last one that was
+     * released; ranks that may sleep. */
+    _Atomic uint32_t takes_part;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t arrived;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t groups;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t released;

@@ -92,6 +92,8 @@ struct mdapl_channel {
     void (*describe)(void *state, char *buf, size_t len);
 };
 
+/* As args->barrier, with which the context was opened. */
+bool mdapl_ctx_barrier(const struct mdapl_ctx *ctx);
 /* The knobs with which the context was opened; valid until it is closed. */
 const struct mdapl_cfg *mdapl_ctx_cfg(const struct mdapl_ctx *ctx);
 /* The group with this id; NULL: the context has none. */

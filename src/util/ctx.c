@@ -38,6 +38,7 @@ static struct mdapl_ctx *ctx_make(const struct mdapl_ctx_args *args)
         return NULL;
     ctx->up = args->up;
     ctx->owner = args->owner;
+    ctx->barrier = args->barrier;
     mdapl_list_init(&ctx->paused);
     if (mdapl_group_add(ctx, &args->job, &ctx->job)) {
         free(ctx);
@@ -322,6 +323,11 @@ int mdapl_group_peer(struct mdapl_group *group, int rank, struct mdapl_peer **pe
     }
     *peer_p = group->peers[rank];
     return 0;
+}
+
+bool mdapl_ctx_barrier(const struct mdapl_ctx *ctx)
+{
+    return ctx->barrier;
 }
 
 int mdapl_barrier_enter(struct mdapl_ctx *ctx)

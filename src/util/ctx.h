@@ -35,6 +35,7 @@ struct mdapl_ctx {
     uint64_t look_least_ns;      /* ... where the clock costs nothing */
     uint64_t clock_ns;           /* what a reading of the clock takes */
     unsigned looks;
+    bool barrier;                /* the owner enters barriers of all ranks */
     bool woken;                  /* the sleep in progress is to end */
     const struct mdapl_up *up;
     void *owner;

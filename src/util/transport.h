@@ -56,6 +56,7 @@ struct mdapl_ctx_args {
     struct mdapl_group job;  /* copied */
     const struct mdapl_cfg *cfg;  /* the knobs, copied */
     struct mdapl_clock clock;     /* all zero: the system's */
+    bool barrier;            /* this rank calls mdapl_barrier_enter() */
 };
 
 /* Opens the channels that the knob CHANNELS names, in its order (empty: all, in the order of
@@ -163,8 +164,8 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx);
  * A barrier of all ranks of the job without messages, where the ranks share memory. All ranks call
  * it equally often, after the launcher's barrier that follows mdapl_wire(). MDAPL_DONE: all others
  * have called it. 0: they will have when mdapl_barrier_passed() is true, which is looked at between
- * rounds of mdapl_progress(), and mdapl_wait() ends then. -ENOTSUP, at all ranks: there is none. It
- * does not notice that a rank is lost.
+ * rounds of mdapl_progress(), and mdapl_wait() ends then. -ENOTSUP, at all ranks: there is none,
+ * also if args->barrier was not set at one of them. It does not notice that a rank is lost.
  */
 int mdapl_barrier_enter(struct mdapl_ctx *ctx);
 bool mdapl_barrier_passed(const struct mdapl_ctx *ctx);

@@ -9,6 +9,7 @@
 
 char source[MIB], sink[MIB];
 const char *ranks_single_bytes = "1g";
+int ranks_without_barrier = -1;
 
 /* The channel as it is, and its state for the test to look at. */
 static void *last_state;
@@ -83,7 +84,7 @@ void ranks_open(struct pair *p, int rank)
     struct mdapl_err err;
     struct mdapl_ctx_args args = {
         .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
-        .clock = mdapl_clock_manual(&p->now),
+        .clock = mdapl_clock_manual(&p->now), .barrier = rank != ranks_without_barrier,
         .job = { .rank = rank, .size = p->size ? p->size : p->n, .id = 77, .key = "shm pair key",
                  .card = get_card, .near = p->near },
     };

@@ -64,6 +64,8 @@ extern void (*ranks_asleep)(struct rank *me);
 
 /* The knob shm_single_bytes of the ranks that are opened from now on. */
 extern const char *ranks_single_bytes;
+/* The rank that does not enter barriers, of those that are opened from now on; -1: none. */
+extern int ranks_without_barrier;
 /* Opens one rank of p->n, which keeps its card in its own list. */
 void ranks_open(struct pair *p, int rank);
 /* Has all ranks know the cards of all. */

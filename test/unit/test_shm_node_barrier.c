@@ -129,6 +129,16 @@ static int make_three(void **state)
     return make(state, 3, NULL);
 }
 
+static int make_two_that_enter(void **state)
+{
+    int rc;
+
+    ranks_without_barrier = 1;
+    rc = make(state, 3, NULL);
+    ranks_without_barrier = -1;
+    return rc;
+}
+
 static void none_with_one_elsewhere(void **state)
 {
     struct pair *p = *state;
@@ -153,6 +163,16 @@ static void none_out_of_reach(void **state)
         assert_int_equal(enter(p, i), -ENOTSUP);
 }
 
+/* ... nor one of whose ranks one does not take part, by what it was opened with. */
+static void none_without_all(void **state)
+{
+    struct pair *p = *state;
+
+    wire_all(p);
+    for (int i = 0; i < p->n; i++)
+        assert_int_equal(enter(p, i), -ENOTSUP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +180,7 @@ int main(void)
         TEST(some_are_ahead), TEST(a_sleeper_is_woken), TEST(no_sleep_when_all_have_entered),
         cmocka_unit_test_setup_teardown(none_with_one_elsewhere, make_two_of_three, ranks_unmake),
         cmocka_unit_test_setup_teardown(none_out_of_reach, make_three, ranks_unmake),
+        cmocka_unit_test_setup_teardown(none_without_all, make_two_that_enter, ranks_unmake),
     };
 
     return RUN(tests);

@@ -198,6 +198,7 @@ static void open_rank(struct rank *me)
         .channels = channels, .up = &up, .owner = me, .cfg = &cfg,
         .job = { .rank = me->rank, .size = RANKS, .id = 7, .key = "shm threads key",
                  .card = get_card },
+        .barrier = true,
     };
 
     mdapl_cfg_init(&cfg);
