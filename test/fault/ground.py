@@ -15,6 +15,7 @@ import tap  # noqa: E402
 from tap import Tap  # noqa: E402, F401
 
 FLOOD = 2000     # messages of one exchange; there are as many exchanges as the test needs
+EXCHANGE = "^fault: exchange "
 LIMIT_S = 300    # against hangs: the maximum time of a job
 
 
@@ -109,6 +110,11 @@ class Watched:
         with self.news:
             self.news.wait_for(lambda: self.over or condition(), LIMIT_S)
             return condition()
+
+    def goes_on(self):
+        """Two more exchanges have been made (FAULT_UNTIL). False: the job has ended."""
+        more = self.count(EXCHANGE) + 2
+        return self.until(lambda: self.count(EXCHANGE) >= more)
 
     def finish(self):
         """(status, text)"""
