@@ -81,14 +81,6 @@ struct mdapl_shm_seg_head {
     _Atomic uint32_t asleep;         /* 1: a doorbell has to wake it */
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
     _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
-    /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
-    struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
-    /* In the segment of the node's first rank, by class of length: how bodies are copied on this
-     * node (decision.c), in one direction and in both, 1 more than enum mdapl_shm_way; 0: not
-     * decided. */
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[2][MDAPL_SHM_CLASSES];
-    _Atomic uint32_t lap;    /* likewise: which laps of bodies in a ring are faster, 1 more */
     /* For barriers of the job's ranks (node_barrier.c): does the owner take part, and reach all of
      * them; how often ranks of a group have entered one, and groups; the last one that was
      * released; ranks that may sleep. */
@@ -97,6 +89,14 @@ struct mdapl_shm_seg_head {
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t groups;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t released;
     _Atomic uint32_t sleepers;
+    /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
+    struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
+    /* In the segment of the node's first rank, by class of length: how bodies are copied on this
+     * node (decision.c), in one direction and in both, 1 more than enum mdapl_shm_way; 0: not
+     * decided. */
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[2][MDAPL_SHM_CLASSES];
+    _Atomic uint32_t lap;    /* likewise: which laps of bodies in a ring are faster, 1 more */
 };
 
 /* A mapped segment, mapped by one call: address space costs nothing, system calls do. */
