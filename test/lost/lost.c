@@ -264,6 +264,13 @@ static int do_finalize(int k)
     return 0;
 }
 
+/* The same, with a message under way that a dead victim does not take. */
+static int do_finalize_sent(int k)
+{
+    return k == WARM_UP && me.rank != me.victim
+               ? MPI_Send(&k, 1, MPI_INT, me.victim, 9, MPI_COMM_WORLD) : 0;
+}
+
 static const struct what {
     const char *name;
     int (*repeat)(int k);
@@ -287,6 +294,7 @@ static const struct what {
     { "lock", do_lock, hold_lock },
     { "put", do_put, NULL },
     { "finalize", do_finalize, NULL },
+    { "finalize_sent", do_finalize_sent, NULL },
 };
 
 static const struct what *find_what(const char *name)

@@ -107,6 +107,13 @@ void ranks_introduce(struct pair *p)
                 strcpy(p->rank[i].card[k], p->rank[k].card[k]);
 }
 
+void ranks_open_all(struct pair *p)
+{
+    for (int i = 0; i < p->n; i++)
+        ranks_open(p, i);
+    ranks_introduce(p);
+}
+
 static void reach(struct pair *p)
 {
     for (int i = 0; i < p->n; i++)
@@ -121,9 +128,7 @@ int ranks_make(void **state, int n)
 
     p->now = MDAPL_SEC(1000);
     p->n = n;
-    for (int i = 0; i < n; i++)
-        ranks_open(p, i);
-    ranks_introduce(p);
+    ranks_open_all(p);
     reach(p);
     *state = p;
     return 0;

@@ -68,6 +68,8 @@ extern const char *ranks_single_bytes;
 extern int ranks_without_barrier;
 /* Opens one rank of p->n, which keeps its card in its own list. */
 void ranks_open(struct pair *p, int rank);
+/* Opens all of them, which then know the cards of all. */
+void ranks_open_all(struct pair *p);
 /* Has all ranks know the cards of all. */
 void ranks_introduce(struct pair *p);
 /* A test's setup for so many ranks that reach each other, and its teardown. `other` is rank 0, and

@@ -54,11 +54,18 @@ static void some_are_ahead(void **state)
     assert_true(passed(p, 1));
 }
 
+/* Ranks that the last one of a barrier would wake. */
+static uint32_t sleepers(const struct pair *p)
+{
+    return atomic_load(&p->rank[0].s->seg.head->sleepers);
+}
+
 static struct pair *asleep_in;
 
 static void last_rank_enters(struct rank *me)
 {
     (void)me;
+    assert_int_equal(sleepers(asleep_in), 1);
     assert_int_equal(enter(asleep_in, 1), MDAPL_DONE);
 }
 
@@ -75,21 +82,31 @@ static void a_sleeper_is_woken(void **state)
         mdapl_wait(p->rank[0].ctx, MDAPL_SEC(3600));
         ranks_asleep = NULL;
         assert_true(passed(p, 0));
+        assert_int_equal(sleepers(p), 0);
     }
     assert_int_equal(stats(&p->rank[0])->shm_sleeps, 3);
     assert_int_equal(stats(&p->rank[1])->shm_wakes, 3);
 }
 
-static void no_sleep_when_all_have_entered(void **state)
+static void nobody_to_wake(struct rank *me)
+{
+    (void)me;
+    assert_int_equal(sleepers(asleep_in), 0);
+}
+
+/* A rank that sleeps for another reason, before a barrier or behind it, is not woken for one. */
+static void others_are_not_woken(void **state)
 {
     struct pair *p = *state;
 
     wire_all(p);
+    asleep_in = p;
+    ranks_asleep = nobody_to_wake;
+    mdapl_wait(p->rank[0].ctx, 1);
     assert_int_equal(enter(p, 0), 0);
     assert_int_equal(enter(p, 1), MDAPL_DONE);
     mdapl_wait(p->rank[0].ctx, 1);
-    mdapl_wait(p->rank[0].ctx, 1);
-    /* The barrier was over: these were sleeps until a doorbell is rung. */
+    ranks_asleep = NULL;
     assert_int_equal(stats(&p->rank[0])->shm_sleeps, 2);
     assert_int_equal(stats(&p->rank[1])->shm_wakes, 0);
 }
@@ -110,9 +127,7 @@ static int make(void **state, int n, bool (*near)(void *, int))
     p->n = n;
     p->size = 3;
     p->near = near;
-    for (int i = 0; i < p->n; i++)
-        ranks_open(p, i);
-    ranks_introduce(p);
+    ranks_open_all(p);
     for (int i = 0; i < p->n; i++)
         mdapl_probe(p->rank[i].ctx);
     *state = p;
@@ -177,7 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_one_releases, ranks_make_many, ranks_unmake),
-        TEST(some_are_ahead), TEST(a_sleeper_is_woken), TEST(no_sleep_when_all_have_entered),
+        TEST(some_are_ahead), TEST(a_sleeper_is_woken), TEST(others_are_not_woken),
         cmocka_unit_test_setup_teardown(none_with_one_elsewhere, make_two_of_three, ranks_unmake),
         cmocka_unit_test_setup_teardown(none_out_of_reach, make_three, ranks_unmake),
         cmocka_unit_test_setup_teardown(none_without_all, make_two_that_enter, ranks_unmake),

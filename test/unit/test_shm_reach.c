@@ -35,9 +35,7 @@ static int make(void **state)
 
     p->n = RANKS;
     p->now = MDAPL_SEC(1000);
-    for (int i = 0; i < p->n; i++)
-        ranks_open(p, i);
-    ranks_introduce(p);
+    ranks_open_all(p);
     *state = p;
     return 0;
 }
@@ -137,9 +135,7 @@ static void room_for_the_node(void **state)
     const char *text;
 
     (void)state;
-    for (int i = 0; i < RANKS; i++)
-        ranks_open(&p, i);
-    ranks_introduce(&p);
+    ranks_open_all(&p);
     probe_all(&p, -1, 0);
     seg = &p.rank[0].s->seg;
     assert_true(seg->bytes <= seg->rests_at + (RANKS + MDAPL_SHM_GUESTS) * seg->inring_bytes);
@@ -168,9 +164,7 @@ static void other_ranks_of_the_node(void **state)
 
     (void)state;
     differing = &p;
-    for (int i = 0; i < RANKS; i++)
-        ranks_open(&p, i);
-    ranks_introduce(&p);
+    ranks_open_all(&p);
     probe_all(&p, -1, 0);
     assert_true(reached(&p, 1, 2) && reached(&p, 2, 1));
     assert_false(reached(&p, 0, 2) || reached(&p, 2, 0));

@@ -288,18 +288,25 @@ static void end(struct job *job)
     free(job);
 }
 
-static void run_all(bool to_one)
+/* Each rank in a thread of its own. */
+static void run_threads(struct job *job, void *(*rank)(void *))
 {
-    struct job *job = start(to_one);
-    const struct mdapl_stats *stats = mdapl_ctx_stats(job->rank[RANKS - 1].ctx);
     pthread_t thread[RANKS];
 
     for (int i = 0; i < RANKS; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, run, &job->rank[i]), 0);
+        assert_int_equal(pthread_create(&thread[i], NULL, rank, &job->rank[i]), 0);
     for (int i = 0; i < RANKS; i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
     if (job->wrong)
         fail_msg("%s", job->wrong);
+}
+
+static void run_all(bool to_one)
+{
+    struct job *job = start(to_one);
+    const struct mdapl_stats *stats = mdapl_ctx_stats(job->rank[RANKS - 1].ctx);
+
+    run_threads(job, run);
     assert_true(stats->shm_doorbells > 0 && stats->shm_cells > 0);
     /* Where inrings are small there are no pair buffers. */
     assert_true(to_one || stats->shm_pair_bodies > 0 || mdapl_shm_os_inring_max() < LONGEST * 4);
@@ -348,17 +355,11 @@ static void *run_barriers(void *arg)
 static void barriers(void **state)
 {
     struct job *job = start(false);
-    pthread_t thread[RANKS];
 
     (void)state;
     for (int i = 0; i < RANKS; i++)
         assert_int_equal(mdapl_wire(job->rank[i].ctx), MDAPL_DONE);
-    for (int i = 0; i < RANKS; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, run_barriers, &job->rank[i]), 0);
-    for (int i = 0; i < RANKS; i++)
-        assert_int_equal(pthread_join(thread[i], NULL), 0);
-    if (job->wrong)
-        fail_msg("%s", job->wrong);
+    run_threads(job, run_barriers);
     end(job);
 }
 
