@@ -4,9 +4,10 @@
  * algorithm of messages a rank waits for another one at each step, and where ranks share a core
  * each such wait is a switch of processes. Here a rank counts itself and waits once.
  *
- * Ranks count themselves in groups, each in the segment of its first rank. The last one of a group
- * counts the group in the segment of the node's first rank, and the last one of all releases the
- * groups. So no counter is taken by more than a few processors at a time.
+ * It is a tree of two levels: ranks count themselves at leaves, some at each, in the segment of the
+ * leaf's first rank. The last one counts the leaf at the root, in the segment of the node's first
+ * rank, and the last one of all releases the leaves. So no counter is taken by more than a few
+ * processors at a time.
  *
  * The counts go up with each barrier and are never reset, so a rank knows by its own how many there
  * have to be. All accesses are sequentially consistent: a rank that is about to sleep adds itself
@@ -22,7 +23,7 @@
 
 #include <errno.h>
 
-enum { GROUP = 8 };              /* ranks that count themselves together */
+enum { LEAF = 8 };               /* ranks that count themselves at a leaf */
 
 /* The peer with this index on the node; NULL: it is not reached through shared memory. */
 static struct mdapl_shm_peer *peer_at(const struct mdapl_shm_chan *s, uint32_t index)
@@ -58,10 +59,10 @@ void mdapl_shm_node_barrier_open(struct mdapl_shm_chan *s)
 static bool find(struct mdapl_shm_chan *s)
 {
     struct mdapl_shm_node_barrier *b = &s->node_barrier;
-    uint32_t n = (uint32_t)s->near.n, me = (uint32_t)s->near.me, group = me - me % GROUP;
+    uint32_t n = (uint32_t)s->near.n, me = (uint32_t)s->near.me, leaf = me - me % LEAF;
 
-    if (b->none || b->first)
-        return b->first;
+    if (b->none || b->root)
+        return b->root;
     b->none = true;
     for (uint32_t i = 0; i < n; i++) {
         const struct mdapl_shm_seg_head *head = head_at(s, i);
@@ -70,16 +71,16 @@ static bool find(struct mdapl_shm_chan *s)
             return false;
     }
     b->none = false;
-    b->first = head_at(s, 0);
-    b->group = head_at(s, group);
-    b->members = mdapl_min(n - group, GROUP);
-    b->groups = (n + GROUP - 1) / GROUP;
+    b->root = head_at(s, 0);
+    b->leaf = head_at(s, leaf);
+    b->ranks = mdapl_min(n - leaf, LEAF);
+    b->leaves = (n + LEAF - 1) / LEAF;
     return true;
 }
 
-static void wake_group(struct mdapl_shm_chan *s, uint32_t first)
+static void wake_leaf(struct mdapl_shm_chan *s, uint32_t first)
 {
-    uint32_t end = mdapl_min((uint32_t)s->near.n, first + GROUP);
+    uint32_t end = mdapl_min((uint32_t)s->near.n, first + LEAF);
 
     for (uint32_t i = first; i < end; i++)
         if (i != (uint32_t)s->near.me)
@@ -88,12 +89,12 @@ static void wake_group(struct mdapl_shm_chan *s, uint32_t first)
 
 static void release(struct mdapl_shm_chan *s)
 {
-    for (uint32_t first = 0; first < (uint32_t)s->near.n; first += GROUP) {
+    for (uint32_t first = 0; first < (uint32_t)s->near.n; first += LEAF) {
         struct mdapl_shm_seg_head *head = head_at(s, first);
 
         atomic_store(&head->released, s->node_barrier.entered);
         if (atomic_load(&head->sleepers) > 0)
-            wake_group(s, first);
+            wake_leaf(s, first);
     }
 }
 
@@ -112,8 +113,8 @@ int mdapl_shm_node_barrier_enter(void *state)
         return -ENOTSUP;
     s->stats->node_barriers++;
     b->entered++;
-    if (!is_last(&b->group->arrived, b->entered, b->members)
-        || (b->groups > 1 && !is_last(&b->first->groups, b->entered, b->groups)))
+    if (!is_last(&b->leaf->arrived, b->entered, b->ranks)
+        || (b->leaves > 1 && !is_last(&b->root->leaves, b->entered, b->leaves)))
         return 0;
     release(s);
     return MDAPL_DONE;
@@ -123,18 +124,18 @@ bool mdapl_shm_node_barrier_passed(void *state)
 {
     const struct mdapl_shm_node_barrier *b = &((struct mdapl_shm_chan *)state)->node_barrier;
 
-    return !b->group || atomic_load(&b->group->released) == b->entered;
+    return !b->leaf || atomic_load(&b->leaf->released) == b->entered;
 }
 
 bool mdapl_shm_node_barrier_sleep(struct mdapl_shm_chan *s)
 {
     if (mdapl_shm_node_barrier_passed(s))
         return false;
-    atomic_fetch_add(&s->node_barrier.group->sleepers, 1);
+    atomic_fetch_add(&s->node_barrier.leaf->sleepers, 1);
     return true;
 }
 
 void mdapl_shm_node_barrier_wakes(struct mdapl_shm_chan *s)
 {
-    atomic_fetch_sub(&s->node_barrier.group->sleepers, 1);
+    atomic_fetch_sub(&s->node_barrier.leaf->sleepers, 1);
 }

@@ -136,8 +136,8 @@ struct mdapl_shm_near {
 struct mdapl_shm_node_barrier {
     bool none;                   /* it has been found that there are none */
     uint32_t entered;            /* by this rank, in total */
-    uint32_t members, groups;    /* of its group; how many there are */
-    struct mdapl_shm_seg_head *first, *group;    /* where groups and ranks count; NULL: not found */
+    uint32_t ranks, leaves;      /* at its leaf; of the tree */
+    struct mdapl_shm_seg_head *root, *leaf;      /* NULL: not found yet */
 };
 
 struct mdapl_shm_chan {

@@ -82,11 +82,11 @@ struct mdapl_shm_seg_head {
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
     _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
     /* For barriers of the job's ranks (node_barrier.c): does the owner take part, and reach all of
-     * them; how often ranks of a group have entered one, and groups; the last one that was
-     * released; ranks that may sleep. */
+     * them; how often ranks have entered one at this leaf, and leaves at this root; the last one
+     * that was released; ranks that may sleep. */
     _Atomic uint32_t takes_part;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t arrived;
-    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t groups;
+    alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t leaves;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t released;
     _Atomic uint32_t sleepers;
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */

@@ -269,7 +269,7 @@ static bool has_connections(void *state)
 {
     const struct mdapl_shm_chan *s = state;
 
-    return s->n_inrings > 0 || s->node_barrier.first;
+    return s->n_inrings > 0 || s->node_barrier.root;
 }
 
 static void wait(void *state, uint64_t ns)

@@ -99,7 +99,7 @@ void ranks_open(struct pair *p, int rank)
     assert_true(mdapl_ctx_card(me->ctx, me->card[rank], MDAPL_CARD_MAX) > 0);
 }
 
-void ranks_introduce(struct pair *p)
+static void introduce(struct pair *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < p->n; k++)
@@ -111,7 +111,7 @@ void ranks_open_all(struct pair *p)
 {
     for (int i = 0; i < p->n; i++)
         ranks_open(p, i);
-    ranks_introduce(p);
+    introduce(p);
 }
 
 static void reach(struct pair *p)

@@ -70,8 +70,6 @@ extern int ranks_without_barrier;
 void ranks_open(struct pair *p, int rank);
 /* Opens all of them, which then know the cards of all. */
 void ranks_open_all(struct pair *p);
-/* Has all ranks know the cards of all. */
-void ranks_introduce(struct pair *p);
 /* A test's setup for so many ranks that reach each other, and its teardown. `other` is rank 0, and
  * for rank 0 it is rank 1. */
 int ranks_make(void **state, int n);

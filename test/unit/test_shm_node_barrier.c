@@ -20,7 +20,7 @@ static bool passed(struct pair *p, int rank)
     return mdapl_barrier_passed(p->rank[rank].ctx);
 }
 
-/* In each barrier another rank is the last one: of its group, of the last group, or of all. */
+/* In each barrier another rank is the last one: at its leaf, at the last leaf, or of all. */
 static void the_last_one_releases(void **state)
 {
     struct pair *p = *state;
