@@ -15,6 +15,7 @@
 
 #include "iov.h"
 #include "min.h"
+#include "rndv.h"
 #include "stats.h"
 
 #include <assert.h>

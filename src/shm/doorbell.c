@@ -17,7 +17,6 @@
  */
 #include "peer.h"
 
-#include "bytes.h"
 #include "channel.h"
 #include "log.h"
 #include "shm.h"
@@ -26,20 +25,6 @@
 #include <errno.h>
 
 /* -- the writer: a ring in another's segment --------------------------------------------------- */
-
-/* Programs send their first messages to one rank after the other, and where many ranks share a core
- * most of the time of a first access to a segment is that of the translation of its address. */
-static void prefetch_next(const struct mdapl_shm_peer *peer)
-{
-    const struct mdapl_shm_peer *next = peer->next_near;
-    const struct mdapl_shm_inring *front;
-
-    if (!next || next->tx.in.front)
-        return;
-    front = mdapl_shm_seg_inring(&next->far, next->far_inring).front;
-    __builtin_prefetch(front);
-    mdapl_bytes_will_write(&front->slot[0]);
-}
 
 int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
 {
@@ -57,8 +42,7 @@ int mdapl_shm_doorbell_open(struct mdapl_shm_peer *peer)
         peer->pair.bytes = mdapl_shm_seg_pair(&peer->far, &in);
         peer->pair.turn = peer->pair.bytes;
     }
-    s->n_inrings++;
-    prefetch_next(peer);
+    s->n_inrings += peer->tx.next == 0;
     return 0;
 }
 
@@ -110,6 +94,7 @@ static struct mdapl_shm_peer *open_inring(struct mdapl_shm_chan *s, uint32_t ind
         mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_INFO,
                   "refused shared memory to one that calls itself rank %d", rank);
         atomic_store(&in.front->refused, 1);
+        atomic_store(&s->seg.head->refuses, 1);
         return NULL;
     }
     mdapl_log(mdapl_ctx_log(s->ctx), MDAPL_CONN, "rank %d sends through shared memory, inring %u",
@@ -170,7 +155,7 @@ void mdapl_shm_polled_age(struct mdapl_shm_chan *s)
     for (int i = s->n_polled; i-- > 0;) {
         struct mdapl_shm_peer *peer = s->polled[i];
 
-        if (peer->active || mdapl_shm_rx_pending(peer))
+        if (peer->active || mdapl_shm_rx_has_any(peer))
             set_polled(peer, 1);
         else
             stop_polling(s, i);
@@ -189,7 +174,7 @@ bool mdapl_shm_polled_stop(struct mdapl_shm_chan *s)
     if (s->n_polled > 0)
         barrier(s);
     for (int i = s->n_polled; i-- > 0;) {
-        if (mdapl_shm_rx_pending(s->polled[i])) {
+        if (mdapl_shm_rx_has_any(s->polled[i])) {
             set_polled(s->polled[i], 1);
             empty = false;
         } else {
@@ -216,13 +201,16 @@ void mdapl_shm_doorbell_again(struct mdapl_shm_chan *s, uint32_t inring)
     atomic_fetch_or(&s->seg.head->doorbell_words, (uint64_t)1 << inring / 64);
 }
 
+struct mdapl_shm_peer *mdapl_shm_doorbell_writer(struct mdapl_shm_chan *s, uint32_t inring)
+{
+    return s->owner[inring] ? s->owner[inring] : open_inring(s, inring);
+}
+
 static int poll_rung(struct mdapl_shm_chan *s, uint32_t inring)
 {
-    struct mdapl_shm_peer *peer = s->owner[inring];
+    struct mdapl_shm_peer *peer = mdapl_shm_doorbell_writer(s, inring);
     int n;
 
-    if (!peer)
-        peer = open_inring(s, inring);
     if (!peer || peer->dead)
         return 0;
     /* A rank that sleeps between two messages stops polling before each sleep, which costs a
@@ -234,7 +222,7 @@ static int poll_rung(struct mdapl_shm_chan *s, uint32_t inring)
         return n;
     /* flush_acks() in shm.c does this for the polled rings, and for no others. */
     mdapl_shm_spsc_ack_flush(&peer->rx);
-    if (mdapl_shm_rx_pending(peer))
+    if (mdapl_shm_rx_has_any(peer))
         mdapl_shm_doorbell_again(s, inring);
     return n;
 }
@@ -244,6 +232,9 @@ int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s)
     uint64_t words = atomic_exchange(&s->seg.head->doorbell_words, 0);
     int n = 0;
 
+    if (words >> MDAPL_SHM_DOORBELL_FIFO)
+        n = mdapl_shm_fifo_poll(s);
+    words &= ((uint64_t)1 << MDAPL_SHM_DOORBELL_FIFO) - 1;
     for (; words; words &= words - 1) {
         uint32_t w = (uint32_t)__builtin_ctzll(words);
         uint64_t bits = atomic_exchange(&s->seg.head->doorbell[w], 0);

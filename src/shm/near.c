@@ -22,6 +22,7 @@
 
 #include "channel.h"
 #include "log.h"
+#include "shm.h"
 #include "siphash.h"
 
 #include <errno.h>
@@ -142,6 +143,15 @@ int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_pe
                   "memory: %s", rank, why);
     }
     return -EHOSTUNREACH;
+}
+
+struct mdapl_shm_peer *mdapl_shm_near_peer(const struct mdapl_shm_chan *s, int index)
+{
+    struct mdapl_peer *base;
+
+    return mdapl_peer_get(s->ctx, s->near.rank[index], &base) == 0
+                   && base->channel == &mdapl_shm_channel
+               ? mdapl_shm_peer_of(base) : NULL;
 }
 
 static const char *text_of(int verdict)

@@ -25,23 +25,13 @@
 
 enum { LEAF = 8 };               /* ranks that count themselves at a leaf */
 
-/* The peer with this index on the node; NULL: it is not reached through shared memory. */
-static struct mdapl_shm_peer *peer_at(const struct mdapl_shm_chan *s, uint32_t index)
-{
-    struct mdapl_peer *base;
-
-    return mdapl_peer_get(s->ctx, s->near.rank[index], &base) == 0
-                   && base->channel == &mdapl_shm_channel
-               ? mdapl_shm_peer_of(base) : NULL;
-}
-
 static struct mdapl_shm_seg_head *head_at(const struct mdapl_shm_chan *s, uint32_t index)
 {
     struct mdapl_shm_peer *peer;
 
     if (index == (uint32_t)s->near.me)
         return s->seg.head;
-    peer = peer_at(s, index);
+    peer = mdapl_shm_near_peer(s, (int)index);
     return peer ? peer->far.head : NULL;
 }
 
@@ -84,7 +74,7 @@ static void wake_leaf(struct mdapl_shm_chan *s, uint32_t first)
 
     for (uint32_t i = first; i < end; i++)
         if (i != (uint32_t)s->near.me)
-            mdapl_shm_sleep_end(peer_at(s, i));
+            mdapl_shm_sleep_end(mdapl_shm_near_peer(s, (int)i));
 }
 
 static void release(struct mdapl_shm_chan *s)

@@ -153,6 +153,7 @@ static void last_messages(struct mdapl_shm_peer *peer)
 {
     int n = 0, got = 1;
 
+    mdapl_shm_fifo_last(peer);
     while (peer->rx.in.front && !peer->dead && got > 0 && n < MDAPL_SLOTS) {
         got = mdapl_shm_rx_poll(peer);
         n += got;
@@ -222,6 +223,17 @@ static bool may_end(struct mdapl_shm_chan *s)
     return s->drained && now - s->end_seen < END;
 }
 
+/* Does the peer take no message of ours? While all were in its FIFO, nothing of its inring has been
+ * touched. */
+static bool is_refused(const struct mdapl_shm_peer *peer)
+{
+    const struct mdapl_shm_inring *in = peer->tx.in.front;
+
+    if (!in && peer->tx.next > 0 && atomic_load(&peer->far.head->refuses))
+        in = mdapl_shm_seg_inring(&peer->far, peer->far_inring).front;
+    return in && atomic_load(&in->refused);
+}
+
 void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
 {
     if (peer->dead || peer->broken)
@@ -232,7 +244,7 @@ void mdapl_shm_peer_check(struct mdapl_shm_peer *peer)
                               "signal, the memory limit");
     else if (peer->rx.in.front && mdapl_shm_guest_has_left(peer->s, peer->inring))
         mdapl_shm_peer_broken(peer, -ECONNRESET, "it has disconnected");
-    else if (peer->tx.in.front && atomic_load(&peer->tx.in.front->refused))
+    else if (is_refused(peer))
         mdapl_shm_peer_broken(peer, -ECONNREFUSED, refusal(mdapl_peer_group(&peer->base)));
 }
 
@@ -242,6 +254,8 @@ bool mdapl_shm_peer_idle(struct mdapl_shm_peer *peer)
         return true;
     if (peer->tx.in.front)
         mdapl_shm_spsc_ack_in(&peer->tx, mdapl_shm_spsc_taken(&peer->tx));
+    else
+        mdapl_shm_fifo_ack_in(peer);
     return peer->tx.next == peer->tx.acked && mdapl_list_empty(&peer->ctl)
            && mdapl_list_empty(&peer->queue) && mdapl_list_empty(&peer->sends);
 }

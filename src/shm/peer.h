@@ -8,6 +8,7 @@
  *      shm.c      the table of calls; a round of progress
  *      tx.c       one queue for each peer; messages into the ring
  *      ring.h     the ring
+ *      fifo.c     before it is used: the first messages to a rank
  *      doorbell.c doorbells: which rings have messages; which are polled
  *      sleep.c    sleeping until a doorbell is rung
  *      rx.c       messages out of the ring, to the owner (util/inbox) or to the files below
@@ -42,9 +43,11 @@
 #include <stdint.h>
 
 struct mdapl_shm_copying;
+struct mdapl_shm_data;
 struct mdapl_shm_flow;
 struct mdapl_shm_laps;
 struct mdapl_shm_rndv;
+struct mdapl_shm_split_at;
 struct mdapl_shm_stores;
 struct mdapl_stats;
 
@@ -60,7 +63,7 @@ enum {
     MDAPL_SHM_INFLIGHT = 16,     /* cells in flight to one peer */
 };
 
-/* What travels in a ring. The records are the header of their message. */
+/* What travels in a ring. The header of records is in rndv.h. */
 enum mdapl_shm_type {
     MDAPL_SHM_MSG,               /* a message with its body */
     MDAPL_SHM_HEAD,              /* a message with the first part of its body (part.c) */
@@ -79,37 +82,6 @@ _Static_assert(MDAPL_SHM_EAGER < 1 << (32 - MDAPL_WORD_LEN), "so does the length
 /* Before the header of a message in parts. */
 struct mdapl_shm_head {
     uint64_t len;                /* of the whole body */
-};
-
-struct mdapl_shm_cts {
-    uint32_t tx_id, rx_id;
-    uint64_t off, len;
-    uint64_t way;                /* as in a FIN */
-};
-
-struct mdapl_shm_data {
-    uint32_t tx_id, rx_id;
-    uint64_t off;
-    uint32_t cell, len;
-};
-
-struct mdapl_shm_split_at {
-    uint32_t tx_id, rx_id;
-    uint32_t number;             /* of the split: a later one that uses the word has another */
-    uint32_t word;               /* which of the inring's words counts the parts */
-    uint64_t off, len;           /* of the body */
-    uint64_t addr;               /* where that belongs, in the receiver's memory */
-};
-
-struct mdapl_shm_split_end {
-    uint32_t tx_id, rx_id;
-    uint32_t parts;              /* that are there */
-};
-
-struct mdapl_shm_fin {
-    uint32_t tx_id;
-    int32_t status;              /* as op->done's */
-    uint32_t way;                /* wanted for such bodies (way.c); MDAPL_SHM_WAYS: not decided */
 };
 
 /* A message or record in a peer's queue. */
@@ -171,6 +143,7 @@ struct mdapl_shm_chan {
     bool draining, drained, wired;
     uint64_t end_seen;           /* ns, when a process was seen to have ended after that; 0: none */
     bool in_progress;            /* a round of progress is being made */
+    uint32_t fifo_taken;         /* slots of this rank's FIFO */
     bool slept;                  /* since the doorbells were polled last (doorbell.c) */
     bool reads_allowed;          /* others may read this process's memory (os.h) */
     struct mdapl_shm_node_barrier node_barrier;
@@ -192,6 +165,7 @@ struct mdapl_shm_peer {
     bool active;                 /* it has sent a message since the rings were aged last */
     struct mdapl_shm_spsc_tx tx; /* all NULL and 0 until the first message to the peer */
     struct mdapl_shm_seg far;    /* the peer's segment */
+    uint32_t fifo_end;           /* of its FIFO, behind the last message of this rank there */
     const struct mdapl_shm_peer *next_near;  /* of the job's next rank on this node, in a ring
                                               * (near.c); NULL: it is of another job */
     /* sending */
@@ -272,6 +246,9 @@ void mdapl_shm_near_probe(struct mdapl_shm_chan *s);
 /* The peer of a rank, after the launcher's barrier. 0 or -EHOSTUNREACH; the channel owns the peer.
  * */
 int mdapl_shm_near_reach(struct mdapl_shm_chan *s, int rank, struct mdapl_shm_peer **peer_p);
+/* The peer with this index on the node; NULL: it is not reached through shared memory, or is this
+ * rank. */
+struct mdapl_shm_peer *mdapl_shm_near_peer(const struct mdapl_shm_chan *s, int index);
 /* Writes why a rank is not reached, as the end of a sentence about that rank. */
 void mdapl_shm_near_cause(const struct mdapl_shm_chan *s, int rank, char *buf, size_t len);
 
@@ -328,6 +305,9 @@ void mdapl_shm_doorbell_ring(struct mdapl_shm_peer *peer);
 void mdapl_shm_doorbell_again(struct mdapl_shm_chan *s, uint32_t inring);
 /* Takes messages out of the rings whose doorbells have been rung. Returns how many. */
 int mdapl_shm_doorbell_poll(struct mdapl_shm_chan *s);
+/* The peer that writes into this inring, from its first message on; NULL: what it sends is refused,
+ * or not taken yet. */
+struct mdapl_shm_peer *mdapl_shm_doorbell_writer(struct mdapl_shm_chan *s, uint32_t inring);
 /* Stops polling the rings that have been silent since the last call. */
 void mdapl_shm_polled_age(struct mdapl_shm_chan *s);
 /* Stops polling all rings, so that each message rings a doorbell. False: a ring has a message. */
@@ -366,6 +346,16 @@ static inline bool mdapl_shm_rx_pending(const struct mdapl_shm_peer *peer)
     return (uint32_t)(word >> 32) == peer->rx.taken + 1;
 }
 
+/* Has it any message? The turn of that may come later, after those in the FIFO (fifo.c). */
+static inline bool mdapl_shm_rx_has_any(const struct mdapl_shm_peer *peer)
+{
+    uint64_t word = atomic_load_explicit(&peer->rx.slot->word, memory_order_relaxed);
+
+    return (int32_t)((uint32_t)(word >> 32) - peer->rx.taken) > 0;
+}
+
+/* What the peer has written is none of this protocol: it fails. */
+void mdapl_shm_rx_bad(struct mdapl_shm_peer *peer);
 /* Takes messages out of this peer's ring, a bounded number. Returns how many. */
 int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer);
 

@@ -38,4 +38,36 @@ struct mdapl_shm_rts_piece {
     uint64_t addr, len;
 };
 
+/* The records, each the header of its message. */
+struct mdapl_shm_cts {
+    uint32_t tx_id, rx_id;
+    uint64_t off, len;
+    uint64_t way;                /* as in a FIN */
+};
+
+struct mdapl_shm_data {
+    uint32_t tx_id, rx_id;
+    uint64_t off;
+    uint32_t cell, len;
+};
+
+struct mdapl_shm_split_at {
+    uint32_t tx_id, rx_id;
+    uint32_t number;             /* of the split: a later one that uses the word has another */
+    uint32_t word;               /* which of the inring's words counts the parts */
+    uint64_t off, len;           /* of the body */
+    uint64_t addr;               /* where that belongs, in the receiver's memory */
+};
+
+struct mdapl_shm_split_end {
+    uint32_t tx_id, rx_id;
+    uint32_t parts;              /* that are there */
+};
+
+struct mdapl_shm_fin {
+    uint32_t tx_id;
+    int32_t status;              /* as op->done's */
+    uint32_t way;                /* wanted for such bodies (way.c); MDAPL_SHM_WAYS: not decided */
+};
+
 #endif

@@ -2,6 +2,7 @@
 /* Takes messages out of a ring and calls the handler of their type. */
 #include "peer.h"
 
+#include "rndv.h"
 #include "stats.h"
 
 #include <errno.h>
@@ -67,7 +68,7 @@ static const struct {
 
 /* -- the ring --------------------------------------------------------------------------------- */
 
-static void bad(struct mdapl_shm_peer *peer)
+void mdapl_shm_rx_bad(struct mdapl_shm_peer *peer)
 {
     if (peer->dead)
         return;
@@ -138,7 +139,7 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
            && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
         if (status == MDAPL_SPSC_BAD
             || !(is_short(&m) ? take_short(peer, &m, &bytes) : take(peer, m, &bytes))) {
-            bad(peer);
+            mdapl_shm_rx_bad(peer);
             break;
         }
         if (mdapl_shm_spsc_ack_due(&peer->rx) || peer->s->draining)

@@ -12,11 +12,10 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 19,                 /* of the segment, and of what travels in its rings */
+    LAYOUT = 20,                 /* of the segment, and of what travels in its rings */
     FRONTS_AT = sizeof(struct mdapl_shm_seg_head),
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */
-    TOUCHED = 65536,             /* bytes that the kernel maps at once, at most */
     LEAST_PAGE = 4096,
 };
 
@@ -112,16 +111,14 @@ static void fill_head(struct mdapl_shm_seg_head *head, int rank, int n_ranks,
     head->word = *word;
 }
 
-/* Allocates the first pieces of the job's inrings that may be mapped together with the head: by its
- * first access to any of them another process maps what there is in the same block of so many bytes
- * of its addresses. Otherwise its first message costs it a page fault in which a page is allocated,
- * and the owner another one. */
-static void touch_fronts(const struct mdapl_shm_seg *seg)
+/* Allocates the FIFO: by its first access another process maps what there is around the head. A
+ * first message would cost it a page fault in which a page is allocated, and the owner another
+ * one. */
+static void touch_fifo(struct mdapl_shm_seg_head *head)
 {
-    size_t end = mdapl_min(front_at(seg->first_guest), TOUCHED);
-
-    for (size_t at = FRONTS_AT & ~(size_t)(LEAST_PAGE - 1); at < end; at += LEAST_PAGE)
-        *((volatile uint8_t *)seg->head + at) = 0;
+    for (size_t at = 0; at < sizeof(head->fifo); at += LEAST_PAGE)
+        *((volatile uint8_t *)head->fifo + at) = 0;
+    *((volatile uint8_t *)(head->fifo + MDAPL_FIFO_SLOTS) - 1) = 0;
 }
 
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
@@ -147,7 +144,7 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
      * so it holds whichever process touches a page first. */
     mdapl_shm_os_near(seg->head, seg->bytes);
     fill_head(seg->head, rank, n_ranks, word, barrier);
-    touch_fronts(seg);
+    touch_fifo(seg->head);
     return 0;
 }
 

@@ -4,7 +4,7 @@
 /*
  * The segment of one process, which the other processes of its node map.
  *
- *      head       its identity; the doorbells; whether it sleeps
+ *      head       its identity; the doorbells; whether it sleeps; the FIFO (fifo.h)
  *      inrings    (ring.h) one for each process that may send to it: the ranks of its job on this
  *                 node, in their order (near.c), and behind them guests (guest.c); their first
  *                 pieces
@@ -12,14 +12,15 @@
  *      inrings    the rest of them
  *
  * Pages are allocated as they are written, so the memory used grows with the number of peers
- * that send; but the owner allocates the first ones, with the first pieces of some inrings, as the
- * kernel maps all of them with the head. Ranks of the job map it without the rest of the guests'
+ * that send; but the owner allocates the first ones, with the FIFO, as the kernel maps all of them
+ * with the head. Ranks of the job map it without the rest of the guests'
  * inrings. The more ranks a node has, the less data each inring has.
  *
  * Proof. A business card has a reference to the segment and the random token in its head. A process
  * that opens the reference and reads the token there shares memory with the card's owner. A rank of
  * the job is known by its inring; a guest writes a MAC under the key of its group into its entry.
  */
+#include "fifo.h"
 #include "node.h"
 #include "os.h"
 #include "ring.h"
@@ -41,7 +42,8 @@ enum {
 };
 
 enum {
-    MDAPL_SHM_DOORBELL_WORDS = 64,
+    MDAPL_SHM_DOORBELL_WORDS = 63,
+    MDAPL_SHM_DOORBELL_FIFO = MDAPL_SHM_DOORBELL_WORDS,    /* the bit that is no word's */
     MDAPL_SHM_GUESTS = 64,
     MDAPL_SHM_INRINGS = /* of the job, at most; there is one for each rank of the node */
         64 * MDAPL_SHM_DOORBELL_WORDS - MDAPL_SHM_GUESTS,
@@ -75,12 +77,15 @@ struct mdapl_shm_seg_head {
     uint32_t barrier;        /* the owner has barriers (os.h), so the others need no fences */
     uint64_t ranks;          /* a digest of those n_ranks: they decide whose each inring is */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
-    /* What a doorbell needs, and a first message: one line, if the inring is one of the first 320.
-     * Of the doorbells, a bit for each word that has bits; there, a bit for each inring. */
+    /* What a doorbell needs, and a message in the FIFO: one line, if the inring is one of the first
+     * 192. Of the doorbells, a bit for each word that has bits; there, a bit for each inring. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
     _Atomic uint32_t asleep;         /* 1: a doorbell has to wake it */
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
+    struct mdapl_shm_fifo_ends fifo_ends;
     _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
+    _Atomic uint32_t refuses;        /* inrings of some ranks have `refused` */
+    alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_fifo_slot fifo[MDAPL_FIFO_SLOTS];
     /* For barriers of the job's ranks (node_barrier.c): does the owner take part, and reach all of
      * them; how often ranks have entered one at this leaf, and leaves at this root; the last one
      * that was released; ranks that may sleep. */

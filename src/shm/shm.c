@@ -233,6 +233,7 @@ static void check(struct mdapl_shm_chan *s)
         return;
     s->checked = now;
     mdapl_shm_guest_sweep(s);
+    mdapl_shm_fifo_check(s);
     for (struct mdapl_shm_peer *p = NULL; (p = mdapl_shm_peer_next(s, p));)
         mdapl_shm_peer_check(p);
 }

@@ -16,6 +16,7 @@
 
 #include "iov.h"
 #include "min.h"
+#include "rndv.h"
 
 enum {
     PAGE = 4096,

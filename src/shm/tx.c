@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages into the rings, and a queue for each peer. A message is written at once if the queue is
- * empty and the ring has room; else it is queued, with a copy of its header.
+ * Messages into the rings, or FIFOs (fifo.c), and a queue for each peer. A message is written at
+ * once if the queue is empty and the ring has room; else it is queued, with a copy of its header.
  */
 #include "peer.h"
 
@@ -327,14 +327,20 @@ static inline size_t first_len(const struct mdapl_msg *msg)
     return msg->n_body > 0 ? msg->body->iov_len : 0;
 }
 
-/* Can a message, as most can, be written at once into one line of its slot? Not if others are to be
- * sent first, or as far as is known here all slots are in use. */
-static inline bool goes_as_line(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
+/* Does a message, as most do, fit into a line, and can it be sent at once? Not if others are to be
+ * sent first. */
+static inline bool is_ready_line(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
 {
     size_t len = first_len(msg);
 
     return msg->n_body <= 1 && is_line(msg->hdr_len, len) && !(msg->synchronous && len > 0)
-           && peer->tx.in.front && !peer->dead && mdapl_list_empty(&peer->queue)
+           && !peer->dead && mdapl_list_empty(&peer->queue);
+}
+
+/* ... into the first line of its slot? Not if as far as is known here all slots are in use. */
+static inline bool goes_as_line(const struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
+{
+    return is_ready_line(peer, msg) && peer->tx.in.front
            && peer->tx.next - peer->tx.acked < MDAPL_SLOTS;
 }
 
@@ -364,6 +370,10 @@ __attribute__((noinline)) static int send_any(struct mdapl_shm_peer *peer,
         return peer->dead;
     if (msg->hdr_len > MDAPL_HDR_MAX)
         return -EMSGSIZE;
+    if (!peer->tx.in.front && is_ready_line(peer, msg) && mdapl_shm_fifo_put(peer, msg)) {
+        count(peer->s->stats, true, true, len);
+        return MDAPL_DONE;
+    }
     type = type_of(peer, msg, len);
     if (type != MDAPL_SHM_RTS && mdapl_list_empty(&peer->queue) && put_any(peer, type, msg, len)) {
         count(peer->s->stats, true, is_line(msg->hdr_len, len), len);

@@ -18,6 +18,7 @@
 #include "channel.h"
 #include "judge.h"
 #include "min.h"
+#include "rndv.h"
 
 #include <errno.h>
 #include <stdlib.h>

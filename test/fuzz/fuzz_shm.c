@@ -17,6 +17,7 @@
 #include "channel.h"
 #include "err.h"
 #include "peer.h"
+#include "rndv.h"
 #include "shm.h"
 #include "transport.h"
 

@@ -14,6 +14,7 @@ check_PROGRAMS += test/unit/test_shm_way test/unit/test_shm_groups test/unit/tes
     test/unit/test_shm_reach test/unit/test_shm_cores test/unit/test_shm_judge \
     test/unit/test_shm_contest test/unit/test_shm_lap \
     test/unit/test_shm_store test/unit/test_shm_split test/unit/test_shm_turn \
+    test/unit/test_shm_fifo \
     test/unit/test_shm_node_barrier
 test_unit_test_util_SOURCES = test/unit/test_util.c test/unit/unit.h
 test_unit_test_util_CPPFLAGS = $(util_test_cppflags)
@@ -81,6 +82,9 @@ test_unit_test_shm_lap_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_turn_SOURCES = test/unit/test_shm_turn.c $(shm_ranks_sources)
 test_unit_test_shm_turn_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_turn_LDADD = $(shm_test_ldadd)
+test_unit_test_shm_fifo_SOURCES = test/unit/test_shm_fifo.c $(shm_ranks_sources)
+test_unit_test_shm_fifo_CPPFLAGS = $(shm_test_cppflags)
+test_unit_test_shm_fifo_LDADD = $(shm_test_ldadd)
 test_unit_test_shm_node_barrier_SOURCES = test/unit/test_shm_node_barrier.c $(shm_ranks_sources)
 test_unit_test_shm_node_barrier_CPPFLAGS = $(shm_test_cppflags)
 test_unit_test_shm_node_barrier_LDADD = $(shm_test_ldadd)

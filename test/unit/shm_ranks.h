@@ -81,6 +81,8 @@ int ranks_unmake(void **state);
  * mdapl_rx_read(). */
 int ranks_read(struct rank *me, struct mdapl_rx *rx, const struct iovec *v, int n,
                struct mdapl_op *op);
+/* Has all messages to `other` in its inring, also the first ones (fifo.c). */
+void ranks_use_ring(struct rank *me);
 /* An op->done for struct sending. */
 void ranks_done(struct mdapl_op *op, int status);
 /* Sends len bytes of source under this number; send_now: without an op. As mdapl_send(). */

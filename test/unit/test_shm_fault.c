@@ -6,6 +6,7 @@
 #include "shm_ranks.h"
 
 #include "node.h"
+#include "rndv.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -70,13 +71,17 @@ static uint32_t seen[2];
 
 static enum mdapl_next rewritten(void *owner, struct mdapl_peer *peer, const struct mdapl_rx_msg *m)
 {
-    const struct mdapl_shm_inring_at *in = &mdapl_shm_peer_of(sender->other)->tx.in;
+    const struct mdapl_shm_peer *to = mdapl_shm_peer_of(sender->other);
     uint32_t slot = mdapl_shm_peer_of(peer)->rx.walk.at;
 
     (void)owner;
     memcpy(&seen[0], m->hdr, sizeof(seen[0]));
-    memset(mdapl_shm_slot_at(in, slot)->room, 0xbb, MDAPL_SLOT_ROOM);
-    memset(in->rest->data, 0xbb, mdapl_shm_peer_of(peer)->rx.data_bytes);
+    for (uint32_t i = 0; i < MDAPL_FIFO_SLOTS; i++)
+        memset(to->far.head->fifo[i].room, 0xbb, MDAPL_LINE_ROOM);
+    if (to->tx.in.front) {
+        memset(mdapl_shm_slot_at(&to->tx.in, slot)->room, 0xbb, MDAPL_SLOT_ROOM);
+        memset(to->tx.in.rest->data, 0xbb, mdapl_shm_peer_of(peer)->rx.data_bytes);
+    }
     memcpy(&seen[1], m->hdr, sizeof(seen[1]));
     if (m->rx)
         mdapl_rx_drop(m->rx);
@@ -112,6 +117,7 @@ static void no_message_after_the_fault(void **state)
     struct rank *a = &p->rank[0], *b = &p->rank[1];
     struct mdapl_shm_peer *to_b = mdapl_shm_peer_of(a->other);
 
+    ranks_use_ring(a);
     send_now(a, 0, 8);
     rounds(b, 1);
     atomic_store(&to_b->tx.in.front->slot[1].word, (uint64_t)2 << 32 | 24 << MDAPL_WORD_HDR
@@ -126,6 +132,9 @@ static void no_message_after_the_fault(void **state)
 }
 
 /* -- a peer that ends ------------------------------------------------------------------------- */
+
+/* Of the other process, when it has sent its messages; NULL: nothing more. */
+static void (*then)(struct rank *me);
 
 /* Another process that is rank 1: it sends so many messages to rank 0, then waits. */
 static pid_t start_other(struct pair *p, int messages)
@@ -147,6 +156,8 @@ static pid_t start_other(struct pair *p, int messages)
         assert_int_equal(mdapl_peer_get(b->ctx, 0, &b->other), 0);
         for (int i = 0; i < messages; i++)
             assert_int_equal(send_now(b, (uint32_t)i, 100), MDAPL_DONE);
+        if (then)
+            then(b);
         assert_int_equal(write(to_parent[1], &byte, 1), 1);
         _exit((int)read(to_child[0], &byte, 1));     /* for ever */
     }
@@ -287,6 +298,37 @@ static void last_messages_of_a_paused_peer(void **state)
     last_messages(MDAPL_NEXT_LATER, 200, 1);
 }
 
+static void claim(struct rank *me)
+{
+    struct mdapl_shm_peer *peer = mdapl_shm_peer_of(me->other);
+    uint64_t tail = 0;
+
+    assert_true(mdapl_shm_fifo_claim(&peer->far.head->fifo_ends, peer->far_inring, &tail));
+}
+
+/* A process that ends between a claim of a slot and its message holds up no other one. */
+static void a_slot_of_a_process_that_has_ended(void **state)
+{
+    struct pair p = { .n = 2, .now = MDAPL_SEC(1000) };
+    struct rank *a = &p.rank[0];
+    pid_t pid;
+
+    (void)state;
+    then = claim;
+    pid = start_other(&p, 0);
+    then = NULL;
+    p.now += MDAPL_SEC(1);
+    rounds(a, 200);
+    assert_int_equal(a->s->fifo_taken, 0);
+    end_other(pid, true);
+    p.now += MDAPL_SEC(1);
+    rounds(a, 200);
+    assert_int_equal(a->s->fifo_taken, 1);
+    assert_int_equal(atomic_load(&a->s->seg.head->fifo_ends.taken), 1);
+    assert_int_equal(a->n_faults, 1);
+    mdapl_ctx_close(a->ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +336,7 @@ int main(void)
         TEST(no_message_after_the_fault), cmocka_unit_test(a_killed_process),
         cmocka_unit_test(the_end_of_a_job),
         cmocka_unit_test(an_unreaped_process),
+        cmocka_unit_test(a_slot_of_a_process_that_has_ended),
         cmocka_unit_test(last_messages_first),
         cmocka_unit_test(last_messages_of_a_paused_peer),
     };

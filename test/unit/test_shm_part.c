@@ -62,6 +62,7 @@ static void write_part(struct body *b)
 /* Opens the ring and has it polled. */
 static void open_ring(struct pair *p)
 {
+    ranks_use_ring(&p->rank[0]);
     assert_int_equal(send_now(&p->rank[0], 0, 8), MDAPL_DONE);
     rounds(&p->rank[1], 2);
     p->rank[1].n_announced = 0;

@@ -33,6 +33,7 @@ static void meet(struct pair *p, struct rank **a, struct rank **b)
     bool second;
 
     for (int i = 0; i < 2; i++) {
+        ranks_use_ring(&p->rank[i]);
         assert_int_equal(send_now(&p->rank[i], 0, 8), MDAPL_DONE);
         rounds(&p->rank[!i], 2);
         p->rank[!i].n_announced = 0;
