@@ -24,12 +24,11 @@ static const uint64_t doorbell = (uint64_t)1 << MDAPL_SHM_DOORBELL_FIFO;
 
 /* -- the writer ------------------------------------------------------------------------------- */
 
+/* Always by an atomic operation: a load of the bit could pass the store of the slot's word, so that
+ * the reader takes the bit in between and finds no message. */
 static void ring_doorbell(struct mdapl_shm_peer *peer)
 {
-    struct mdapl_shm_seg_head *far = peer->far.head;
-
-    if (!(atomic_load(&far->doorbell_words) & doorbell))
-        atomic_fetch_or(&far->doorbell_words, doorbell);
+    atomic_fetch_or(&peer->far.head->doorbell_words, doorbell);
     mdapl_shm_sleep_end(peer);
 }
 

@@ -78,7 +78,7 @@ struct mdapl_shm_seg_head {
     uint64_t ranks;          /* a digest of those n_ranks: they decide whose each inring is */
     uint64_t word_at, word;  /* a word in the owner's memory, to test reads (cma.c) */
     /* What a doorbell needs, and a message in the FIFO: one line, if the inring is one of the first
-     * 192. Of the doorbells, a bit for each word that has bits; there, a bit for each inring. */
+     * 256. Of the doorbells, a bit for each word that has bits; there, a bit for each inring. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint64_t doorbell_words;
     _Atomic uint32_t asleep;         /* 1: a doorbell has to wake it */
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
