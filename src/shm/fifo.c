@@ -14,15 +14,25 @@
 #include "fifo.h"
 
 #include "bytes.h"
+#include "channel.h"
 #include "peer.h"
 
 #include <string.h>
 
-enum { FIRST = 4 };              /* messages */
+enum {
+    FIRST = 4,                   /* messages */
+    NOBODY = -1,
+};
 
 static const uint64_t doorbell = (uint64_t)1 << MDAPL_SHM_DOORBELL_FIFO;
 
 /* -- the writer ------------------------------------------------------------------------------- */
+
+/* Whose FIFO this process writes. */
+static void set_writes(struct mdapl_shm_seg_head *own, int32_t rank)
+{
+    atomic_store_explicit(&own->writes, rank + 1, memory_order_release);
+}
 
 /* Always by an atomic operation: a load of the bit could pass the store of the slot's word, so that
  * the reader takes the bit in between and finds no message. */
@@ -44,18 +54,21 @@ static void prefetch_next(const struct mdapl_shm_peer *peer)
 
 bool mdapl_shm_fifo_put(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg)
 {
-    struct mdapl_shm_seg_head *far = peer->far.head;
+    struct mdapl_shm_seg_head *far = peer->far.head, *own = peer->s->seg.head;
     size_t len = msg->n_body > 0 ? msg->body->iov_len : 0;
     struct mdapl_shm_fifo_slot *slot;
-    uint64_t tail;
+    uint32_t at;
 
     if (peer->tx.next >= FIRST || peer->base.group > 0)
         return false;
     /* It is loaded first, and would be transferred twice. */
     mdapl_bytes_will_write(&far->fifo_ends);
-    if (!mdapl_shm_fifo_claim(&far->fifo_ends, peer->far_inring, &tail))
+    set_writes(own, peer->base.rank);
+    if (!mdapl_shm_fifo_claim(&far->fifo_ends, &at)) {
+        set_writes(own, NOBODY);
         return false;
-    slot = mdapl_shm_fifo_slot(far->fifo, (uint32_t)tail);
+    }
+    slot = mdapl_shm_fifo_slot(far->fifo, at);
     mdapl_bytes_copy(slot->room, msg->hdr, msg->hdr_len);
     if (len > 0)
         mdapl_bytes_copy(slot->room + mdapl_shm_spsc_align(msg->hdr_len), msg->body->iov_base, len);
@@ -66,8 +79,9 @@ bool mdapl_shm_fifo_put(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg
     slot->number = ++peer->tx.next;
     slot->ack = peer->rx.taken;
     mdapl_shm_spsc_ack_piggybacked(&peer->rx);
-    mdapl_shm_fifo_publish(slot, tail, peer->far_inring, msg->hdr_len, len);
-    peer->fifo_end = (uint32_t)tail + 1;
+    mdapl_shm_fifo_publish(far->fifo, at, peer->far_inring, msg->hdr_len, len);
+    set_writes(own, NOBODY);
+    peer->fifo_end = at + 1;
     ring_doorbell(peer);
     return true;
 }
@@ -139,14 +153,26 @@ void mdapl_shm_fifo_last(struct mdapl_shm_peer *peer)
             take(peer, &m);
 }
 
+/* Does a process that has not ended write this process's FIFO? */
+static bool is_written(const struct mdapl_shm_chan *s)
+{
+    for (int i = 0; i < s->near.n; i++) {
+        const struct mdapl_shm_peer *peer = mdapl_shm_near_peer(s, i);
+
+        if (peer && atomic_load_explicit(&peer->far.head->writes, memory_order_acquire)
+                        == mdapl_ctx_job(s->ctx)->rank + 1
+            && !mdapl_shm_os_process_ended(peer->process, peer->pid))
+            return true;
+    }
+    return false;
+}
+
 void mdapl_shm_fifo_check(struct mdapl_shm_chan *s)
 {
     struct mdapl_shm_seg_head *head = s->seg.head;
-    int writer = mdapl_shm_fifo_claimant(&head->fifo_ends, head->fifo, s->fifo_taken);
-    const struct mdapl_shm_peer *peer = writer >= 0 && writer < s->near.n
-                                            ? mdapl_shm_near_peer(s, writer) : NULL;
 
-    if (!peer || !mdapl_shm_os_process_ended(peer->process, peer->pid))
+    if (!mdapl_shm_fifo_is_claimed(&head->fifo_ends, s->fifo_taken) || is_written(s)
+        || mdapl_shm_fifo_word(head->fifo, s->fifo_taken))
         return;
     s->fifo_taken++;
     atomic_fetch_or(&head->doorbell_words, doorbell);

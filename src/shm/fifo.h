@@ -9,27 +9,29 @@
  * A writer claims a slot by the count in `tail`, fills it, and publishes it by storing its word.
  * The word has the number of the lap, so an old word differs from a new one and the reader need not
  * write into a slot; a word is 0 before the first lap. A slot that is claimed and not published
- * holds up those behind it, for a few instructions. If its writer's process ends between the two,
- * the reader can know whose it was: `tail` has the writer of the last slot, and each word that of
- * the slot before it.
+ * holds up those behind it, for a few instructions, and if its writer's process ends between the
+ * two until the reader passes over it. So that the reader knows when to do so, a writer says in its
+ * own segment, from before its claim until it has published, whose FIFO it writes: a slot that is
+ * not published while no process says so never will be.
  *
  * Memory orders: the word is stored last (release), so a reader that loads the expected lap
  * (acquire) sees the message. The reader stores `taken` (release) after it has read the slots up to
- * there; a writer loads it (acquire) before it claims one of them again. `tail` orders nothing: its
- * value alone counts. test_shm_fifo fails under TSan with any of the others relaxed.
+ * there; a writer loads it (acquire) before it claims one of them again. test_shm_fifo fails under
+ * TSan with any of these relaxed. `writes` is stored before the claim, which is a release, and once
+ * more after the word; a reader that has loaded `tail` (acquire) loads `writes` (acquire) of all
+ * and then the word again.
  */
 #include "ring.h"
 
 enum {
     MDAPL_FIFO_SLOTS = 128,
-    MDAPL_FIFO_LAPS = 1 << 24,   /* after which their numbers begin again */
-    MDAPL_FIFO_WRITERS = 1 << 12,
+    MDAPL_FIFO_LAPS = 1 << 25,   /* after which their numbers begin again, with those of slots */
     MDAPL_FIFO_HDR = 8,          /* in a word, above the length of the body: the header's, */
     MDAPL_FIFO_WRITER = 16,      /* ... the writer, */
-    MDAPL_FIFO_BEFORE = 28,      /* ... the writer of the slot before this one, */
-    MDAPL_FIFO_LAP = 40,         /* ... and the lap */
-    MDAPL_FIFO_LAST = 32,        /* in `tail`, above the count: the last writer */
+    MDAPL_FIFO_LAP = 32,         /* ... and the lap */
 };
+_Static_assert((uint64_t)MDAPL_FIFO_LAPS * MDAPL_FIFO_SLOTS == (uint64_t)1 << 32,
+               "a count of slots has a lap");
 
 struct mdapl_shm_fifo_slot {
     alignas(MDAPL_LINE_BYTES) _Atomic uint64_t word;
@@ -41,8 +43,7 @@ _Static_assert(sizeof(struct mdapl_shm_fifo_slot) == MDAPL_LINE_BYTES, "a slot i
 
 /* How many slots have been claimed, and taken, in total. */
 struct mdapl_shm_fifo_ends {
-    _Atomic uint64_t tail;
-    _Atomic uint32_t taken;
+    _Atomic uint32_t tail, taken;
 };
 
 static inline uint32_t mdapl_shm_fifo_lap(uint32_t at)
@@ -59,33 +60,28 @@ static inline struct mdapl_shm_fifo_slot *mdapl_shm_fifo_slot(struct mdapl_shm_f
 
 /* -- the writing end -------------------------------------------------------------------------- */
 
-/* Claims the next slot; *tail_p: `tail` before that, the low 32 bits of which are the slot's place.
- * False: none is free. */
-static inline bool mdapl_shm_fifo_claim(struct mdapl_shm_fifo_ends *ends, uint32_t writer,
-                                        uint64_t *tail_p)
+/* Claims the slot at *at_p. False: none is free. */
+static inline bool mdapl_shm_fifo_claim(struct mdapl_shm_fifo_ends *ends, uint32_t *at_p)
 {
-    uint64_t tail = atomic_load_explicit(&ends->tail, memory_order_relaxed), next;
+    uint32_t tail = atomic_load_explicit(&ends->tail, memory_order_relaxed);
 
     do {
         uint32_t taken = atomic_load_explicit(&ends->taken, memory_order_acquire);
 
-        if ((uint32_t)tail - taken >= MDAPL_FIFO_SLOTS)
+        if (tail - taken >= MDAPL_FIFO_SLOTS)
             return false;
-        next = (uint64_t)writer << MDAPL_FIFO_LAST | ((uint32_t)tail + 1);
-    } while (!atomic_compare_exchange_weak_explicit(&ends->tail, &tail, next, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    *tail_p = tail;
+    } while (!atomic_compare_exchange_weak_explicit(&ends->tail, &tail, tail + 1,
+                                                    memory_order_release, memory_order_relaxed));
+    *at_p = tail;
     return true;
 }
 
-/* Publishes the slot that was claimed when `tail` was this, and has been filled. */
-static inline void mdapl_shm_fifo_publish(struct mdapl_shm_fifo_slot *slot, uint64_t tail,
+/* Publishes the slot at this place, which has been claimed and filled. */
+static inline void mdapl_shm_fifo_publish(struct mdapl_shm_fifo_slot *slots, uint32_t at,
                                           uint32_t writer, size_t hdr_len, size_t len)
 {
-    uint64_t lap = mdapl_shm_fifo_lap((uint32_t)tail), before = tail >> MDAPL_FIFO_LAST;
-
-    atomic_store_explicit(&slot->word,
-                          lap << MDAPL_FIFO_LAP | before << MDAPL_FIFO_BEFORE
+    atomic_store_explicit(&mdapl_shm_fifo_slot(slots, at)->word,
+                          (uint64_t)mdapl_shm_fifo_lap(at) << MDAPL_FIFO_LAP
                               | (uint64_t)writer << MDAPL_FIFO_WRITER
                               | (uint64_t)hdr_len << MDAPL_FIFO_HDR | len,
                           memory_order_release);
@@ -119,7 +115,7 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_fifo_peek(struct mdapl_shm_fi
 
     if (!word)
         return MDAPL_SPSC_NONE;
-    m->writer = (uint32_t)(word >> MDAPL_FIFO_WRITER) % MDAPL_FIFO_WRITERS;
+    m->writer = (uint16_t)(word >> MDAPL_FIFO_WRITER);
     m->hdr_len = (uint8_t)(word >> MDAPL_FIFO_HDR);
     m->len = (uint8_t)word;
     m->number = slot->number;
@@ -130,19 +126,10 @@ static inline enum mdapl_shm_spsc_status mdapl_shm_fifo_peek(struct mdapl_shm_fi
                                                                         : MDAPL_SPSC_BAD;
 }
 
-/* The writer that has claimed the slot at `taken` and not published it; -1: there is none, or it
- * cannot be known before the next slot is published. */
-static inline int mdapl_shm_fifo_claimant(struct mdapl_shm_fifo_ends *ends,
-                                          struct mdapl_shm_fifo_slot *slots, uint32_t taken)
+/* Has the slot at this place been claimed? */
+static inline bool mdapl_shm_fifo_is_claimed(const struct mdapl_shm_fifo_ends *ends, uint32_t at)
 {
-    uint64_t tail = atomic_load_explicit(&ends->tail, memory_order_relaxed), next;
-
-    if ((uint32_t)tail == taken || mdapl_shm_fifo_word(slots, taken))
-        return -1;
-    if ((uint32_t)tail == taken + 1)
-        return (int)(tail >> MDAPL_FIFO_LAST) % MDAPL_FIFO_WRITERS;
-    next = mdapl_shm_fifo_word(slots, taken + 1);
-    return next ? (int)(next >> MDAPL_FIFO_BEFORE) % MDAPL_FIFO_WRITERS : -1;
+    return (int32_t)(atomic_load_explicit(&ends->tail, memory_order_acquire) - at) > 0;
 }
 
 /* -- fifo.c ----------------------------------------------------------------------------------- */
@@ -160,7 +147,7 @@ void mdapl_shm_fifo_ack_in(struct mdapl_shm_peer *peer);
 int mdapl_shm_fifo_poll(struct mdapl_shm_chan *s);
 /* Takes all that this peer, which is about to be lost, has published there. */
 void mdapl_shm_fifo_last(struct mdapl_shm_peer *peer);
-/* Has the next round of progress pass over a slot that a process which has ended had claimed. */
+/* Has the next round of progress pass over a slot that was claimed by a process which has ended. */
 void mdapl_shm_fifo_check(struct mdapl_shm_chan *s);
 
 #endif

@@ -84,6 +84,7 @@ struct mdapl_shm_seg_head {
     _Atomic int32_t waker_core;      /* of the rank that ended the last sleep; -1: none did */
     struct mdapl_shm_fifo_ends fifo_ends;
     _Atomic uint64_t doorbell[MDAPL_SHM_DOORBELL_WORDS];
+    _Atomic int32_t writes;          /* 1 more than the rank whose FIFO the owner writes (fifo.h) */
     _Atomic uint32_t refuses;        /* inrings of some ranks have `refused` */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_fifo_slot fifo[MDAPL_FIFO_SLOTS];
     /* For barriers of the job's ranks (node_barrier.c): does the owner take part, and reach all of

@@ -32,24 +32,24 @@ static int unmake(void **state)
     return 0;
 }
 
-static void fill_and_publish(struct fifo *f, uint64_t tail, uint32_t writer, uint32_t number)
+static void fill_and_publish(struct fifo *f, uint32_t at, uint32_t writer, uint32_t number)
 {
-    struct mdapl_shm_fifo_slot *slot = mdapl_shm_fifo_slot(f->slot, (uint32_t)tail);
+    struct mdapl_shm_fifo_slot *slot = mdapl_shm_fifo_slot(f->slot, at);
 
     slot->number = number;
     slot->ack = ~number;
     memcpy(slot->room, &number, sizeof(number));
     memset(slot->room + 8, (int)number, number % 41);
-    mdapl_shm_fifo_publish(slot, tail, writer, sizeof(number), number % 41);
+    mdapl_shm_fifo_publish(f->slot, at, writer, sizeof(number), number % 41);
 }
 
 static bool put(struct fifo *f, uint32_t writer, uint32_t number)
 {
-    uint64_t tail = 0;
+    uint32_t at = 0;
 
-    if (!mdapl_shm_fifo_claim(&f->ends, writer, &tail))
+    if (!mdapl_shm_fifo_claim(&f->ends, &at))
         return false;
-    fill_and_publish(f, tail, writer, number);
+    fill_and_publish(f, at, writer, number);
     return true;
 }
 
@@ -84,14 +84,14 @@ static void in_order(void **state)
         atomic_store(&f->ends.tail, taken);
         atomic_store(&f->ends.taken, taken);
         for (uint32_t i = 0; i < 10 * MDAPL_FIFO_SLOTS; i++) {
-            uint32_t writer = i * 7 % MDAPL_FIFO_WRITERS;
+            uint32_t writer = i * 7 % 65536;
 
             assert_true(i < MDAPL_FIFO_SLOTS || !take(f, &taken, &m));     /* an old word */
             assert_true(put(f, writer, i));
             assert_true(take(f, &taken, &m));
             assert_true(m.writer == writer && m.number == i);
         }
-        assert_int_equal((uint32_t)atomic_load(&f->ends.tail), taken);
+        assert_int_equal(atomic_load(&f->ends.tail), taken);
     }
 }
 
@@ -111,21 +111,23 @@ static void full(void **state)
     assert_false(put(f, 2, 0));
 }
 
-static void who_has_claimed(void **state)
+/* ... and not published: the slots behind it wait. */
+static void claimed(void **state)
 {
     struct fifo *f = *state;
-    uint64_t of_7 = 0, of_9 = 0;
+    struct mdapl_shm_fifo_msg m;
+    uint32_t first = 9, second = 9, taken = 0;
 
-    assert_int_equal(mdapl_shm_fifo_claimant(&f->ends, f->slot, 0), -1);
-    assert_true(mdapl_shm_fifo_claim(&f->ends, 7, &of_7));
-    assert_int_equal(mdapl_shm_fifo_claimant(&f->ends, f->slot, 0), 7);
-    assert_true(mdapl_shm_fifo_claim(&f->ends, 9, &of_9));
-    assert_int_equal(mdapl_shm_fifo_claimant(&f->ends, f->slot, 0), -1);
-    fill_and_publish(f, of_9, 9, 0);
-    assert_int_equal(mdapl_shm_fifo_claimant(&f->ends, f->slot, 0), 7);
-    fill_and_publish(f, of_7, 7, 0);
-    assert_int_equal(mdapl_shm_fifo_claimant(&f->ends, f->slot, 0), -1);
-    assert_int_equal(mdapl_shm_fifo_claimant(&f->ends, f->slot, 2), -1);
+    assert_false(mdapl_shm_fifo_is_claimed(&f->ends, 0));
+    assert_true(mdapl_shm_fifo_claim(&f->ends, &first));
+    assert_true(mdapl_shm_fifo_claim(&f->ends, &second));
+    assert_true(mdapl_shm_fifo_is_claimed(&f->ends, 0));
+    fill_and_publish(f, second, 9, 1);
+    assert_false(take(f, &taken, &m));
+    fill_and_publish(f, first, 7, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(take(f, &taken, &m) && m.number == i);
+    assert_false(mdapl_shm_fifo_is_claimed(&f->ends, taken));
 }
 
 /* The writer may store anything. */
@@ -134,11 +136,11 @@ static void impossible_lengths(void **state)
     static const uint8_t lens[][2] = { { 49, 0 }, { 0, 49 }, { 41, 1 }, { 255, 0 }, { 0, 255 } };
     struct fifo *f = *state;
     struct mdapl_shm_fifo_msg m;
-    uint64_t tail = 0;
+    uint32_t at = 0;
 
     for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
-        assert_true(mdapl_shm_fifo_claim(&f->ends, 1, &tail));
-        mdapl_shm_fifo_publish(&f->slot[i], tail, 1, lens[i][0], lens[i][1]);
+        assert_true(mdapl_shm_fifo_claim(&f->ends, &at));
+        mdapl_shm_fifo_publish(f->slot, at, 1, lens[i][0], lens[i][1]);
         assert_int_equal(mdapl_shm_fifo_peek(f->slot, i, &m), MDAPL_SPSC_BAD);
     }
 }
@@ -251,31 +253,45 @@ static void a_full_one(void **state)
     has_all(b, 2);
 }
 
-/* Sends in the inring, as soon as `others` are in the FIFO, where the slot before is not published;
- * meanwhile the reader stops polling, and wants to sleep. */
+/* Rank `me` claims a slot of rank 0's FIFO, and publishes a message without a body there. */
+static uint32_t claim(struct rank *me)
+{
+    uint32_t at = 0;
+
+    atomic_store(&me->s->seg.head->writes, 1);
+    assert_true(mdapl_shm_fifo_claim(&to(me)->far.head->fifo_ends, &at));
+    return at;
+}
+
+static void publish(struct rank *me, uint32_t at)
+{
+    struct mdapl_shm_seg_head *far = to(me)->far.head;
+
+    mdapl_shm_fifo_slot(far->fifo, at)->number = ++to(me)->tx.next;
+    mdapl_shm_fifo_publish(far->fifo, at, to(me)->far_inring, 4, 0);
+    atomic_store(&me->s->seg.head->writes, 0);
+    atomic_fetch_or(&far->doorbell_words, (uint64_t)1 << MDAPL_SHM_DOORBELL_FIFO);
+}
+
+/* Messages in the FIFO, where the slot before is not published, and in the inring behind those.
+ * Meanwhile the reader stops polling, looks whether the slot is still written, and wants to
+ * sleep. */
 static void behind_a_claimed_slot(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1], *c = &p->rank[2];
-    struct mdapl_shm_seg_head *head = a->s->seg.head;
-    uint32_t index = to(c)->far_inring;
-    struct mdapl_shm_fifo_slot *slot;
-    uint64_t tail = 0;
+    uint32_t at = claim(c);
 
-    assert_true(mdapl_shm_fifo_claim(&head->fifo_ends, index, &tail));
     for (uint32_t i = 0; i < FIRST + 3; i++)
         assert_int_equal(send_now(b, i, 8), MDAPL_DONE);
     rounds(a, 3);
     mdapl_wait(a->ctx, MDAPL_SEC(3600));
+    p->now += MDAPL_SEC(1);
     rounds(a, 20000);
     mdapl_wait(a->ctx, MDAPL_SEC(3600));
     assert_int_equal(a->n_announced, 0);
     assert_int_equal(stats(a)->shm_sleeps, 0);
-    slot = mdapl_shm_fifo_slot(head->fifo, (uint32_t)tail);
-    slot->number = ++to(c)->tx.next;
-    slot->ack = 0;
-    mdapl_shm_fifo_publish(slot, tail, index, 4, 0);
-    atomic_fetch_or(&head->doorbell_words, (uint64_t)1 << MDAPL_SHM_DOORBELL_FIFO);
+    publish(c, at);
     rounds(a, 2);
     assert_int_equal(a->n_announced, 1 + FIRST + 3);
     for (int i = 0; i < FIRST + 3; i++)
@@ -288,23 +304,32 @@ static void last_messages_behind_a_claimed_slot(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1], *c = &p->rank[2];
-    struct mdapl_shm_seg_head *head = a->s->seg.head;
-    uint64_t tail = 0;
+    uint32_t at = claim(c);
 
-    assert_true(mdapl_shm_fifo_claim(&head->fifo_ends, to(c)->far_inring, &tail));
     for (uint32_t i = 0; i < FIRST + 1; i++)
         assert_int_equal(send_now(b, i, 8), MDAPL_DONE);
     mdapl_shm_peer_broken(to(a), -EPIPE, "for this test");
     rounds(a, 1);
     assert_int_equal(a->n_faults, 1);
     has_all(a, FIRST + 1);
-    mdapl_shm_fifo_slot(head->fifo, (uint32_t)tail)->number = ++to(c)->tx.next;
-    mdapl_shm_fifo_publish(mdapl_shm_fifo_slot(head->fifo, (uint32_t)tail), tail,
-                           to(c)->far_inring, 4, 0);
+    publish(c, at);
     assert_int_equal(send_now(c, 9, 8), MDAPL_DONE);
     rounds(a, 2);
     assert_int_equal(a->n_announced, FIRST + 3);
     assert_int_equal(a->announced[FIRST + 2].number, 9);
+}
+
+/* A writer notes whose FIFO it writes only while it does. */
+static void nobody_writes(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+
+    assert_int_equal(send_now(a, 0, 8), MDAPL_DONE);
+    assert_int_equal(atomic_load(&a->s->seg.head->writes), 0);
+    atomic_store(&b->s->seg.head->fifo_ends.taken, 1u - MDAPL_FIFO_SLOTS);   /* it is full */
+    assert_int_equal(send_now(a, 1, 8), MDAPL_DONE);
+    assert_int_equal(atomic_load(&a->s->seg.head->writes), 0);
 }
 
 /* A number that is not the next one; a writer that is none. */
@@ -320,7 +345,7 @@ static void nonsense(void **state)
     assert_int_equal(stats(b)->bad_frames, 1);
     assert_int_equal(b->n_announced, 0);
 
-    to(b)->far_inring = MDAPL_FIFO_WRITERS - 1;
+    to(b)->far_inring = UINT16_MAX;
     to(b)->dead = 0;
     assert_int_equal(send_now(b, 0, 8), MDAPL_DONE);
     rounds(a, 1);
@@ -360,7 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ALONE(in_order),
         ALONE(full),
-        ALONE(who_has_claimed),
+        ALONE(claimed),
         ALONE(impossible_lengths),
         ALONE(many_writers),
         TEST(the_first_need_no_inring),
@@ -368,6 +393,7 @@ int main(void)
         TEST(a_full_one),
         OF_MANY(behind_a_claimed_slot),
         OF_MANY(last_messages_behind_a_claimed_slot),
+        TEST(nobody_writes),
         TEST(nonsense),
         TEST(a_sleeper_is_woken),
     };
