@@ -258,7 +258,7 @@ def barrier_text(v, titles):
     sizes = (CONNECT_RANKS, MEMORY_RANKS)
     if many(v, titles[0], sizes[0], "barrier_us") is None:
         return ""                # as figure_text()
-    rows = [[t] + [cell(many(v, t, n, "barrier_us"), 1) for n in sizes] for t in titles]
+    rows = [[t] + [cell(many(v, t, n, "barrier_us")) for n in sizes] for t in titles]
     return "A barrier, us:\n\n" + table(["", *(f"{n} ranks" for n in sizes)], rows)
 
 
