@@ -111,16 +111,17 @@ static uint32_t cost_of(const struct mdapl_shm_contest *k)
     return cost < 1 ? 1 : cost > UINT32_MAX ? UINT32_MAX : (uint32_t)cost;
 }
 
-/* Ends a window of a trial, and the trial with the last one. Returns whether the decision is
- * new. */
-static bool end_window(struct mdapl_shm_contest *k, bool round)
+/* Ends a window of a trial, and the trial with the last one. The next one goes another way, which
+ * the other end notices as it sends: some of its bodies of the next round go the old way still.
+ * Returns whether the decision is new. */
+static bool end_window(struct mdapl_shm_contest *k)
 {
     uint32_t cost = cost_of(k), *least = &k->least[k->now];
 
     *least = *least > 0 && *least < cost ? *least : cost;
     if (k->window + 1 == WINDOWS)
         return decide(k);
-    begin_window(k, k->window + 1, round);
+    begin_window(k, k->window + 1, false);
     return false;
 }
 
@@ -139,7 +140,7 @@ static void watch(struct mdapl_shm_contest *k, bool round)
 static bool over(struct mdapl_shm_contest *k, bool round)
 {
     if (k->window < WINDOWS)
-        return end_window(k, round);
+        return end_window(k);
     watch(k, round);
     return false;
 }

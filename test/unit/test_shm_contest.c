@@ -41,6 +41,10 @@ static struct {
         flight[DEPTH];           /* of those that arrive next */
     unsigned at;
     bool rounds;                 /* of DEPTH bodies, all of which arrive at the same time */
+    int early;                   /* bodies of a round that the other end sends before it notices
+                                  * what is judged at its beginning */
+    unsigned mixing;             /* percent more that one copy costs in a round that has both */
+    bool mixed;                  /* as this round has */
     bool disturbed;              /* others use the core now and then */
 } run;
 
@@ -49,6 +53,7 @@ static void start(const struct machine *m, uint32_t seed)
     memset(&run, 0, sizeof(run));
     run.m = m;
     run.len = 65536;
+    run.early = 1;
     mdapl_shm_contest_init(&contest);
     random_bits = seed;
     spent = ideal = 0;
@@ -76,12 +81,13 @@ static unsigned next_way(void)
     return contest.now == MDAPL_SHM_CONTEST_NONE ? run.by_itself : contest.now;
 }
 
-/* With the next bodies sent, but for one that the other end has sent early. */
+/* With the next bodies sent, but for those that the other end has sent early. */
 static void round_ends(void)
 {
     news += mdapl_shm_contest_round(&contest);
-    for (int i = 1; i < DEPTH; i++)
+    for (int i = run.early; i < DEPTH; i++)
         run.flight[i] = next_way();
+    run.mixed = run.flight[0] != run.flight[DEPTH - 1];
 }
 
 static void bodies(int n)
@@ -90,6 +96,8 @@ static void bodies(int n)
         unsigned way = run.flight[run.at];
         uint64_t ns = run.m->ns[way] * (run.len / 65536);
 
+        if (run.mixed && way == 1)
+            ns += ns * run.mixing / 100;
         news += mdapl_shm_contest_body(&contest, way, run.len, seen(ns, i));
         spent += ns;
         ideal += run.m->ns[run.m->best] * (run.len / 65536);
@@ -122,6 +130,23 @@ static void finds_the_best_way(void **state)
         assert_int_equal(contest.way, m->best);
         if (spent * 100 > ideal * 106)
             fail_msg("%s: %g times the time", m->name, (double)spent / (double)ideal);
+    }
+}
+
+/* Where a round has as many bodies as a window, the first one after a switch does not count: its
+ * other bodies are in the way of those that are tried. */
+static void a_mixed_round_does_not_count(void **state)
+{
+    (void)state;
+    for (size_t kib = 64; kib <= 2048; kib *= 8) {
+        start(&machines[0], 1);
+        run.len = kib << 10;
+        run.rounds = true;
+        run.early = DEPTH / 4;
+        run.mixing = 50;
+        bodies(LEAD);
+        assert_int_equal(contest.way, 1);
+        assert_int_equal(news, 1);
     }
 }
 
@@ -256,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_best_way),
+        cmocka_unit_test(a_mixed_round_does_not_count),
         cmocka_unit_test(long_bodies_are_tried_briefly),
         cmocka_unit_test(a_change_is_noticed),
         cmocka_unit_test(a_way_that_became_slow_is_replaced_soon),
