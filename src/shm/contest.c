@@ -7,10 +7,11 @@ enum {
     MIB = 1 << 20,
     WINDOWS = 4,                 /* of a trial: the first and the third of the way in use */
     BODIES = 24, BYTES = 8 * MIB,    /* that a window has at least, if it ends with a round */
-    NO_ROUND = 256,              /* bodies after which a window ends that no round ends, */
-    NO_ROUND_BYTES = 64 * MIB,   /* ... or BODIES of them that have so many bytes */
-    SETTLED = 64,                /* bodies before it that do not count, */
-    SETTLED_BYTES = 32 * MIB,    /* ... or fewer, with so many bytes */
+    NO_ROUND = 256,              /* bodies after which a window ends that no round ends, or if none
+                                  * has ended for as many */
+    NO_ROUND_BYTES = 64 * MIB,   /* ... BODIES of them that have so many bytes */
+    SETTLED = 64,                /* bodies before it that do not count, or in the same case */
+    SETTLED_BYTES = 32 * MIB,    /* ... fewer, with so many bytes */
     SEEN_MAX = 1024,             /* bodies after which a window, and the trial, is given up */
     HOPELESS = 2,                /* times as long as the other way a window lasts, at most, if it
                                     ends with a round */
@@ -29,7 +30,8 @@ enum {
 void mdapl_shm_contest_init(struct mdapl_shm_contest *k)
 {
     *k = (struct mdapl_shm_contest){ .way = MDAPL_SHM_CONTEST_NONE, .now = MDAPL_SHM_CONTEST_NONE,
-                                     .left = FIRST, .gap = FIRST_GAP, .window = WINDOWS };
+                                     .left = FIRST, .gap = FIRST_GAP, .window = WINDOWS,
+                                     .unended = NO_ROUND };
 }
 
 void mdapl_shm_contest_take(struct mdapl_shm_contest *k, unsigned way)
@@ -160,15 +162,18 @@ static bool has_enough(const struct mdapl_shm_contest *k)
            || (best > 0 && k->ns > best * HOPELESS * (BYTES / MIB));
 }
 
+/* Where rounds end, windows wait for that. */
 static bool has_enough_of_no_round(const struct mdapl_shm_contest *k)
 {
-    return k->counted >= NO_ROUND || (k->counted >= BODIES && k->bytes >= NO_ROUND_BYTES);
+    return k->counted >= NO_ROUND
+           || (k->unended >= NO_ROUND && k->counted >= BODIES && k->bytes >= NO_ROUND_BYTES);
 }
 
 /* Have the bodies of other ways that were in flight arrived? */
 static bool has_settled(const struct mdapl_shm_contest *k, size_t len)
 {
-    return k->counted >= SETTLED || k->counted * (uint64_t)len >= SETTLED_BYTES;
+    return k->counted >= SETTLED
+           || (k->unended >= NO_ROUND && k->counted * (uint64_t)len >= SETTLED_BYTES);
 }
 
 bool mdapl_shm_contest_measures(const struct mdapl_shm_contest *k)
@@ -197,6 +202,7 @@ static void give_up(struct mdapl_shm_contest *k)
 
 bool mdapl_shm_contest_body(struct mdapl_shm_contest *k, unsigned way, size_t bytes, uint64_t ns)
 {
+    k->unended += k->unended < NO_ROUND;
     if (k->window == WINDOWS)
         pass(k);
     if (!mdapl_shm_contest_measures(k))
@@ -215,6 +221,7 @@ bool mdapl_shm_contest_body(struct mdapl_shm_contest *k, unsigned way, size_t by
 
 bool mdapl_shm_contest_round(struct mdapl_shm_contest *k)
 {
+    k->unended = 0;
     if (k->begun && has_enough(k))
         return over(k, true);
     if (!k->begun && k->counted > 0)

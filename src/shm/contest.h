@@ -33,6 +33,8 @@ struct mdapl_shm_contest {
     unsigned window;             /* of a trial; after the last one bodies go without trial */
     uint32_t unwatched;          /* bodies until one is measured, without a trial */
     unsigned slow;               /* windows without a trial in a row in which `way` was too slow */
+    unsigned unended;            /* bodies since the last round ended; NO_ROUND at first, and at
+                                  * most */
     bool begun;                  /* it counts */
     unsigned seen, counted;      /* bodies of the window: all; those of its way, since it began to
                                   * count */

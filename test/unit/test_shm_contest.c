@@ -138,7 +138,7 @@ static void finds_the_best_way(void **state)
 static void a_mixed_round_does_not_count(void **state)
 {
     (void)state;
-    for (size_t kib = 64; kib <= 2048; kib *= 8) {
+    for (size_t kib = 64; kib <= 4096; kib *= 8) {
         start(&machines[0], 1);
         run.len = kib << 10;
         run.rounds = true;
