@@ -7,11 +7,11 @@ enum {
     MIB = 1 << 20,
     WINDOWS = 4,                 /* of a trial: the first and the third of the way in use */
     BODIES = 24, BYTES = 8 * MIB,    /* that a window has at least, if it ends with a round */
-    NO_ROUND = 256,              /* bodies after which a window ends that no round ends, or if none
-                                  * has ended for as many */
-    NO_ROUND_BYTES = 64 * MIB,   /* ... BODIES of them that have so many bytes */
-    SETTLED = 64,                /* bodies before it that do not count, or in the same case */
-    SETTLED_BYTES = 32 * MIB,    /* ... fewer, with so many bytes */
+    NO_ROUND = 256,              /* bodies after which a window ends that no round ends */
+    SETTLED = 64,                /* bodies before a window that do not count */
+    /* Where no round has ended for NO_ROUND bodies, fewer with so many bytes are enough: */
+    NO_ROUND_BYTES = 64 * MIB,   /* ... BODIES of a window, */
+    SETTLED_BYTES = 32 * MIB,    /* ... and any before it */
     SEEN_MAX = 1024,             /* bodies after which a window, and the trial, is given up */
     HOPELESS = 2,                /* times as long as the other way a window lasts, at most, if it
                                     ends with a round */

@@ -26,8 +26,9 @@
  * Below them are near.c (which ranks of the node are reached), guest.c (and which processes of
  * other jobs), seg.c (the segment), node.c (the business card) and os_*.c (the operating system).
  *
- * A pair of ranks has an inring in each direction, in the segment of its reader, from the first
- * message in that direction on. A message for which the ring has no room waits in the peer's queue.
+ * A pair of ranks has an inring in each direction, in the segment of its reader, once more messages
+ * have been sent in that direction than go into the FIFO, or other ones. A message for which the
+ * ring has no room waits in the peer's queue.
  */
 #include "idmap.h"
 #include "inbox.h"
@@ -128,7 +129,7 @@ struct mdapl_shm_chan {
     struct mdapl_shm_peer **owner; /* by inring; NULL until its first message is accepted */
     struct mdapl_shm_peer *polled[MDAPL_SHM_POLLED];
     int n_polled;
-    int n_inrings;               /* in use, in this segment and in others' */
+    int n_inrings;               /* in use, in this segment and in others', or their FIFOs */
     struct mdapl_shm_spread spread;
     struct mdapl_list work;      /* peers with queued items or a fault to raise */
     struct mdapl_pool items;
@@ -163,7 +164,7 @@ struct mdapl_shm_peer {
     bool fence;                  /* one of the two has no barrier (os.h) */
     bool polled;                 /* its ring is polled: it is on s->polled */
     bool active;                 /* it has sent a message since the rings were aged last */
-    struct mdapl_shm_spsc_tx tx; /* all NULL and 0 until the first message to the peer */
+    struct mdapl_shm_spsc_tx tx; /* tx.in is NULL while all messages to it were in its FIFO */
     struct mdapl_shm_seg far;    /* the peer's segment */
     uint32_t fifo_end;           /* of its FIFO, behind the last message of this rank there */
     const struct mdapl_shm_peer *next_near;  /* of the job's next rank on this node, in a ring

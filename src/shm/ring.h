@@ -199,7 +199,7 @@ struct mdapl_shm_spsc_msg {
 /* In the order in which messages need it. */
 struct mdapl_shm_spsc_tx {
     struct mdapl_shm_slot *slot; /* of the next message */
-    uint32_t next;           /* messages written */
+    uint32_t next;           /* messages written, those in the FIFO included */
     uint32_t acked;          /* messages that the reader has taken, as last known */
     struct mdapl_shm_walk walk;
     uint32_t outside_from;   /* number of the first message since put was 0 last */

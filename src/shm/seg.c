@@ -114,11 +114,9 @@ static void fill_head(struct mdapl_shm_seg_head *head, int rank, int n_ranks,
 /* Allocates the FIFO: by its first access another process maps what there is around the head. A
  * first message would cost it a page fault in which a page is allocated, and the owner another
  * one. */
-static void touch_fifo(struct mdapl_shm_seg_head *head)
+static void allocate_fifo(struct mdapl_shm_seg_head *head)
 {
-    for (size_t at = 0; at < sizeof(head->fifo); at += LEAST_PAGE)
-        *((volatile uint8_t *)head->fifo + at) = 0;
-    *((volatile uint8_t *)(head->fifo + MDAPL_FIFO_SLOTS) - 1) = 0;
+    memset(head->fifo, 0, sizeof(head->fifo));
 }
 
 int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const uint64_t *word,
@@ -144,7 +142,7 @@ int mdapl_shm_seg_make(struct mdapl_shm_seg *seg, int rank, int n_ranks, const u
      * so it holds whichever process touches a page first. */
     mdapl_shm_os_near(seg->head, seg->bytes);
     fill_head(seg->head, rank, n_ranks, word, barrier);
-    touch_fifo(seg->head);
+    allocate_fifo(seg->head);
     return 0;
 }
 
