@@ -143,7 +143,6 @@ struct mdapl_shm_chan {
     uint64_t checked;            /* when the peers were last checked, ns */
     bool draining, drained, wired;
     uint64_t end_seen;           /* ns, when a process was seen to have ended after that; 0: none */
-    bool in_progress;            /* a round of progress is being made */
     uint32_t fifo_taken;         /* slots of this rank's FIFO */
     bool slept;                  /* since the doorbells were polled last (doorbell.c) */
     bool reads_allowed;          /* others may read this process's memory (os.h) */
@@ -185,7 +184,8 @@ struct mdapl_shm_peer {
     struct mdapl_parts parts;    /* bodies in parts */
     struct mdapl_list bodies;    /* long bodies that the owner has not finished */
     struct mdapl_list reading;   /* reads of them in progress (rx_op.h) */
-    struct mdapl_list later;     /* ... those that the next rounds of progress begin */
+    struct mdapl_list later;     /* ... those that a round of progress begins when it has polled */
+    uint8_t alone;               /* announced bodies that still end a round each (rx.c) */
     enum { MDAPL_READ_UNTRIED, MDAPL_READ_WORKS, MDAPL_READ_FAILS } can_read;
     uint32_t splits, split_words;      /* begun, in total; a bit for each word in use (split.c) */
     struct mdapl_shm_copying *copying; /* how long bodies are copied, both directions (way.c) */
@@ -409,7 +409,8 @@ void mdapl_shm_rndv_fail(struct mdapl_shm_peer *peer, int status);
 
 void mdapl_shm_rndv_rx_init(struct mdapl_shm_chan *s);
 void mdapl_shm_rndv_rx_fini(struct mdapl_shm_chan *s);
-/* Begins the next one of the reads that wait for progress. Returns how many. */
+/* Begins the next one of the reads that wait, with those that one call can read with it. Returns
+ * how many. */
 int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer);
 mdapl_shm_on mdapl_shm_rndv_on_rts, mdapl_shm_rndv_on_split_end;
 /* Handles a DATA. bytes: data->len of them, in a cell or in the ring. */
@@ -471,9 +472,10 @@ uint32_t mdapl_shm_split_write(struct mdapl_shm_peer *peer, struct mdapl_shm_spl
 
 /* -- way.c ------------------------------------------------------------------------------------ */
 
-/* A copy under way, at the receiver. */
+/* A copy under way, at the receiver: of a body, or of several of one length together. */
 struct mdapl_shm_copy {
     size_t len;
+    unsigned bodies;
     uint64_t start;              /* ns; 0: nobody needs its time */
     uint32_t batch;              /* of copies, to which it belongs */
     enum mdapl_shm_way way;
@@ -487,10 +489,10 @@ void mdapl_shm_way_free(struct mdapl_shm_peer *peer);
 enum mdapl_shm_way mdapl_shm_way_choose(struct mdapl_shm_peer *peer, size_t len, bool once);
 /* The peer's kernel does not permit it to write to this process. */
 void mdapl_shm_way_no_writes(struct mdapl_shm_peer *peer);
-/* A copy of len bytes of an announced body, that way, begins; a piece of one in cells has arrived;
- * a copy has ended, whole or not. */
+/* A copy of len bytes of each of some announced bodies, that way, begins; a piece of one in cells
+ * has arrived; a copy has ended, whole or not. */
 void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
-                         struct mdapl_shm_copy *copy);
+                         unsigned bodies, struct mdapl_shm_copy *copy);
 void mdapl_shm_way_arrived(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data);
 void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy *copy, bool whole);
 /* How the receiver wants the next body of such a length, for the CTS or FIN: as it has decided, or

@@ -9,6 +9,7 @@
  *
  *      once    The receiver reads the body out of the sender's memory, if the kernel permits
  *              (cross-memory attach). The sender's core does nothing; the kernel pins each page.
+ *              One system call reads several bodies that have been announced together.
  *      both    The same, but the sender copies parts of the body, too, in the same way (SPLIT): two
  *              cores, and one copy.
  *      twice   The receiver requests bytes (CTS); the sender copies them into cells of its segment
@@ -26,6 +27,7 @@
 enum {
     MDAPL_SHM_RTS_PIECES = 64,   /* of a body, named in an RTS, at most */
     MDAPL_SHM_RNDV_CHUNK = 16,   /* bodies whose state is allocated together, at either end */
+    MDAPL_SHM_RNDV_TOGETHER = 8, /* bodies that one system call copies, at most */
 };
 
 /* The body of an RTS; so many pieces follow, of the body in the sender's memory. */
@@ -65,7 +67,8 @@ struct mdapl_shm_split_end {
 };
 
 struct mdapl_shm_fin {
-    uint32_t tx_id;
+    uint32_t tx_id[MDAPL_SHM_RNDV_TOGETHER];
+    uint32_t n;                  /* of these: bodies that are over */
     int32_t status;              /* as op->done's */
     uint32_t way;                /* wanted for such bodies (way.c); MDAPL_SHM_WAYS: not decided */
 };

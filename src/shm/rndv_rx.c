@@ -12,6 +12,11 @@
 #include <errno.h>
 #include <string.h>
 
+enum {
+    CALL_BYTES = 1 << 19,        /* of several bodies that one system call copies, at most */
+    ALONE = 16,                  /* bodies that end a round of progress each, after one that has */
+};
+
 /* The receiving end, from the RTS to the last byte or the drop. */
 struct long_rx {
     struct mdapl_rx rx;          /* what the owner holds */
@@ -21,7 +26,7 @@ struct long_rx {
     size_t len, at;              /* bytes of the body: all, read */
     size_t by_cells;             /* ... requested through cells */
     struct mdapl_rx_op read;     /* a read in progress, through cells or split, or one that waits */
-    struct mdapl_list later;     /* ... for progress: this is on peer->later, */
+    struct mdapl_list later;     /* ... for its turn: this is on peer->later, */
     enum mdapl_shm_way way_later;
     struct mdapl_shm_copy copy;  /* ... its copy */
     struct mdapl_shm_split split;
@@ -67,12 +72,18 @@ static void rx_free(struct long_rx *r)
     mdapl_pool_give(&r->peer->s->bodies, r);
 }
 
+static void send_fins(struct mdapl_shm_peer *peer, const struct mdapl_shm_fin *fin)
+{
+    if (!peer->dead && mdapl_shm_tx_record(peer, MDAPL_SHM_FIN, fin, sizeof(*fin)))
+        mdapl_shm_peer_broken(peer, -ENOMEM, "out of memory");
+}
+
 static void send_fin(struct long_rx *r, int status)
 {
-    struct mdapl_shm_fin fin = { r->tx_id, status, mdapl_shm_way_wanted(r->peer, r->len) };
+    struct mdapl_shm_fin fin = { { r->tx_id }, 1, status,
+                                 mdapl_shm_way_wanted(r->peer, r->len) };
 
-    if (!r->peer->dead && mdapl_shm_tx_record(r->peer, MDAPL_SHM_FIN, &fin, sizeof(fin)))
-        mdapl_shm_peer_broken(r->peer, -ENOMEM, "out of memory");
+    send_fins(r->peer, &fin);
 }
 
 /* Counts n more bytes as read; the last one ends the body. */
@@ -111,7 +122,7 @@ static bool read_once(struct long_rx *r, enum mdapl_shm_way way, const struct io
     bool done;
 
     mdapl_iov_skip(&there, r->at);
-    mdapl_shm_way_begin(r->peer, way, want, &r->copy);
+    mdapl_shm_way_begin(r->peer, way, want, 1, &r->copy);
     done = mdapl_shm_cma_read(r->peer, &here, &there, want);
     mdapl_shm_way_end(r->peer, &r->copy, done);
     return done;
@@ -133,7 +144,7 @@ static int request(struct long_rx *r)
                                  mdapl_shm_way_wanted(r->peer, r->len) };
 
     r->by_cells += r->read.want;
-    mdapl_shm_way_begin(r->peer, MDAPL_SHM_TWICE, r->read.want, &r->copy);
+    mdapl_shm_way_begin(r->peer, MDAPL_SHM_TWICE, r->read.want, 1, &r->copy);
     return mdapl_shm_tx_record(r->peer, MDAPL_SHM_CTS, &cts, sizeof(cts));
 }
 
@@ -169,7 +180,7 @@ static int read_both(struct long_rx *r, const struct iovec *iov, size_t want, st
 
     mdapl_shm_cma_allow(r->peer->s, want);
     if (rc == 0)
-        mdapl_shm_way_begin(r->peer, MDAPL_SHM_BOTH, want, &r->copy);
+        mdapl_shm_way_begin(r->peer, MDAPL_SHM_BOTH, want, 1, &r->copy);
     if (rc == 0 && (rc = mdapl_shm_tx_record(r->peer, MDAPL_SHM_SPLIT, &at, sizeof(at))) == 0) {
         mdapl_iov_skip(&there, r->at);
         r->refused = mdapl_shm_split_read(r->peer, &r->split, mdapl_iov_start(iov, 1), there)
@@ -207,8 +218,9 @@ static int read_now(struct long_rx *r, enum mdapl_shm_way way, const struct iove
     return rc;
 }
 
-/* Outside progress a copy that this core makes waits for progress: the caller may be about to send
- * bodies of its own, which the peer copies meanwhile. 0 or -ENOMEM. */
+/* A copy that this core makes waits until the round of progress has taken what is in the rings, or
+ * for the next round: bodies that have been announced one after the other are copied together, and
+ * the caller may be about to send some, which the peer copies meanwhile. 0 or -ENOMEM. */
 static int read_later(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
                       size_t want, struct mdapl_op *op)
 {
@@ -222,25 +234,100 @@ static int read_later(struct long_rx *r, enum mdapl_shm_way way, const struct io
     return 0;
 }
 
-int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer)
-{
-    struct mdapl_list *l = mdapl_list_take(&peer->later);
-    struct long_rx *r;
-    struct mdapl_op *op;
-    int rc;
+/* Whole bodies of one length, each in one piece at both ends, that one system call copies: the
+ * kernel finds the peer, and whether this process may read it, once for all of them. */
+struct call {
+    struct mdapl_list bodies;    /* that have waited */
+    int n;
+    size_t len;
+    struct iovec here[MDAPL_SHM_RNDV_TOGETHER], there[MDAPL_SHM_RNDV_TOGETHER];
+};
 
-    if (!l)
-        return 0;
-    r = MDAPL_OF(l, struct long_rx, later);
-    op = r->read.op;
-    rc = read_now(r, r->way_later, r->read.to.v, r->read.to.n, r->read.want, op);
+static struct long_rx *waiting(struct mdapl_list *l)
+{
+    return l ? MDAPL_OF(l, struct long_rx, later) : NULL;
+}
+
+static bool fits(const struct call *call, const struct long_rx *r)
+{
+    return r->way_later == MDAPL_SHM_ONCE && r->read.want == r->len && r->read.to.n == 1
+           && r->from.n == 1
+           && (call->n == 0 || (call->n < MDAPL_SHM_RNDV_TOGETHER && r->len == call->len
+                                && r->len <= CALL_BYTES / ((size_t)call->n + 1)));
+}
+
+static void add(struct call *call, struct long_rx *r)
+{
+    call->len = r->len;
+    call->here[call->n] = (struct iovec){ r->read.to.v->iov_base, r->len };
+    call->there[call->n++] = *r->from.v;
+    mdapl_list_remove(&r->later);
+    mdapl_list_append(&call->bodies, &r->later);
+}
+
+/* False: the kernel refused. */
+static bool copy_together(struct mdapl_shm_peer *peer, const struct call *call)
+{
+    struct mdapl_iov here = mdapl_iov_start(call->here, call->n);
+    struct mdapl_iov there = mdapl_iov_start(call->there, call->n);
+    struct mdapl_shm_copy copy;
+    bool done;
+
+    mdapl_shm_way_begin(peer, MDAPL_SHM_ONCE, call->len, (unsigned)call->n, &copy);
+    done = mdapl_shm_cma_read(peer, &here, &there, call->len * (size_t)call->n);
+    mdapl_shm_way_end(peer, &copy, done);
+    return done;
+}
+
+/* Ends the reads of a call, and their bodies by one FIN. Returns how many. */
+static int end_call(struct mdapl_shm_peer *peer, struct call *call)
+{
+    struct mdapl_shm_fin fin = { .way = mdapl_shm_way_wanted(peer, call->len) };
+    struct long_rx *r;
+
+    /* From the list each time: op->done of one read may drop another body. */
+    while ((r = waiting(mdapl_list_take(&call->bodies)))) {
+        struct mdapl_op *op = mdapl_rx_op_end(&r->read);
+
+        fin.tx_id[fin.n++] = r->tx_id;
+        rx_free(r);
+        op->done(op, 0);
+    }
+    peer->s->stats->shm_single_copies += fin.n;
+    if (fin.n > 0)
+        send_fins(peer, &fin);
+    return (int)fin.n;
+}
+
+static void read_in_turn(struct long_rx *r)
+{
+    struct mdapl_op *op = r->read.op;
+    int rc = read_now(r, r->way_later, r->read.to.v, r->read.to.n, r->read.want, op);
+
     if (rc == 0)
-        return 1;
+        return;
     mdapl_rx_op_end(&r->read);
     if (rc == MDAPL_DONE)
         advance(r, r->read.want);
     op->done(op, rc == MDAPL_DONE ? 0 : rc);
-    return 1;
+}
+
+int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer)
+{
+    struct call call = { .n = 0 };
+    struct long_rx *r;
+    int n;
+
+    mdapl_list_init(&call.bodies);
+    while ((r = waiting(mdapl_list_first(&peer->later))) && fits(&call, r))
+        add(&call, r);
+    if (call.n > 0 && copy_together(peer, &call))
+        return end_call(peer, &call);
+    if (call.n == 0 && r)
+        mdapl_list_append(&call.bodies, mdapl_list_take(&peer->later));
+    for (n = 0; (r = waiting(mdapl_list_take(&call.bodies))); n++)
+        read_in_turn(r);
+    return n;
 }
 
 static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct mdapl_op *op)
@@ -248,7 +335,6 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     struct long_rx *r = long_rx_of(rx);
     size_t room = mdapl_iov_len(iov, n), want = mdapl_min(room, rx->left);
     enum mdapl_shm_way way;
-    int rc;
 
     if (r->peer->dead)
         return r->peer->dead;
@@ -259,12 +345,8 @@ static int rx_read(struct mdapl_rx *rx, const struct iovec *iov, int n, struct m
     way = mdapl_shm_way_choose(r->peer, want, r->from.n > 0);
     if (way == MDAPL_SHM_BOTH && n > 1)
         way = MDAPL_SHM_ONCE;
-    if (way != MDAPL_SHM_TWICE && !r->peer->s->in_progress)
-        return read_later(r, way, iov, n, want, op);
-    rc = read_now(r, way, iov, n, want, op);
-    if (rc == MDAPL_DONE)
-        advance(r, want);
-    return rc;
+    return way == MDAPL_SHM_TWICE ? read_now(r, way, iov, n, want, op)
+                                  : read_later(r, way, iov, n, want, op);
 }
 
 static const struct mdapl_rx_ops long_ops = {
@@ -333,6 +415,7 @@ static struct long_rx *make_rx(struct mdapl_shm_peer *peer, const struct mdapl_s
 
 bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
+    const struct mdapl_list *last = peer->later.prev;
     struct mdapl_shm_rts rts = { 0 };
     struct long_rx *r;
 
@@ -347,8 +430,14 @@ bool mdapl_shm_rndv_on_rts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
         rx_free(r);
         return false;
     }
-    return mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &r->rx) == 0
-           || mdapl_shm_peer_no_memory(peer);
+    if (mdapl_inbox_announce(&peer->inbox, m->hdr, m->hdr_len, &r->rx))
+        return mdapl_shm_peer_no_memory(peer);
+    /* A body that waits has its place; others may have one soon, if the round ends with them. */
+    if (peer->later.prev == last)
+        peer->alone = ALONE;
+    else
+        peer->alone -= peer->alone > 0;
+    return true;
 }
 
 bool mdapl_shm_rndv_on_data(struct mdapl_shm_peer *peer, const struct mdapl_shm_data *data,

@@ -147,15 +147,19 @@ bool mdapl_shm_rndv_on_cts(struct mdapl_shm_peer *peer, const struct mdapl_shm_s
 
 bool mdapl_shm_rndv_on_fin(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
-    struct mdapl_shm_rndv *send;
     struct mdapl_shm_fin fin;
 
     memcpy(&fin, m->hdr, sizeof(fin));
-    send = find_send(peer, fin.tx_id);
-    if (!send || !mdapl_list_empty(&send->streaming))
+    if (fin.n == 0 || fin.n > MDAPL_SHM_RNDV_TOGETHER)
         return false;
-    mdapl_shm_way_advised(peer, send->len, fin.way);
-    send_end(send, fin.status == -ECANCELED ? -ECANCELED : 0);
+    for (uint32_t i = 0; i < fin.n; i++) {
+        struct mdapl_shm_rndv *send = find_send(peer, fin.tx_id[i]);
+
+        if (!send || !mdapl_list_empty(&send->streaming))
+            return false;
+        mdapl_shm_way_advised(peer, send->len, fin.way);
+        send_end(send, fin.status == -ECANCELED ? -ECANCELED : 0);
+    }
     return true;
 }
 

@@ -11,9 +11,9 @@
 enum {
     BURST = 32,                  /* messages of one peer in one round, at most */
     BURST_BYTES = 4096,          /* ... and a round ends with a body by which they have so many, or
-                                  * that has been announced, as it may have been copied: the owner
-                                  * may be about to say where the next one belongs, and then it is
-                                  * copied once, or to send some, which the peer copies meanwhile */
+                                  * with the last of those that are read together: the owner may be
+                                  * about to say where the next one belongs, and then it is copied
+                                  * once, or to send some, which the peer copies meanwhile */
 };
 
 /* -- types ------------------------------------------------------------------------------------ */
@@ -109,6 +109,12 @@ static inline bool take_short(struct mdapl_shm_peer *peer, const struct mdapl_sh
     return true;
 }
 
+/* The bytes that an announced body counts for. */
+static size_t announced_counts(const struct mdapl_shm_peer *peer)
+{
+    return peer->alone > 0 ? BURST_BYTES : BURST_BYTES / MDAPL_SHM_RNDV_TOGETHER;
+}
+
 /* Not inline, and m is a copy: so a short message stays in registers. */
 __attribute__((noinline)) static bool take(struct mdapl_shm_peer *peer,
                                            struct mdapl_shm_spsc_msg m, size_t *bytes)
@@ -124,7 +130,7 @@ __attribute__((noinline)) static bool take(struct mdapl_shm_peer *peer,
     /* Cells are few, so each one is published as free at once. */
     if (m.type == MDAPL_SHM_DATA)
         mdapl_shm_spsc_ack_flush(&peer->rx);
-    *bytes += m.type == MDAPL_SHM_RTS ? BURST_BYTES : m.len;
+    *bytes += m.type == MDAPL_SHM_RTS ? announced_counts(peer) : m.len;
     return true;
 }
 

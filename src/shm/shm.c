@@ -251,7 +251,6 @@ static int progress(void *state)
     struct mdapl_shm_chan *s = state;
     int n = 0;
 
-    s->in_progress = true;
     /* Of several rings most are empty, and need no call. */
     for (int i = 0; i < s->n_polled; i++)
         if (s->n_polled == 1 || mdapl_shm_rx_pending(s->polled[i]))
@@ -262,7 +261,6 @@ static int progress(void *state)
         n += work(s);
     if (++s->rounds % HOUSEKEEPING == 0)
         housekeeping(s);
-    s->in_progress = false;
     return n;
 }
 

@@ -175,15 +175,15 @@ static bool timed(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, unsigned 
            || peer->copying->brought.n++ % OF < TIMED;
 }
 
-/* Bytes of a body of len have been copied in so many ns, until now; now is 0 if it was not timed.
- * In a stream a body of middle length costs the time since the one before: a sender that waits for
- * the end of one copy sends nothing meanwhile, while it fills the ring as the receiver empties it.
- * Not so if bodies answer messages: that is the pace of the program. */
-static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len, size_t bytes,
-                   uint64_t now, uint64_t ns)
+/* Bytes of all of a body, or of bodies of class c, have been copied in so many ns, until now; now
+ * is 0 if they were not timed. In a stream a body of middle length costs the time since the one
+ * before: a sender that waits for the end of one copy sends nothing meanwhile, while it fills the
+ * ring as the receiver empties it. Not so if bodies answer messages: that is the pace of the
+ * program. */
+static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, unsigned c, size_t all,
+                   size_t bytes, uint64_t now, uint64_t ns)
 {
     struct brought *b = &peer->copying->brought, last = *b;
-    unsigned c = mdapl_shm_judge_class(len);
 
     if (is_middle(c)) {
         b->at = now;
@@ -197,7 +197,7 @@ static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t l
     if (!is_middle(c) || b->answered == ANSWERED)
         sample(peer, c, way, bytes, ns);
     else if (b->answered == 0 && b->way == last.way && b->c == last.c)
-        sample(peer, c, way, len, now - last.at);
+        sample(peer, c, way, all, now - last.at);
 }
 
 uint64_t mdapl_shm_way_comes(struct mdapl_shm_peer *peer, size_t len)
@@ -219,7 +219,8 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
     if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
     else
-        copied(peer, MDAPL_SHM_TWICE, len, m->len, now, (now - start) * RING_PERCENT / 100);
+        copied(peer, MDAPL_SHM_TWICE, mdapl_shm_judge_class(len), len, m->len, now,
+               (now - start) * RING_PERCENT / 100);
     mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start);
 }
 
@@ -240,12 +241,12 @@ static bool paced(enum mdapl_shm_way way, unsigned c)
 }
 
 void mdapl_shm_way_begin(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
-                         struct mdapl_shm_copy *copy)
+                         unsigned bodies, struct mdapl_shm_copy *copy)
 {
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(len);
 
-    *copy = (struct mdapl_shm_copy){ .len = len, .way = way };
+    *copy = (struct mdapl_shm_copy){ .len = len, .bodies = bodies, .way = way };
     if (timed(peer, way, c))
         copy->start = mdapl_ctx_now(peer->s->ctx);
     if (!paced(way, c))
@@ -276,20 +277,21 @@ void mdapl_shm_way_end(struct mdapl_shm_peer *peer, const struct mdapl_shm_copy 
 {
     struct pace *p = &peer->copying->pace;
     unsigned c = mdapl_shm_judge_class(copy->len);
+    size_t all = copy->len * copy->bodies;
     uint64_t now = copy->start > 0 ? mdapl_ctx_now(peer->s->ctx) : 0;
     bool valid = whole && now > 0 && p->since > 0 && p->n == p->newest && !p->fresh;
 
-    if (whole)
+    for (unsigned i = 0; whole && i < copy->bodies; i++)
         mdapl_shm_flow_arrived(peer, copy->way, copy->len, copy->start);
     if (!paced(copy->way, c)) {
         if (whole)
-            copied(peer, copy->way, copy->len, copy->len, now, now - copy->start);
+            copied(peer, copy->way, c, all, all, now, now - copy->start);
         return;
     }
     p->n--;
     p->newest -= copy->batch == p->batch;
     if (copy->way != MDAPL_SHM_TWICE)
-        p->bytes += copy->len;
+        p->bytes += all;
     if (valid && p->n > 0 && p->bytes / BATCH < (size_t)MDAPL_SHM_CLASS_BYTES << c)
         return;
     /* The bytes that were here at the beginning make no difference if as many are here now. */

@@ -221,6 +221,8 @@ static void forge(void)
     /* The first id that a channel gives, and the next ones. */
     if (type >= MDAPL_SHM_CTS && draw(4))
         hdr[0] = (hdr[0] & ~(uint64_t)UINT32_MAX) | 1 << 20 | draw(draw(2) ? 4 : 32);
+    if (type == MDAPL_SHM_FIN && draw(4))
+        hdr[offsetof(struct mdapl_shm_fin, n) / 8] = draw(MDAPL_SHM_RNDV_TOGETHER + 2);
     if (!peer || peer->dead || !mdapl_shm_tx_put(peer, (int)type, hdr, hdr_len, body, len))
         return;
     r.in = peer->tx.in;

@@ -159,11 +159,10 @@ int ranks_unmake(void **state)
 int ranks_read(struct rank *me, struct mdapl_rx *rx, const struct iovec *v, int n,
                struct mdapl_op *op)
 {
-    int rc;
+    int rc = mdapl_rx_read(rx, v, n, op);
 
-    me->s->in_progress = true;
-    rc = mdapl_rx_read(rx, v, n, op);
-    me->s->in_progress = false;
+    if (rc == 0)
+        mdapl_shm_rndv_read_waiting(mdapl_shm_peer_of(me->other));
     return rc;
 }
 

@@ -77,8 +77,8 @@ int ranks_make_two(void **state);
 int ranks_make_many(void **state);
 int ranks_unmake(void **state);
 
-/* Reads a body as this rank's owner does in an upcall: a copy by this core is made at once. As
- * mdapl_rx_read(). */
+/* As mdapl_rx_read(), of a body from `other`; if the read waits its turn comes at once, as in the
+ * round of progress that has announced the body. */
 int ranks_read(struct rank *me, struct mdapl_rx *rx, const struct iovec *v, int n,
                struct mdapl_op *op);
 /* Has all messages to `other` in its inring, also the first ones (fifo.c). */

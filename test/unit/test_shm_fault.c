@@ -53,9 +53,28 @@ enum { FIRST_ID = 1 << 20 };     /* util/idmap.c: slot 0, generation 1 */
 
 static void fin_before_its_rts(void **state)
 {
-    const struct mdapl_shm_fin fin = { FIRST_ID, 0, 0 };
+    const struct mdapl_shm_fin fin = { { FIRST_ID }, 1, 0, 0 };
 
     record_before_its_rts(state, MDAPL_SHM_FIN, &fin, sizeof(fin));
+}
+
+/* A FIN of no body, or of more than it has room for. */
+static void fin_of_so_many(void **state)
+{
+    static const uint32_t n[] = { 0, MDAPL_SHM_RNDV_TOGETHER + 1, UINT32_MAX };
+    struct pair *p = *state;
+
+    for (int i = 0; i < 3; i++) {
+        const struct mdapl_shm_fin fin = { { 0 }, n[i], 0, 0 };
+
+        assert_true(mdapl_shm_tx_put(mdapl_shm_peer_of(p->rank[1].other), MDAPL_SHM_FIN, &fin,
+                                     sizeof(fin), NULL, 0));
+        rounds(&p->rank[0], 1);
+        assert_non_null(strstr(p->rank[0].fault, "none of this protocol"));
+        ranks_unmake(state);
+        ranks_make_two(state);
+        p = *state;
+    }
 }
 
 static void cts_before_its_rts(void **state)
@@ -339,7 +358,8 @@ static void a_slot_of_a_process_that_has_ended(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(fin_before_its_rts), TEST(cts_before_its_rts), TEST(a_header_stays_as_it_is),
+        TEST(fin_before_its_rts), TEST(fin_of_so_many), TEST(cts_before_its_rts),
+        TEST(a_header_stays_as_it_is),
         TEST(no_message_after_the_fault), cmocka_unit_test(a_killed_process),
         cmocka_unit_test(the_end_of_a_job),
         cmocka_unit_test(an_unreaped_process),

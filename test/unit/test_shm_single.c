@@ -6,6 +6,8 @@
 #include "shm_ranks.h"
 
 #include "iov.h"
+#include "min.h"
+#include "rndv.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +65,7 @@ static void one_copy(struct pair *p, const struct iovec *from, int n_from, const
                      int n_to)
 {
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending s = { .op.done = ranks_done };
+    struct sending s = { .op.done = ranks_done }, r = s;
     uint32_t number = 1;
     struct mdapl_msg msg = { &number, sizeof(number), from, n_from, false };
 
@@ -71,7 +73,8 @@ static void one_copy(struct pair *p, const struct iovec *from, int n_from, const
         SKIP_TEST("built without what only Linux has");
     assert_int_equal(mdapl_send(a->other, &msg, &s.op), 0);
     rounds(b, 1);
-    assert_int_equal(ranks_read(b, b->announced[0].rx, to, n_to, NULL), MDAPL_DONE);
+    assert_int_equal(ranks_read(b, b->announced[0].rx, to, n_to, &r.op), 0);
+    assert_true(r.done == 1 && r.status == 0);
     assert_int_equal(stats(b)->shm_single_copies, 1);
     rounds(a, 1);
     assert_true(s.done == 1 && s.status == 0);
@@ -105,44 +108,219 @@ static struct mdapl_rx *announced(struct pair *p, struct sending *sent)
     return b->announced[b->n_announced - 1].rx;
 }
 
-/* An owner that reads each body in the upcall. */
+/* -- several bodies --------------------------------------------------------------------------- */
+
+enum { BODIES = 20, BODY = 20000, SOME = 4 };
+
+/* Rank 0 sends bodies of these lengths, and the owner of rank 1 reads each in the upcall, one
+ * behind the other in sink, but for the first `unread` ones. */
+static struct {
+    struct sending sent[BODIES], read[BODIES];
+    struct mdapl_rx *rx[BODIES];
+    size_t len[BODIES], at[BODIES + 1];
+    int n, unread, dropped;
+    struct mdapl_shm_peer *peer; /* to be lost */
+} f;
+
 static enum mdapl_next read_at_once(void *owner, struct mdapl_peer *peer,
                                     const struct mdapl_rx_msg *m)
 {
     struct rank *me = owner;
-    struct iovec v = { sink + (size_t)(me->n_announced % 3) * LONG, LONG };
+    int i = me->n_announced;
+    struct iovec v = { sink + f.at[i], f.len[i] };
     enum mdapl_next next = ranks_on_msg(owner, peer, m);
 
-    assert_int_equal(mdapl_rx_read(m->rx, &v, 1, NULL), MDAPL_DONE);
+    f.rx[i] = m->rx;
+    if (i >= f.unread)
+        assert_int_equal(mdapl_rx_read(m->rx, &v, 1, &f.read[i].op), 0);
     return next;
 }
 
-/* A round of progress ends with such a body: its owner may be about to send others, or to say where
- * the next one belongs. */
-static void one_copy_a_round(void **state)
+static void send_bodies(struct pair *p, const size_t *len, int n)
 {
-    struct pair *p = *state;
-    struct rank *a = &p->rank[0], *b = &p->rank[1];
-    struct sending sent[3];
-
     if (!memory_can_be_read())
         SKIP_TEST("built without what only Linux has");
-    for (uint32_t i = 0; i < 3; i++) {
-        sent[i] = (struct sending){ .op.done = ranks_done };
-        assert_int_equal(send_op(a, i, LONG, false, &sent[i].op), 0);
+    p->rank[0].s->single_from = 0;       /* bodies of middle length are announced */
+    mdapl_shm_cma_works(mdapl_shm_peer_of(p->rank[1].other));
+    memset(&f, 0, sizeof(f));
+    fill_source(MIB, 1);
+    f.dropped = -1;
+    f.n = n;
+    for (int i = 0; i < n; i++) {
+        f.sent[i].op.done = f.read[i].op.done = ranks_done;
+        f.len[i] = len ? len[i] : BODY;
+        f.at[i + 1] = f.at[i] + f.len[i];
+        assert_int_equal(send_op(&p->rank[0], (uint32_t)i, f.len[i], false, &f.sent[i].op), 0);
     }
     on_message = read_at_once;
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(b->n_announced, i);
-        rounds(b, 1);
-        assert_memory_equal(source, sink + i * LONG, LONG);
-        rounds(a, 1);
-        assert_true(sent[i].done == 1 && sent[i].status == 0);
+    calls = 0;
+}
+
+/* So many bodies, the first ones, have been read. */
+static void assert_read(int n)
+{
+    for (int i = f.unread; i < f.n; i++) {
+        assert_int_equal(f.read[i].done, i < n && i != f.dropped);
+        assert_int_equal(f.read[i].status, 0);
+        if (f.read[i].done)
+            assert_memory_equal(source, sink + f.at[i], f.len[i]);
     }
 }
 
-/* What is read outside progress is copied in it, one body in a round, so what the owner sends after
- * its reads is in flight before. */
+static void assert_sent(int n)
+{
+    for (int i = f.unread; i < f.n; i++) {
+        assert_int_equal(f.sent[i].done, i < n);
+        assert_int_equal(f.sent[i].status, i == f.dropped ? -ECANCELED : 0);
+    }
+}
+
+/* Bodies that have been announced one after the other are read by one call, and one FIN ends them:
+ * so many, then the owner may be about to send others, or to say where the next one belongs. */
+static void together(void **state)
+{
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    const struct mdapl_shm_spsc_tx *fins = &mdapl_shm_peer_of(b->other)->tx;
+    uint32_t before = fins->next;
+
+    send_bodies(p, NULL, BODIES);
+    for (int i = 0; i < BODIES; i += MDAPL_SHM_RNDV_TOGETHER) {
+        int n = mdapl_min(i + MDAPL_SHM_RNDV_TOGETHER, BODIES);
+
+        rounds(b, 1);
+        assert_int_equal(b->n_announced, n);
+        assert_int_equal(calls, i / MDAPL_SHM_RNDV_TOGETHER + 1);
+        assert_int_equal(fins->next - before, calls);
+        assert_read(n);
+        rounds(a, 1);
+        assert_sent(n);
+    }
+    assert_int_equal(stats(b)->shm_single_copies, BODIES);
+}
+
+/* Those of one length, with not too many bytes. */
+static void a_call_for_each_length(void **state)
+{
+    static const size_t len[] = { BODY, BODY, 2 * BODY, 2 * BODY, 2 * BODY, LONG, LONG };
+    static const int read[] = { 2, 5, 6, 7 };
+    struct pair *p = *state;
+
+    send_bodies(p, len, 7);
+    for (int i = 0; i < SOME; i++) {
+        rounds(&p->rank[1], 1);
+        assert_int_equal(calls, i + 1);
+        assert_read(read[i]);
+    }
+    rounds(&p->rank[0], 1);
+    assert_sent(7);
+}
+
+/* A message whose owner does not say yet where its body belongs ends the round, and for some time
+ * each one does: it would be announced sooner than the owner wants it. */
+static void one_in_a_round(void **state)
+{
+    struct pair *p = *state;
+    struct rank *b = &p->rank[1];
+    int alone = 0;
+
+    send_bodies(p, NULL, BODIES);
+    f.unread = 1;
+    for (; b->n_announced < BODIES; alone++) {
+        int before = b->n_announced;
+
+        rounds(b, 1);
+        if (b->n_announced > before + 1)
+            break;
+    }
+    assert_int_equal(alone, 16);
+    assert_int_equal(b->n_announced, BODIES);
+    assert_read(BODIES);
+    mdapl_rx_drop(f.rx[0]);
+    rounds(&p->rank[0], 1);
+    assert_sent(BODIES);
+}
+
+/* A read that the kernel does in part continues where the kernel stopped, in some other body. */
+static void short_reads_of_several(void **state)
+{
+    struct pair *p = *state;
+
+    at_most = 4099;
+    send_bodies(p, NULL, SOME);
+    rounds(&p->rank[1], 1);
+    assert_int_equal(calls, SOME * BODY / 4099 + 1);
+    assert_read(SOME);
+}
+
+/* They are copied twice, each by itself. */
+static void the_kernel_reads_none(void **state)
+{
+    struct pair *p = *state;
+
+    send_bodies(p, NULL, SOME);
+    at_most = 0;
+    for (int i = 0; i < 100; i++) {
+        rounds(&p->rank[1], 1);
+        rounds(&p->rank[0], 1);
+    }
+    assert_read(SOME);
+    assert_sent(SOME);
+    assert_int_equal(stats(&p->rank[1])->shm_copies, SOME);
+    assert_int_equal(stats(&p->rank[1])->shm_single_copies, 0);
+}
+
+static void drops_another(struct mdapl_op *op, int status)
+{
+    ranks_done(op, status);
+    mdapl_rx_drop(f.rx[f.dropped]);
+}
+
+/* The owner drops a body of the call when it has been given the one before it. */
+static void one_is_dropped(void **state)
+{
+    struct pair *p = *state;
+
+    send_bodies(p, NULL, SOME);
+    f.dropped = 2;
+    f.read[1].op.done = drops_another;
+    rounds(&p->rank[1], 1);
+    assert_read(SOME);
+    rounds(&p->rank[0], 1);
+    assert_sent(SOME);
+}
+
+static void loses_the_peer(struct mdapl_op *op, int status)
+{
+    ranks_done(op, status);
+    mdapl_shm_peer_fail(f.peer, -EPIPE, "for this test");
+}
+
+/* The owner finds a fault of the peer when it has been given the first body of a call: the others
+ * end with it, though they have been copied. */
+static void the_peer_is_lost(void **state)
+{
+    struct pair *p = *state;
+
+    send_bodies(p, NULL, SOME);
+    f.peer = mdapl_shm_peer_of(p->rank[1].other);
+    f.read[0].op.done = loses_the_peer;
+    rounds(&p->rank[1], 1);
+    for (int i = 0; i < SOME; i++) {
+        assert_int_equal(f.read[i].done, 1);
+        assert_int_equal(f.read[i].status, i > 0 ? -EPIPE : 0);
+        if (i > 0)
+            mdapl_rx_drop(f.rx[i]);
+    }
+    rounds(&p->rank[1], 1);
+    assert_int_equal(calls, 1);
+    assert_sent(0);
+}
+
+/* -- reads outside progress ------------------------------------------------------------------- */
+
+/* What is read outside progress is copied in it, long bodies one in a round, so what the owner
+ * sends after its reads is in flight before. */
 static void reads_wait_for_progress(void **state)
 {
     struct pair *p = *state;
@@ -169,6 +347,52 @@ static void reads_wait_for_progress(void **state)
     rounds(&p->rank[0], 1);
     for (int i = 0; i < 3; i++)
         assert_true(sent[i].done == 1 && sent[i].status == 0);
+}
+
+/* Of bodies with the same length, those that are not in one piece at an end, and one of which a
+ * part is read, are copied by themselves. */
+static void one_call_reads_whole_pieces(void **state)
+{
+    static const int pieces[][2] = { { 1, 1 }, { 1, 2 }, { 1, 1 }, { 2, 1 }, { 1, 1 }, { 1, 1 } };
+    enum { N = sizeof(pieces) / sizeof(pieces[0]), IN_PART = 4, PART = 9000 };
+    struct pair *p = *state;
+    struct rank *a = &p->rank[0], *b = &p->rank[1];
+    struct sending sent[N], read[N], rest = { .op.done = ranks_done };
+    struct iovec v = { sink + IN_PART * BODY + PART, BODY - PART };
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    a->s->single_from = 0;
+    fill_source(MIB, 1);
+    for (uint32_t i = 0; i < N; i++) {
+        const struct iovec from[2] = { { source, pieces[i][0] == 1 ? BODY : 7 },
+                                       { source + 7, BODY - 7 } };
+
+        sent[i] = read[i] = (struct sending){ .op.done = ranks_done };
+        assert_int_equal(mdapl_send(a->other, &(struct mdapl_msg){ &i, sizeof(i), from,
+                                                                   pieces[i][0], false },
+                                    &sent[i].op), 0);
+        rounds(b, 1);
+    }
+    for (int i = 0; i < N; i++) {
+        const struct iovec to[2] = { { sink + i * BODY, i == IN_PART        ? PART
+                                                        : pieces[i][1] == 1 ? BODY : 5 },
+                                     { sink + i * BODY + 5, BODY - 5 } };
+
+        assert_int_equal(mdapl_rx_read(b->announced[i].rx, to, pieces[i][1], &read[i].op), 0);
+    }
+    calls = 0;
+    rounds(b, N);
+    assert_int_equal(calls, N);
+    for (int i = 0; i < N; i++)
+        assert_true(read[i].done == 1 && read[i].status == 0);
+    assert_int_equal(ranks_read(b, b->announced[IN_PART].rx, &v, 1, &rest.op), 0);
+    assert_true(rest.done == 1 && rest.status == 0);
+    rounds(a, 1);
+    for (int i = 0; i < N; i++) {
+        assert_memory_equal(source, sink + i * BODY, BODY);
+        assert_true(sent[i].done == 1 && sent[i].status == 0);
+    }
 }
 
 /* A peer that is lost before: its memory is not read any more. */
@@ -211,8 +435,13 @@ static void more_than_one_call_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { SINGLE(short_reads), SINGLE(more_than_one_call_reads),
-                                         SINGLE(one_copy_a_round),
+                                         SINGLE(together),
+                                         SINGLE(a_call_for_each_length),
+                                         SINGLE(one_in_a_round), SINGLE(short_reads_of_several),
+                                         SINGLE(the_kernel_reads_none), SINGLE(one_is_dropped),
+                                         SINGLE(the_peer_is_lost),
                                          SINGLE(reads_wait_for_progress),
+                                         SINGLE(one_call_reads_whole_pieces),
                                          SINGLE(a_read_that_waits_fails) };
 
     return RUN(tests);
