@@ -27,11 +27,11 @@ enum {
     CLEARLY = 95,                /* percent of a cost that is clearly less */
 };
 
-void mdapl_shm_contest_init(struct mdapl_shm_contest *k)
+void mdapl_shm_contest_init(struct mdapl_shm_contest *k, unsigned before)
 {
-    *k = (struct mdapl_shm_contest){ .way = MDAPL_SHM_CONTEST_NONE, .now = MDAPL_SHM_CONTEST_NONE,
-                                     .left = FIRST, .gap = FIRST_GAP, .window = WINDOWS,
-                                     .unended = NO_ROUND };
+    *k = (struct mdapl_shm_contest){ .way = MDAPL_SHM_CONTEST_NONE, .before = before,
+                                     .now = before, .left = FIRST, .gap = FIRST_GAP,
+                                     .window = WINDOWS, .unended = NO_ROUND };
 }
 
 void mdapl_shm_contest_take(struct mdapl_shm_contest *k, unsigned way)
@@ -45,14 +45,16 @@ void mdapl_shm_contest_take(struct mdapl_shm_contest *k, unsigned way)
 
 static unsigned in_use(const struct mdapl_shm_contest *k)
 {
-    return k->way == MDAPL_SHM_CONTEST_NONE ? 0 : k->way;
+    return k->way == MDAPL_SHM_CONTEST_NONE ? k->before : k->way;
 }
 
 /* begun: its bodies count from now on. */
 static void begin_window(struct mdapl_shm_contest *k, unsigned window, bool begun)
 {
+    unsigned first = in_use(k) == 1;     /* way 0, if none is in use */
+
     k->window = window;
-    k->now = window % 2 == 0 ? in_use(k) : !in_use(k);
+    k->now = window % 2 == 0 ? first : !first;
     k->begun = begun;
     k->seen = k->counted = 0;
     k->bytes = k->ns = 0;
@@ -76,7 +78,7 @@ static void end_trial(struct mdapl_shm_contest *k, uint64_t spent)
 {
     watch_later(k);
     k->slow = 0;
-    k->now = k->way;
+    k->now = in_use(k);
     k->left = (uint32_t)mdapl_min(k->gap + spent * k->gap / THRIFT, LAST_LEFT);
 }
 

@@ -20,12 +20,14 @@
 #include <stdint.h>
 
 enum {
-    MDAPL_SHM_CONTEST_WAYS = 2,  /* that are compared: 0, in use until it is decided, and 1 */
+    MDAPL_SHM_CONTEST_WAYS = 2,  /* that are compared: 0 and 1 */
     MDAPL_SHM_CONTEST_NONE = MDAPL_SHM_CONTEST_WAYS
 };
 
 struct mdapl_shm_contest {
     unsigned way;                /* the best; MDAPL_SHM_CONTEST_NONE: none yet */
+    unsigned before;             /* in use until it is decided; MDAPL_SHM_CONTEST_NONE: others
+                                  * say */
     unsigned now;                /* ... the one that bodies go now: that, or the one in trial */
     uint32_t least[MDAPL_SHM_CONTEST_WAYS];  /* ns for 1 MiB, in a window of the last trial */
     uint32_t left, gap;          /* bodies until the next trial; between the last two */
@@ -41,7 +43,8 @@ struct mdapl_shm_contest {
     uint64_t bytes, ns;          /* ... of all, since then */
 };
 
-void mdapl_shm_contest_init(struct mdapl_shm_contest *k);
+/* before: as in the struct. */
+void mdapl_shm_contest_init(struct mdapl_shm_contest *k, unsigned before);
 /* Another contest's decision is taken over, if there is none yet. */
 void mdapl_shm_contest_take(struct mdapl_shm_contest *k, unsigned way);
 /* Does the time of the next body count? Else it need not be known. */

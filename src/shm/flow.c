@@ -22,6 +22,8 @@
 enum {
     STILL = 128,                 /* bodies for which traffic of both directions is taken to last, */
     ONE_WAY = 256,               /* ... but not when so many have been sent and none received */
+    HUGE = 9,                    /* class, above 1 MiB: no core's cache has some of these, and a
+                                  * second copy of each in both directions is likely to cost more */
 };
 
 _Static_assert(MDAPL_SHM_TWICE == 0 && MDAPL_SHM_ONCE == 1 && MDAPL_SHM_CONTEST_WAYS == 2,
@@ -106,7 +108,7 @@ static struct mdapl_shm_contest *make(struct mdapl_shm_peer *peer)
     struct mdapl_shm_contest *d = calloc(MDAPL_SHM_CLASSES, sizeof(*d));
 
     for (unsigned c = 0; d && c < MDAPL_SHM_CLASSES; c++) {
-        mdapl_shm_contest_init(&d[c]);
+        mdapl_shm_contest_init(&d[c], c < HUGE ? MDAPL_SHM_CONTEST_NONE : MDAPL_SHM_ONCE);
         mdapl_shm_contest_take(&d[c], mdapl_shm_node_way(peer->s, MDAPL_SHM_TWO, c));
         set_way(decided_in(peer), c, d[c].now);
     }

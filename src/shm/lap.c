@@ -42,7 +42,7 @@ static void begin(struct mdapl_shm_peer *peer)
 {
     struct mdapl_shm_contest *k = &peer->laps->contest;
 
-    mdapl_shm_contest_init(k);
+    mdapl_shm_contest_init(k, MDAPL_SHM_CONTEST_NONE);
     mdapl_shm_contest_take(k, mdapl_shm_node_lap(peer->s));
     go_on(peer);
 }

@@ -54,7 +54,7 @@ static void start(const struct machine *m, uint32_t seed)
     run.m = m;
     run.len = 65536;
     run.early = 1;
-    mdapl_shm_contest_init(&contest);
+    mdapl_shm_contest_init(&contest, MDAPL_SHM_CONTEST_NONE);
     random_bits = seed;
     spent = ideal = 0;
     other = news = 0;
@@ -246,6 +246,26 @@ static void bodies_that_go_other_ways(void **state)
     assert_int_equal(contest.way, MDAPL_SHM_CONTEST_NONE);
 }
 
+/* A way that is likely to be the best is in use until the first trial and in every other window of
+ * it, and after a trial without a decision. */
+static void the_way_before_a_decision(void **state)
+{
+    (void)state;
+    for (unsigned best = 0; best < MDAPL_SHM_CONTEST_WAYS; best++) {
+        start(&machines[!best], 1);
+        mdapl_shm_contest_init(&contest, 1);
+        for (int n = 0; contest.way == MDAPL_SHM_CONTEST_NONE && n < LEAD; n++) {
+            assert_int_equal(contest.now, contest.window % 2 == 0);
+            bodies(1);
+        }
+        assert_int_equal(contest.way, best);
+    }
+    mdapl_shm_contest_init(&contest, 1);
+    for (int i = 0; i < LEAD; i++)
+        mdapl_shm_contest_body(&contest, MDAPL_SHM_CONTEST_NONE, run.len, 1);
+    assert_int_equal(contest.now, 1);
+}
+
 /* Another pair's decision is used at once, and judged later; it replaces none. */
 static void a_decision_is_taken_over(void **state)
 {
@@ -288,6 +308,7 @@ int main(void)
         cmocka_unit_test(no_difference_changes_nothing),
         cmocka_unit_test(a_slow_while_changes_nothing),
         cmocka_unit_test(bodies_that_go_other_ways),
+        cmocka_unit_test(the_way_before_a_decision),
         cmocka_unit_test(a_decision_is_taken_over),
         cmocka_unit_test(odd_times),
     };

@@ -7,6 +7,7 @@
 #include "shm_ranks.h"
 
 #include "iov.h"
+#include "judge.h"
 
 #include <errno.h>
 #include <string.h>
@@ -401,6 +402,25 @@ static void both_directions_are_judged_together(void **state)
     }
 }
 
+/* Until both directions are judged, bodies that no core's cache has are copied once in them, and
+ * others as in one direction. */
+static void both_directions_before_a_decision(void **state)
+{
+    const unsigned longer = mdapl_shm_judge_class(MIB + 1);
+    struct pair *p = *state;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    crossings(p, 40000, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct mdapl_shm_peer *peer = mdapl_shm_peer_of(ends[i].me->other);
+
+        for (unsigned c = 0; c < MDAPL_SHM_CLASSES; c++)
+            assert_int_equal(mdapl_shm_flow_way(peer, c),
+                             c < longer ? MDAPL_SHM_WAYS : MDAPL_SHM_ONCE);
+    }
+}
+
 /* In a stream the wait for the end of a copy counts, and not if bodies answer each other. */
 static void a_stream_is_judged_by_its_pace(void **state)
 {
@@ -580,6 +600,7 @@ int main(void)
         WAY(new_data_is_no_cost),
         WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(both_directions_are_judged), WAY(both_directions_are_judged_together),
+        WAY(both_directions_before_a_decision),
         WAY(a_stream_is_judged_by_its_pace), WAY(a_stream_by_both_ends),
         WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
         WAY(the_node_measures_once), WAY(few_bodies_are_timed), WAY(the_knob_decides),
