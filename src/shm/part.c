@@ -20,7 +20,7 @@ bool mdapl_shm_part_join(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg 
     if (m->hdr_len < sizeof(head) || peer->parts.left > 0)
         return false;
     memcpy(&head, m->hdr, sizeof(head));
-    if (head.len <= MDAPL_SHM_SHORT
+    if (head.len <= MDAPL_SHM_WHOLE
         || head.len > (m->in_pair ? MDAPL_PAIR_BYTES : MDAPL_SHM_EAGER)
         || m->len != mdapl_shm_part_len(head.len) || head.len > m->room)
         return false;

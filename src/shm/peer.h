@@ -55,8 +55,8 @@ struct mdapl_stats;
 enum {
     MDAPL_SHM_EAGER = 131072,    /* bytes of a body in the ring, at most; in the pair buffer:
                                   * MDAPL_PAIR_BYTES */
-    MDAPL_SHM_SHORT = 16384,     /* ... up to which it is one message, and one copy by the kernel is
-                                  * not tried */
+    MDAPL_SHM_SHORT = 8192,      /* ... up to which one copy by the kernel is not tried */
+    MDAPL_SHM_WHOLE = 16384,     /* ... up to which it is one message there */
     MDAPL_SHM_PART = 16384,      /* ... in one of the parts of a longer one, at most */
     MDAPL_SHM_ROOM = 32 << 20,   /* bytes of data in all inrings of a process, about */
     MDAPL_SHM_ROOM_LEAST = 57344,    /* ... in one of them */
@@ -169,7 +169,7 @@ struct mdapl_shm_peer {
     const struct mdapl_shm_peer *next_near;  /* of the job's next rank on this node, in a ring
                                               * (near.c); NULL: it is of another job */
     /* sending */
-    uint32_t parts_sent;         /* number of the last message of a body in parts */
+    uint32_t long_sent;          /* number of the last message with a body above MDAPL_SHM_SHORT */
     struct mdapl_list ctl;       /* items that are sent first: CTS, FIN */
     struct mdapl_list streaming; /* bodies with requested bytes to put into cells */
     struct mdapl_list sends;     /* long bodies, until they have been sent or their FIN */

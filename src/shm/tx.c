@@ -74,7 +74,7 @@ static inline bool is_line(size_t hdr_len, size_t len)
 static bool takes_pair_buffer(struct mdapl_shm_peer *peer, int type, const struct mdapl_msg *msg,
                               size_t len)
 {
-    return type == MDAPL_SHM_MSG && len <= MDAPL_SHM_SHORT && msg->hdr_len <= MDAPL_SLOT_ROOM
+    return type == MDAPL_SHM_MSG && len <= MDAPL_SHM_WHOLE && msg->hdr_len <= MDAPL_SLOT_ROOM
            && (msg->hdr_len <= MDAPL_LINE_ROOM || mdapl_shm_spsc_outside(msg->hdr_len, len) > 0)
            && peer->tx.next == peer->tx.acked && mdapl_shm_pair_has_room(&peer->pair, len)
            && (len < MDAPL_BYTES_LONG || mdapl_shm_store_elsewhere(peer, len));
@@ -177,16 +177,20 @@ static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, 
         fill(peer, &m, &cur);
         publish(peer, &m, first ? MDAPL_SHM_HEAD : MDAPL_SHM_MORE);
     }
-    peer->parts_sent = peer->tx.next;
-    mdapl_shm_flow_sent(peer, MDAPL_SHM_TWICE, len);
     return true;
 }
 
-/* Writes a message of any type. */
+/* Writes a message with its body, in parts or not. */
 __attribute__((always_inline)) static inline bool put_any(struct mdapl_shm_peer *peer, int type,
                                                           const struct mdapl_msg *msg, size_t len)
 {
-    return type == MDAPL_SHM_HEAD ? put_parts(peer, msg, len) : put(peer, type, msg, len);
+    if (!(type == MDAPL_SHM_HEAD ? put_parts(peer, msg, len) : put(peer, type, msg, len)))
+        return false;
+    if (len > MDAPL_SHM_SHORT) {
+        peer->long_sent = peer->tx.next;
+        mdapl_shm_flow_sent(peer, MDAPL_SHM_TWICE, len);
+    }
+    return true;
 }
 
 /* -- queued items ----------------------------------------------------------------------------- */
@@ -261,7 +265,7 @@ static int type_of(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, siz
     if ((len > MDAPL_SHM_EAGER && !(parts && answers(peer, len)))
         || len > mdapl_shm_spsc_longest(&peer->tx) || mdapl_shm_way_announce(peer, len))
         return MDAPL_SHM_RTS;
-    return parts ? MDAPL_SHM_HEAD : MDAPL_SHM_MSG;
+    return parts && len > MDAPL_SHM_WHOLE ? MDAPL_SHM_HEAD : MDAPL_SHM_MSG;
 }
 
 static inline void count(struct mdapl_stats *stats, bool eager, bool line, size_t len)

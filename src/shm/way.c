@@ -24,7 +24,7 @@
 #include <stdlib.h>
 
 enum {
-    MIDDLE = 3, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
+    MIDDLE = 2, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
     OFFERS = LONG + 1 - MIDDLE,  /* classes that may be announced or not: also the first longer one,
                                     in the pair buffer */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
@@ -32,8 +32,9 @@ enum {
     LAST_GAP = 4096,
     LONG_GAP = 256,              /* ... of longer ones: their receiver tries more rarely */
     OTHERS = 3,                  /* bodies that go the other way at a time */
-    RING_PERCENT = 125,          /* cost of a body in the ring, of the time to take it: the sender
-                                    copies, too, but all except its first part meanwhile */
+    WHOLE_PERCENT = 200,         /* cost of a body in the ring, of the time to take it: the sender
+                                    copies, too, */
+    PARTS_PERCENT = 125,         /* ... but all except its first part meanwhile */
     ANSWERED = 2,                /* bodies with a message before each, that are no stream: in one
                                     some message may say now and then that all have arrived */
     TIMED = 2, OF = 8,           /* bodies of middle length that go the way in use and are timed: a
@@ -214,13 +215,14 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
 {
     uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
     const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
+    unsigned percent = len > MDAPL_SHM_WHOLE ? PARTS_PERCENT : WHOLE_PERCENT;
     uint64_t now = start > 0 ? mdapl_ctx_now(peer->s->ctx) : 0;
 
     if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
     else
         copied(peer, MDAPL_SHM_TWICE, mdapl_shm_judge_class(len), len, m->len, now,
-               (now - start) * RING_PERCENT / 100);
+               (now - start) * percent / 100);
     mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start);
 }
 

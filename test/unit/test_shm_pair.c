@@ -238,7 +238,7 @@ static void taken_in_place(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_SHORT, 40000, longest_in_ring(a) };
+    const size_t lens[] = { 1, 8, 100, 4096, MDAPL_SHM_WHOLE, 40000, longest_in_ring(a) };
 
     on_message = in_place;
     for (uint32_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
@@ -462,7 +462,7 @@ static void too_long_for_the_room(void **state)
 
     tx->room = MDAPL_SHM_ROOM_LEAST;
     longest = mdapl_shm_spsc_longest(tx);
-    assert_in_range(longest, MDAPL_SHM_SHORT, MDAPL_SHM_ROOM_LEAST);
+    assert_in_range(longest, MDAPL_SHM_WHOLE, MDAPL_SHM_ROOM_LEAST);
     assert_int_equal(send_op(a, 0, longest, false, &s[0].op), MDAPL_DONE);
     assert_int_equal(send_op(a, 1, longest + 1, false, &s[1].op), 0);
     rounds(b, 2);

@@ -106,7 +106,7 @@ static void next_arrives(struct rank *a, struct rank *b)
 static void sizes(void **state)
 {
     (void)state;
-    for (size_t len = MDAPL_SHM_SHORT + 1; len <= MDAPL_SHM_EAGER; len++) {
+    for (size_t len = MDAPL_SHM_WHOLE + 1; len <= MDAPL_SHM_EAGER; len++) {
         size_t n = mdapl_shm_parts(len), size = mdapl_shm_part_len(len);
 
         assert_int_equal(size % MDAPL_LINE_BYTES, 0);
@@ -275,12 +275,12 @@ static void any_order(void **state)
 {
     struct pair *p = *state;
     struct rank *a = &p->rank[0], *b = &p->rank[1];
-    size_t most = longest_in_ring(a) - MDAPL_SHM_SHORT;
+    size_t most = longest_in_ring(a) - MDAPL_SHM_WHOLE;
 
     srand(SEED);
     open_ring(p);
     for (uint32_t i = 0; i < BODIES; i++) {
-        struct body body = begin(a, i, MDAPL_SHM_SHORT + 1 + (size_t)rand() % most);
+        struct body body = begin(a, i, MDAPL_SHM_WHOLE + 1 + (size_t)rand() % most);
         struct random_read *r = &random_read;
 
         b->n_announced = 0;

@@ -72,7 +72,7 @@ static void send_and_read(struct rank *from, struct rank *to, uint32_t number, s
 /* Bodies that answer each other use no data of a ring. */
 static void answers(void **state)
 {
-    static const size_t len[] = { MDAPL_SHM_SHORT + 1, SOME, 65536, MDAPL_SHM_EAGER,
+    static const size_t len[] = { MDAPL_SHM_WHOLE + 1, SOME, 65536, MDAPL_SHM_EAGER,
                                   MDAPL_SHM_EAGER + 1, MDAPL_PAIR_BYTES };
     struct rank *a, *b;
 
@@ -123,20 +123,20 @@ static void stores_that_are_measured(void **state)
     uint64_t some;
 
     meet(*state, &a, &b);
-    send_and_read(a, b, 1, MDAPL_SHM_SHORT);
-    send_and_read(b, a, 2, MDAPL_SHM_SHORT);
+    send_and_read(a, b, 1, MDAPL_SHM_WHOLE);
+    send_and_read(b, a, 2, MDAPL_SHM_WHOLE);
     assert_true(has_turn(a));
-    k = mdapl_shm_store_class(peer_of(a)->stores, MDAPL_SHM_SHORT);
-    k->left = mdapl_shm_store_class(peer_of(b)->stores, MDAPL_SHM_SHORT)->left = 5;
-    assert_int_equal(to_and_fro(a, b, MDAPL_SHM_SHORT, 10), 10);
+    k = mdapl_shm_store_class(peer_of(a)->stores, MDAPL_SHM_WHOLE);
+    k->left = mdapl_shm_store_class(peer_of(b)->stores, MDAPL_SHM_WHOLE)->left = 5;
+    assert_int_equal(to_and_fro(a, b, MDAPL_SHM_WHOLE, 10), 10);
     assert_int_equal(k->left, 0);
-    assert_int_equal(to_and_fro(a, b, MDAPL_SHM_SHORT, 4), 0);
+    assert_int_equal(to_and_fro(a, b, MDAPL_SHM_WHOLE, 4), 0);
     assert_int_equal(k->samples, 2);
     assert_true(has_turn(a));
     k->left = 100;
     k->by = MDAPL_SHM_STORE_STREAM;
     some = in_pair(a);
-    send_and_read(a, b, 3, MDAPL_SHM_SHORT);
+    send_and_read(a, b, 3, MDAPL_SHM_WHOLE);
     assert_int_equal(in_pair(a), some);
 }
 
@@ -284,7 +284,7 @@ static void any_order(void **state)
     srand(SEED);
     for (uint32_t i = 0; i < BODIES; i++) {
         struct rank *from = rand() % 2 ? a : b, *to = from == a ? b : a;
-        size_t len = 1 + (size_t)rand() % (MDAPL_SHM_SHORT + SOME);
+        size_t len = 1 + (size_t)rand() % (MDAPL_SHM_WHOLE + SOME);
 
         send_and_read(from, to, i, len);
         assert_true(has_turn(a) + has_turn(b) == 1);
@@ -375,7 +375,7 @@ static void header_there(void **state)
     struct rank *a, *b;
 
     meet(*state, &a, &b);
-    mdapl_shm_spsc_part(&peer_of(a)->tx, MDAPL_AT_PAIR, MDAPL_SLOT_ROOM + 1, MDAPL_SHM_SHORT, &m);
+    mdapl_shm_spsc_part(&peer_of(a)->tx, MDAPL_AT_PAIR, MDAPL_SLOT_ROOM + 1, MDAPL_SHM_WHOLE, &m);
     publish_refused(a, b, &m, MDAPL_SHM_MSG);
 }
 

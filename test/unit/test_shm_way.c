@@ -368,13 +368,13 @@ static void answers_are_judged(void **state)
  * kernel is faster than two although it is slower than either of them; in one direction not. */
 static void both_directions_are_judged(void **state)
 {
-    static const size_t some[] = { 40000, MDAPL_SHM_EAGER, 300000 };
+    static const size_t some[] = { 12000, 40000, MDAPL_SHM_EAGER, 300000 };
     struct pair *p = *state;
 
     if (!memory_can_be_read())
         SKIP_TEST("built without what only Linux has");
     kernel_kib = 150, cells_kib = 100, put_kib = 280;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         decision(p, some[i]);
         assert_true(bodies(p, 0, 1, some[i], FEW) <= 6);
         crossings(p, some[i], 32 * FEW);
@@ -387,12 +387,12 @@ static void both_directions_are_judged(void **state)
 /* ... also where a copy costs a receiver little, but a sender much, as it does after a while. */
 static void both_directions_are_judged_together(void **state)
 {
-    static const size_t some[] = { 40000, MDAPL_SHM_EAGER, 300000 };
+    static const size_t some[] = { 12000, 40000, MDAPL_SHM_EAGER, 300000 };
     struct pair *p = *state;
 
     if (!memory_can_be_read())
         SKIP_TEST("built without what only Linux has");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         kernel_kib = 150, cells_kib = put_kib = 40;
         crossings(p, some[i], 16 * FEW);
         assert_true(crossings(p, some[i], FEW) <= 12);
