@@ -186,7 +186,7 @@ void mdapl_shm_flow_comes(struct mdapl_shm_peer *peer)
     bool in_ring = (int32_t)(peer->long_sent - peer->tx.acked) > 0;
 
     if (!in_ring)
-        peer->long_sent = peer->tx.acked;       /* numbers begin anew some time */
+        peer->long_sent = peer->tx.acked;        /* numbers begin anew some time */
     f->crossed = in_ring || !mdapl_list_empty(&peer->sends) || !mdapl_list_empty(&peer->queue);
     if (f->crossed)
         f->still = STILL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bodies of middle length, in parts (util/part.h). Such a body lies as a whole in the ring's data
- * or in the pair buffer, but several messages say how much of it is there: a HEAD, with the header
- * and the body's length, and MOREs, with none of another kind between them. If all have been
- * written when the receiver takes the first one, they are one message (join).
+ * Bodies above MDAPL_SHM_WHOLE, in parts (util/part.h). Such a body lies as a whole in the ring's
+ * data or in the pair buffer, but several messages say how much of it is there: a HEAD, with the
+ * header and the body's length, and MOREs, with none of another kind between them. If all have
+ * been written when the receiver takes the first one, they are one message (join).
  */
 #include "peer.h"
 

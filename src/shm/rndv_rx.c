@@ -113,19 +113,27 @@ static void rx_drop(struct mdapl_rx *rx)
 
 /* -- a read ----------------------------------------------------------------------------------- */
 
-/* Copies a body at once; its time is one of `way`. False: the kernel refused. */
+/* Copies `bodies` of len bytes each at once; their time is one of `way`. False: the kernel refused.
+ * */
+static bool copy_once(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
+                      unsigned bodies, struct mdapl_iov here, struct mdapl_iov there)
+{
+    struct mdapl_shm_copy copy;
+    bool done;
+
+    mdapl_shm_way_begin(peer, way, len, bodies, &copy);
+    done = mdapl_shm_cma_read(peer, &here, &there, len * bodies);
+    mdapl_shm_way_end(peer, &copy, done);
+    return done;
+}
+
 static bool read_once(struct long_rx *r, enum mdapl_shm_way way, const struct iovec *iov, int n,
                       size_t want)
 {
-    struct mdapl_iov here = mdapl_iov_start(iov, n);
     struct mdapl_iov there = mdapl_iov_start(r->from.v, r->from.n);
-    bool done;
 
     mdapl_iov_skip(&there, r->at);
-    mdapl_shm_way_begin(r->peer, way, want, 1, &r->copy);
-    done = mdapl_shm_cma_read(r->peer, &here, &there, want);
-    mdapl_shm_way_end(r->peer, &r->copy, done);
-    return done;
+    return copy_once(r->peer, way, want, 1, mdapl_iov_start(iov, n), there);
 }
 
 /* Begins a read that other messages will end, unless it has waited. 0 or -ENOMEM. */
@@ -238,7 +246,7 @@ static int read_later(struct long_rx *r, enum mdapl_shm_way way, const struct io
  * kernel finds the peer, and whether this process may read it, once for all of them. */
 struct call {
     struct mdapl_list bodies;    /* that have waited */
-    int n;
+    unsigned n;
     size_t len;
     struct iovec here[MDAPL_SHM_RNDV_TOGETHER], there[MDAPL_SHM_RNDV_TOGETHER];
 };
@@ -253,7 +261,7 @@ static bool fits(const struct call *call, const struct long_rx *r)
     return r->way_later == MDAPL_SHM_ONCE && r->read.want == r->len && r->read.to.n == 1
            && r->from.n == 1
            && (call->n == 0 || (call->n < MDAPL_SHM_RNDV_TOGETHER && r->len == call->len
-                                && r->len <= CALL_BYTES / ((size_t)call->n + 1)));
+                                && r->len <= CALL_BYTES / (call->n + 1)));
 }
 
 static void add(struct call *call, struct long_rx *r)
@@ -268,15 +276,9 @@ static void add(struct call *call, struct long_rx *r)
 /* False: the kernel refused. */
 static bool copy_together(struct mdapl_shm_peer *peer, const struct call *call)
 {
-    struct mdapl_iov here = mdapl_iov_start(call->here, call->n);
-    struct mdapl_iov there = mdapl_iov_start(call->there, call->n);
-    struct mdapl_shm_copy copy;
-    bool done;
-
-    mdapl_shm_way_begin(peer, MDAPL_SHM_ONCE, call->len, (unsigned)call->n, &copy);
-    done = mdapl_shm_cma_read(peer, &here, &there, call->len * (size_t)call->n);
-    mdapl_shm_way_end(peer, &copy, done);
-    return done;
+    return copy_once(peer, MDAPL_SHM_ONCE, call->len, call->n,
+                     mdapl_iov_start(call->here, (int)call->n),
+                     mdapl_iov_start(call->there, (int)call->n));
 }
 
 /* Ends the reads of a call, and their bodies by one FIN. Returns how many. */
@@ -314,16 +316,19 @@ static void read_in_turn(struct long_rx *r)
 
 int mdapl_shm_rndv_read_waiting(struct mdapl_shm_peer *peer)
 {
-    struct call call = { .n = 0 };
     struct long_rx *r;
+    struct call call;
     int n;
 
+    if (mdapl_list_empty(&peer->later))
+        return 0;
+    call.n = 0;                  /* all else is set with each body */
     mdapl_list_init(&call.bodies);
     while ((r = waiting(mdapl_list_first(&peer->later))) && fits(&call, r))
         add(&call, r);
     if (call.n > 0 && copy_together(peer, &call))
         return end_call(peer, &call);
-    if (call.n == 0 && r)
+    if (call.n == 0)
         mdapl_list_append(&call.bodies, mdapl_list_take(&peer->later));
     for (n = 0; (r = waiting(mdapl_list_take(&call.bodies))); n++)
         read_in_turn(r);
