@@ -31,26 +31,26 @@ static inline void line(char *to, const char *from)
     p[3] = d;
 }
 
-/* Stores of full cache lines: a partial store costs a read for ownership. */
-__attribute__((always_inline)) static inline void by_lines(void *to, const void *from, size_t n,
-                                                           void (*copy)(char *, const char *))
+/* Stores of full cache lines: a partial store costs a read for ownership. What is before the first
+ * one and behind the last one goes with bytes of these, which are copied twice: for less than a
+ * line gcc makes of memcpy() a `rep movsq`, which takes as long as 16 lines. */
+void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
 {
-    size_t first = -(uintptr_t)to % LINE;
+    size_t first = n < 4 * LINE ? 0 : -(uintptr_t)to % LINE;
     const char *q = from;
     char *p = to;
 
-    if (n >= 4 * LINE) {
-        memcpy(p, q, first);
-        p += first, q += first, n -= first;
-        for (; n >= LINE; n -= LINE, p += LINE, q += LINE)
-            copy(p, q);
+    if (n <= LINE) {
+        mdapl_bytes_copy(to, from, n);
+        return;
     }
-    memcpy(p, q, n);
-}
-
-void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
-{
-    by_lines(to, from, n, line);
+    if (first > 0) {
+        line(p, q);
+        p += first, q += first, n -= first;
+    }
+    for (; n > LINE; n -= LINE, p += LINE, q += LINE)
+        line(p, q);
+    line(p + n - LINE, q + n - LINE);
 }
 
 static void by_memcpy(void *to, const void *from, size_t n)
@@ -114,9 +114,17 @@ static inline void stream_line(char *to, const char *from)
     _mm_stream_si128(p + 3, d);
 }
 
+/* No byte twice: an ordinary store into a line that such a store has written fetches it. */
 void mdapl_bytes_copy_stream(void *to, const void *from, size_t n)
 {
-    by_lines(to, from, n, stream_line);
+    size_t first = mdapl_min(-(uintptr_t)to % LINE, n);
+    const char *q = from;
+    char *p = to;
+
+    mdapl_bytes_copy(p, q, first);
+    for (p += first, q += first, n -= first; n >= LINE; n -= LINE, p += LINE, q += LINE)
+        stream_line(p, q);
+    mdapl_bytes_copy(p, q, n);
     _mm_sfence();                /* these stores are not ordered before later ones */
 }
 #else

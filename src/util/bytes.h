@@ -78,12 +78,23 @@ static inline void mdapl_bytes_copy_ends(void *to, const void *from, size_t n)
     MDAPL_BYTES_BOTH_ENDS((char *)to + n - 32, (const char *)from + n - 32, 32, 16);
 }
 
+/* Of 1 to 3 bytes, the first, one in the middle and the last. */
+static inline void mdapl_bytes_copy_three(void *to, const void *from, size_t n)
+{
+    const char *q = from;
+    char *p = to, a = q[0], b = q[n / 2], c = q[n - 1];
+
+    p[0] = a;
+    p[n / 2] = b;
+    p[n - 1] = c;
+}
+
 /* As memcpy(). */
 static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)
 {
     if (n >= MDAPL_BYTES_LONG)
         mdapl_bytes_copy_long(to, from, n);
-    else if (n > 64 || n < 4)
+    else if (n > 64)
         mdapl_bytes_copy_lines(to, from, n);
     else if (n > 32)
         mdapl_bytes_copy_ends(to, from, n);
@@ -91,8 +102,10 @@ static inline void mdapl_bytes_copy(void *to, const void *from, size_t n)
         MDAPL_BYTES_BOTH_ENDS(to, from, n, 16);
     else if (n >= 8)
         MDAPL_BYTES_BOTH_ENDS(to, from, n, 8);
-    else
+    else if (n >= 4)
         MDAPL_BYTES_BOTH_ENDS(to, from, n, 4);
+    else if (n > 0)
+        mdapl_bytes_copy_three(to, from, n);
 }
 
 #endif

@@ -442,20 +442,21 @@ static void bytes(void **state)
 {
     enum { MOST = 600, ROOM = MOST + 160 };
     static uint8_t from[ROOM], to[ROOM], want[ROOM];
+    mdapl_bytes_copier *const copiers[] = { mdapl_bytes_copy, mdapl_bytes_copy_lines,
+                                            mdapl_bytes_copy_stream };
 
     (void)state;
     for (size_t i = 0; i < ROOM; i++)
         from[i] = (uint8_t)(i * 7 + i / 256);
     for (size_t n = 0; n <= MOST; n++)
         for (size_t at = 0; at < 64; at += 1 + n % 3) {
-            memset(to, 0xee, ROOM);
             memset(want, 0xee, ROOM);
             memcpy(want + at, from + n % 5, n);
-            mdapl_bytes_copy(to + at, from + n % 5, n);
-            assert_memory_equal(to, want, ROOM);
-            memset(to, 0xee, ROOM);
-            mdapl_bytes_copy_lines(to + at, from + n % 5, n);
-            assert_memory_equal(to, want, ROOM);
+            for (size_t by = 0; by < sizeof(copiers) / sizeof(copiers[0]); by++) {
+                memset(to, 0xee, ROOM);
+                copiers[by](to + at, from + n % 5, n);
+                assert_memory_equal(to, want, ROOM);
+            }
         }
 }
 
