@@ -184,21 +184,24 @@ static bool timed(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, unsigned 
 static void copied(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, unsigned c, size_t all,
                    size_t bytes, uint64_t now, uint64_t ns)
 {
-    struct brought *b = &peer->copying->brought, last = *b;
+    struct brought *b = &peer->copying->brought;
+    uint64_t sent = mdapl_shm_tx_sent(peer->s), last = b->at;
+    int answered = b->sent == sent ? 0 : mdapl_min(b->answered + 1, ANSWERED);
+    bool same = b->way == way && b->c == c;
 
     if (is_middle(c)) {
         b->at = now;
-        b->sent = mdapl_shm_tx_sent(peer->s);
+        b->sent = sent;
         b->way = (uint8_t)(now > 0 ? way : MDAPL_SHM_WAYS);
         b->c = (uint8_t)c;
-        b->answered = b->sent == last.sent ? 0 : (uint8_t)mdapl_min(last.answered + 1, ANSWERED);
+        b->answered = (uint8_t)answered;
     }
     if (now == 0)
         return;
-    if (!is_middle(c) || b->answered == ANSWERED)
+    if (!is_middle(c) || answered == ANSWERED)
         sample(peer, c, way, bytes, ns);
-    else if (b->answered == 0 && b->way == last.way && b->c == last.c)
-        sample(peer, c, way, all, now - last.at);
+    else if (answered == 0 && same)
+        sample(peer, c, way, all, now - last);
 }
 
 uint64_t mdapl_shm_way_comes(struct mdapl_shm_peer *peer, size_t len)
