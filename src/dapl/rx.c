@@ -95,7 +95,8 @@ static bool (*const on_frame[MDAPL_FRAME_TYPES])(struct mdapl_dapl_stream *,
 
 /* Raises the fault, to be judged at once: nothing that follows the frame may be delivered. type: of
  * the frame, or 0; len: its bytes. */
-static void bad_frame(struct mdapl_dapl_stream *st, uint8_t type, const char *what, size_t len)
+__attribute__((cold)) static void bad_frame(struct mdapl_dapl_stream *st, uint8_t type,
+                                            const char *what, size_t len)
 {
     mdapl_ctx_stats(st->peer->d->ctx)->bad_frames++;
     mdapl_dapl_raise(st, &(struct mdapl_dapl_fault){ .kind = MDAPL_DAPL_FAULT_FRAME,
