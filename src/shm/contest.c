@@ -21,7 +21,9 @@ enum {
     THRIFT = 16,                 /* ... and the first one divided by this for each body's time that
                                     the last trial has cost */
     LAST_LEFT = 1 << 17,
-    WATCH = 1024,                /* bodies between windows that are measured between trials */
+    WATCH = 1024,                /* bodies between windows that are measured between trials, */
+    WATCH_BYTES = 16 * MIB,      /* ... with so many bytes: of the time of short ones a look at the
+                                    clock is a larger part */
     SLOW = 4,                    /* such windows, one after the other, that cost clearly more than
                                     the other way did: then a trial begins */
     CLEARLY = 95,                /* percent of a cost that is clearly less */
@@ -70,7 +72,7 @@ static void begin_trial(struct mdapl_shm_contest *k)
 static void watch_later(struct mdapl_shm_contest *k)
 {
     begin_window(k, WINDOWS, false);
-    k->unwatched = WATCH;
+    k->unwatched = (uint32_t)mdapl_max((size_t)WATCH, k->size > 0 ? WATCH_BYTES / k->size : 0);
 }
 
 /* Ends a trial; spent: it has cost the time of so many bodies. */
@@ -205,6 +207,7 @@ static void give_up(struct mdapl_shm_contest *k)
 bool mdapl_shm_contest_body(struct mdapl_shm_contest *k, unsigned way, size_t bytes, uint64_t ns)
 {
     k->unended += k->unended < NO_ROUND;
+    k->size = bytes;
     if (k->window == WINDOWS)
         pass(k);
     if (!mdapl_shm_contest_measures(k))

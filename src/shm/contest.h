@@ -34,6 +34,7 @@ struct mdapl_shm_contest {
     bool doubted;                /* the last trial's result, which this one is to confirm */
     unsigned window;             /* of a trial; after the last one bodies go without trial */
     uint32_t unwatched;          /* bodies until one is measured, without a trial */
+    size_t size;                 /* bytes of the last body */
     unsigned slow;               /* windows without a trial in a row in which `way` was too slow */
     unsigned unended;            /* bodies since the last round ended; NO_ROUND at first, and at
                                   * most */

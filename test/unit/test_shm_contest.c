@@ -297,6 +297,29 @@ static void odd_times(void **state)
     assert_in_range(contest.way, 0, 1);
 }
 
+/* Of bodies that go the way in use, without trials: how many percent are timed. */
+static unsigned timed_percent(size_t len)
+{
+    unsigned timed = 0;
+
+    start(&machines[0], 1);
+    mdapl_shm_contest_take(&contest, 1);
+    contest.left = contest.least[0] = UINT32_MAX;
+    for (int i = 0; i < MANY; i++) {
+        timed += mdapl_shm_contest_measures(&contest);
+        mdapl_shm_contest_body(&contest, 1, len, len / 16);
+    }
+    return timed * 100 / MANY;
+}
+
+/* A look at the clock is a larger part of a short body's time. */
+static void short_bodies_are_timed_rarely(void **state)
+{
+    (void)state;
+    assert_in_range(timed_percent(8192), 1, 15);
+    assert_in_range(timed_percent(65536), 20, 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +334,7 @@ int main(void)
         cmocka_unit_test(the_way_before_a_decision),
         cmocka_unit_test(a_decision_is_taken_over),
         cmocka_unit_test(odd_times),
+        cmocka_unit_test(short_bodies_are_timed_rarely),
     };
 
     return RUN(tests);
