@@ -200,10 +200,12 @@ void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way,
     struct mdapl_shm_flow *f = peer->flow;
     bool early = !f->crossed && f->ahead <= 0;
 
+    f->sends = 0;
+    if (!mdapl_shm_flow_both(peer))
+        return;
     if (early && !f->early)
         begin_round(peer, true);
     over(peer, way, len, early, start);
-    f->sends = 0;
     f->ahead -= f->ahead > -ONE_WAY;
 }
 
@@ -211,6 +213,8 @@ void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len)
 {
     struct mdapl_shm_flow *f = peer->flow;
 
+    if (!mdapl_shm_flow_both(peer))
+        return;
     if (mdapl_list_empty(&peer->sends) && mdapl_list_empty(&peer->queue)) {
         if (!f->early)
             begin_round(peer, false);
@@ -225,5 +229,6 @@ void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len)
 
 void mdapl_shm_flow_sent(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len)
 {
-    over(peer, way, len, false, 0);
+    if (mdapl_shm_flow_both(peer))
+        over(peer, way, len, false, 0);
 }

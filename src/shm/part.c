@@ -44,7 +44,8 @@ bool mdapl_shm_part_on_head(struct mdapl_shm_peer *peer, const struct mdapl_shm_
     if (mdapl_parts_first(&peer->parts, m->hdr + sizeof(head), m->hdr_len - sizeof(head), head.len,
                           m->body, m->len))
         return mdapl_shm_peer_no_memory(peer);
-    mdapl_shm_way_ring(peer, head.len, m, mdapl_parts_up_to_date(&peer->parts) ? start : 0);
+    mdapl_shm_way_ring(peer, head.len, m->body, m->len, m->in_pair,
+                       mdapl_parts_up_to_date(&peer->parts) ? start : 0);
     return true;
 }
 

@@ -55,7 +55,7 @@ struct mdapl_stats;
 enum {
     MDAPL_SHM_EAGER = 131072,    /* bytes of a body in the ring, at most; in the pair buffer:
                                   * MDAPL_PAIR_BYTES */
-    MDAPL_SHM_SHORT = 8192,      /* ... up to which one copy by the kernel is not tried */
+    MDAPL_SHM_SHORT = 4096,      /* ... up to which one copy by the kernel is not tried */
     MDAPL_SHM_WHOLE = 16384,     /* ... up to which it is one message there */
     MDAPL_SHM_PART = 16384,      /* ... in one of the parts of a longer one, at most */
     MDAPL_SHM_ROOM = 32 << 20,   /* bytes of data in all inrings of a process, about */
@@ -501,10 +501,10 @@ enum mdapl_shm_way mdapl_shm_way_wanted(const struct mdapl_shm_peer *peer, size_
 /* A body of len bytes comes in the ring or the pair buffer. Returns the time, ns; 0: nobody needs
  * its times. */
 uint64_t mdapl_shm_way_comes(struct mdapl_shm_peer *peer, size_t len);
-/* Its first message has been taken since `start`, ns; 0: its time is not known, or its owner does
- * not take it yet. */
-void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
-                        const struct mdapl_shm_spsc_msg *m, uint64_t start);
+/* Its first message, with `first` bytes of it at `at`, has been taken since `start`, ns; 0: its
+ * time is not known, or its owner does not take it yet. */
+void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, const uint8_t *at, size_t first,
+                        bool in_pair, uint64_t start);
 /* Is a body announced that would fit the ring or the pair buffer, and is longer than
  * MDAPL_SHM_SHORT? */
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len);

@@ -19,24 +19,25 @@ enum {
 
 /* -- types ------------------------------------------------------------------------------------ */
 
-static bool to_owner(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+/* One copy might have brought a body above MDAPL_SHM_SHORT faster: its owner copies it in the
+ * upcall. Not inline, and not given the struct, so that a short message stays in registers. */
+__attribute__((noinline)) static bool judged_to_owner(struct mdapl_shm_peer *peer, const void *hdr,
+                                                      size_t hdr_len, const uint8_t *body,
+                                                      size_t len, bool in_pair)
 {
-    return mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len) == 0
-           || mdapl_shm_peer_no_memory(peer);
+    uint64_t start = mdapl_shm_way_comes(peer, len);
+    bool ok = mdapl_inbox_take(&peer->inbox, hdr, hdr_len, body, len) == 0;
+
+    mdapl_shm_way_ring(peer, len, body, len, in_pair, start);
+    return ok || mdapl_shm_peer_no_memory(peer);
 }
 
-static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+static inline bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
 {
-    uint64_t start;
-    bool ok;
-
-    if (m->len <= MDAPL_SHM_SHORT)
-        return to_owner(peer, m);
-    /* One copy might have brought it faster: its owner copies it in the upcall. */
-    start = mdapl_shm_way_comes(peer, m->len);
-    ok = to_owner(peer, m);
-    mdapl_shm_way_ring(peer, m->len, m, start);
-    return ok;
+    if (m->len > MDAPL_SHM_SHORT)
+        return judged_to_owner(peer, m->hdr, m->hdr_len, m->body, m->len, m->in_pair);
+    return mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len) == 0
+           || mdapl_shm_peer_no_memory(peer);
 }
 
 /* A piece of a body, in a cell or behind its record. */
@@ -79,10 +80,10 @@ void mdapl_shm_rx_bad(struct mdapl_shm_peer *peer)
                         "different builds: use the same installation everywhere");
 }
 
-/* Is it the owner's, its header in the slot's first line, and not worth a look at the clock? */
-static inline bool is_short(const struct mdapl_shm_spsc_msg *m)
+/* Is it the owner's, its header in the slot's first line? */
+static inline bool is_usual(const struct mdapl_shm_spsc_msg *m)
 {
-    return m->type == MDAPL_SHM_MSG && m->len <= MDAPL_SHM_SHORT && m->hdr_len <= MDAPL_LINE_ROOM;
+    return m->type == MDAPL_SHM_MSG && m->hdr_len <= MDAPL_LINE_ROOM;
 }
 
 /* The message is taken: of the pair buffer that gives the turn, when the whole body is. */
@@ -96,15 +97,14 @@ static inline void took(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc
 /* Takes such a message, as most are, or any, and adds to *bytes what it counts for. The header
  * is copied once and read from the copy: the peer may change the ring at any time. False: the
  * message is impossible, or memory is out. */
-static inline bool take_short(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m,
+static inline bool take_usual(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc_msg *m,
                               size_t *bytes)
 {
-    uint8_t *hdr = peer->s->hdr;
-
-    memcpy(hdr, m->hdr, MDAPL_LINE_ROOM);    /* a constant length: a few moves and no loop */
+    /* a constant length: a few moves and no loop */
+    m->hdr = memcpy(peer->s->hdr, m->hdr, MDAPL_LINE_ROOM);
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
-    if (mdapl_inbox_take(&peer->inbox, hdr, m->hdr_len, m->body, m->len))
-        return mdapl_shm_peer_no_memory(peer);
+    if (!on_msg(peer, m))
+        return false;
     took(peer, m);
     *bytes += m->len;
     return true;
@@ -150,7 +150,7 @@ int mdapl_shm_rx_poll(struct mdapl_shm_peer *peer)
     while (n < BURST && (bytes < BURST_BYTES || peer->parts.left > 0)
            && (status = mdapl_shm_spsc_peek(&peer->rx, &m)) != MDAPL_SPSC_NONE) {
         if (status == MDAPL_SPSC_BAD
-            || !(is_short(&m) ? take_short(peer, &m, &bytes) : take(peer, &bytes))) {
+            || !(is_usual(&m) ? take_usual(peer, &m, &bytes) : take(peer, &bytes))) {
             mdapl_shm_rx_bad(peer);
             break;
         }

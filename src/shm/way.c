@@ -12,6 +12,10 @@
  * difference that while the receiver tries one copy all of them are announced. Where the
  * ring's data or the pair buffer has not been used yet a body costs both ends a page fault for each
  * 4 KiB, which is no measure: such places are used first.
+ *
+ * Of the bodies of middle length those up to 8 KiB are announced only while others are in flight in
+ * both directions and the end that decides for both wants it: several are read by one system call
+ * then, while one alone is as fast in the ring at best.
  */
 #include "peer.h"
 
@@ -24,8 +28,9 @@
 #include <stdlib.h>
 
 enum {
-    MIDDLE = 2, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
-    OFFERS = LONG + 1 - MIDDLE,  /* classes that may be announced or not: also the first longer one,
+    OFFERED = 2, LONG = 6,       /* classes: below, bodies are announced only while others are in
+                                    flight in both directions; longer than those of middle length */
+    OFFERS = LONG + 1 - OFFERED, /* classes that may be announced or not: also the first longer one,
                                     in the pair buffer */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
     FIRST_GAP = 8,               /* bodies before the first that go the other way, and between */
@@ -79,9 +84,16 @@ struct mdapl_shm_copying {
     struct offer offer[OFFERS];
 };
 
+/* Above MDAPL_SHM_SHORT, but the ring takes it. */
 static bool is_middle(unsigned c)
 {
-    return c >= MIDDLE && c < LONG;
+    return c < LONG;
+}
+
+/* Does a body of this class go in the ring without being judged? */
+static bool goes_unjudged(const struct mdapl_shm_peer *peer, unsigned c)
+{
+    return c < OFFERED && !mdapl_shm_flow_both(peer);
 }
 
 int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
@@ -94,7 +106,7 @@ int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
     mdapl_shm_judge_init(&k->judge);
     for (int i = 0; i < OFFERS; i++)
         k->offer[i] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
-    for (unsigned c = MIDDLE; c < LONG; c++)
+    for (unsigned c = 0; c < LONG; c++)
         mdapl_shm_judge_forbid(&k->judge, c, MDAPL_SHM_BOTH);
     return 0;
 }
@@ -170,7 +182,7 @@ static bool timed(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, unsigned 
 {
     const struct mdapl_shm_judged *k = &peer->copying->judge.c[c];
 
-    if (!mdapl_shm_flow_timed(peer, c))
+    if (goes_unjudged(peer, c) || !mdapl_shm_flow_timed(peer, c))
         return false;
     return !is_middle(c) || mdapl_shm_flow_both(peer) || !k->decided || k->way != way
            || peer->copying->brought.n++ % OF < TIMED;
@@ -209,23 +221,26 @@ uint64_t mdapl_shm_way_comes(struct mdapl_shm_peer *peer, size_t len)
     unsigned c = mdapl_shm_judge_class(len);
 
     mdapl_shm_flow_comes(peer);
-    mdapl_shm_judge_pass(&peer->copying->judge, c);
+    if (!is_middle(c))
+        mdapl_shm_judge_pass(&peer->copying->judge, c);
     return timed(peer, MDAPL_SHM_TWICE, c) ? mdapl_ctx_now(peer->s->ctx) : 0;
 }
 
-void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len,
-                        const struct mdapl_shm_spsc_msg *m, uint64_t start)
+void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, const uint8_t *at, size_t first,
+                        bool in_pair, uint64_t start)
 {
-    uint32_t *used = m->in_pair ? &peer->pair.used : &peer->copying->used;
-    const uint8_t *begin = m->in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
+    uint32_t *used = in_pair ? &peer->pair.used : &peer->copying->used;
+    const uint8_t *begin = in_pair ? peer->pair.bytes : peer->rx.in.rest->data;
     unsigned percent = len > MDAPL_SHM_WHOLE ? PARTS_PERCENT : WHOLE_PERCENT;
     uint64_t now = start > 0 ? mdapl_ctx_now(peer->s->ctx) : 0;
+    unsigned c = mdapl_shm_judge_class(len);
 
-    if (mdapl_shm_use(used, (size_t)(m->body - begin) + len))
+    if (goes_unjudged(peer, c))
+        return;
+    if (mdapl_shm_use(used, (size_t)(at - begin) + len))
         peer->copying->brought.way = MDAPL_SHM_WAYS;
-    else
-        copied(peer, MDAPL_SHM_TWICE, mdapl_shm_judge_class(len), len, m->len, now,
-               (now - start) * percent / 100);
+    else if (c >= OFFERED)
+        copied(peer, MDAPL_SHM_TWICE, c, len, first, now, (now - start) * percent / 100);
     mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start);
 }
 
@@ -321,7 +336,7 @@ static struct offer *offer_of(struct mdapl_shm_peer *peer, size_t len)
 {
     unsigned c = mdapl_shm_judge_class(len);
 
-    return c >= MIDDLE && c - MIDDLE < OFFERS ? &peer->copying->offer[c - MIDDLE] : NULL;
+    return c >= OFFERED && c - OFFERED < OFFERS ? &peer->copying->offer[c - OFFERED] : NULL;
 }
 
 bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
@@ -336,6 +351,8 @@ bool mdapl_shm_way_announce(struct mdapl_shm_peer *peer, size_t len)
         return (int64_t)len >= from;
     if (way < MDAPL_SHM_WAYS)
         return way == MDAPL_SHM_ONCE;
+    if (!o)
+        return false;
     if (o->way == MDAPL_SHM_WAYS)
         o->way = (uint8_t)mdapl_shm_node_way(peer->s, MDAPL_SHM_ONE, c);
     fresh = mdapl_shm_spsc_is_fresh(&peer->tx, len);

@@ -67,7 +67,7 @@ static void arrives(struct pair *p, size_t len, bool synchronous)
 
 static void all_sizes(struct pair *p)
 {
-    for (size_t len = 8192; len <= MIB; len *= 2)
+    for (size_t len = MDAPL_SHM_SHORT; len <= MIB; len *= 2)
         for (int way = 0; way < 4; way++)
             arrives(p, len - (way & 1), way & 2);
 }

@@ -402,6 +402,27 @@ static void both_directions_are_judged_together(void **state)
     }
 }
 
+/* Bodies up to 8 KiB are copied once only while they are in flight in both directions, and nobody
+ * times them else. */
+static void short_bodies_in_both_directions(void **state)
+{
+    static const size_t some[] = { MDAPL_SHM_SHORT + 1, 8192 };
+    struct pair *p = *state;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    fast_kernel();
+    assert_int_equal(crossings(p, MDAPL_SHM_SHORT, 32 * FEW), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(bodies(p, 0, 1, some[i], 8 * FEW), 0);
+        assert_in_range(answers(p, some[i], 8 * FEW), 16 * FEW - 40, 16 * FEW);
+        assert_int_equal(mdapl_shm_way_comes(mdapl_shm_peer_of(p->rank[1].other), some[i]), 0);
+        crossings(p, some[i], 64 * FEW);
+        assert_true(crossings(p, some[i], FEW) >= 2 * FEW - 12);
+        bodies(p, 0, 1, some[i], 8 * FEW);
+    }
+}
+
 /* Until both directions are judged, bodies that no core's cache has are copied once in them, and
  * others as in one direction. */
 static void both_directions_before_a_decision(void **state)
@@ -600,7 +621,7 @@ int main(void)
         WAY(new_data_is_no_cost),
         WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(both_directions_are_judged), WAY(both_directions_are_judged_together),
-        WAY(both_directions_before_a_decision),
+        WAY(short_bodies_in_both_directions), WAY(both_directions_before_a_decision),
         WAY(a_stream_is_judged_by_its_pace), WAY(a_stream_by_both_ends),
         WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
         WAY(the_node_measures_once), WAY(few_bodies_are_timed), WAY(the_knob_decides),
