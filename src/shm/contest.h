@@ -54,6 +54,9 @@ bool mdapl_shm_contest_measures(const struct mdapl_shm_contest *k);
  * last one, or since the round began. Returns whether k->way has been decided, for the first time
  * or otherwise than before. */
 bool mdapl_shm_contest_body(struct mdapl_shm_contest *k, unsigned way, size_t bytes, uint64_t ns);
+/* A body is over whose time does not count, as it is the first one at its place: that has cost page
+ * faults. The window begins again. */
+void mdapl_shm_contest_fresh(struct mdapl_shm_contest *k);
 /* A round of the program ends: it waits for none of the bodies that it has sent, and is about to
  * send others. Bodies come in bursts, and a window of whole rounds has whole ones. Returns the
  * same. */

@@ -164,6 +164,14 @@ static void over(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len
     f->c = (uint8_t)c;
 }
 
+void mdapl_shm_flow_fresh(struct mdapl_shm_peer *peer, size_t len)
+{
+    struct mdapl_shm_contest *d = judge_of(peer, mdapl_shm_judge_class(len));
+
+    if (d)
+        mdapl_shm_contest_fresh(d);
+}
+
 static void begin_round(struct mdapl_shm_peer *peer, bool early)
 {
     struct mdapl_shm_flow *f = peer->flow;

@@ -528,6 +528,9 @@ enum mdapl_shm_way mdapl_shm_flow_way(const struct mdapl_shm_peer *peer, unsigne
 void mdapl_shm_flow_comes(struct mdapl_shm_peer *peer);
 void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,
                             uint64_t start);
+/* A body, in either direction, is the first one at its place in the ring or the pair buffer, or
+ * part of it is: that costs page faults, which are no measure. */
+void mdapl_shm_flow_fresh(struct mdapl_shm_peer *peer, size_t len);
 /* One is to be sent to the peer; all of it has been sent: it is in the ring, in the pair buffer or
  * in cells, or the peer has copied it. */
 void mdapl_shm_flow_sends(struct mdapl_shm_peer *peer, size_t len);

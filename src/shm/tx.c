@@ -184,10 +184,14 @@ static bool put_parts(struct mdapl_shm_peer *peer, const struct mdapl_msg *msg, 
 __attribute__((always_inline)) static inline bool put_any(struct mdapl_shm_peer *peer, int type,
                                                           const struct mdapl_msg *msg, size_t len)
 {
+    uint32_t in_ring = peer->tx.used, in_pair = peer->pair.used;
+
     if (!(type == MDAPL_SHM_HEAD ? put_parts(peer, msg, len) : put(peer, type, msg, len)))
         return false;
     if (len > MDAPL_SHM_SHORT) {
         peer->long_sent = peer->tx.next;
+        if (peer->tx.used != in_ring || peer->pair.used != in_pair)
+            mdapl_shm_flow_fresh(peer, len);
         mdapl_shm_flow_sent(peer, MDAPL_SHM_TWICE, len);
     }
     return true;

@@ -237,10 +237,12 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, const uint8_t *
 
     if (goes_unjudged(peer, c))
         return;
-    if (mdapl_shm_use(used, (size_t)(at - begin) + len))
+    if (mdapl_shm_use(used, (size_t)(at - begin) + len)) {
         peer->copying->brought.way = MDAPL_SHM_WAYS;
-    else if (c >= OFFERED)
+        mdapl_shm_flow_fresh(peer, len);
+    } else if (c >= OFFERED) {
         copied(peer, MDAPL_SHM_TWICE, c, len, first, now, (now - start) * percent / 100);
+    }
     mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start);
 }
 

@@ -199,6 +199,20 @@ static bool crossed(void)
     return true;
 }
 
+/* Sends a body; if it is put into the ring or the pair buffer that takes its time. */
+static int put_costly(struct rank *me, int to, size_t len, struct mdapl_op *op)
+{
+    const struct mdapl_shm_peer *peer = mdapl_shm_peer_of(me->other);
+    uint32_t in_ring = peer->tx.used, in_pair = peer->pair.used;
+    int rc = send_to(me, to, 1, len, op);
+    bool fresh = peer->tx.used != in_ring || peer->pair.used != in_pair;
+
+    assert_true(rc >= 0);
+    if (rc == MDAPL_DONE)
+        takes(new_kib && fresh ? new_kib : put_kib, len);
+    return rc;
+}
+
 /* A body in each direction, both sent before one is read: for each of them both cores copy, one
  * after the other, since the ranks do. */
 static void crossing(struct pair *p, size_t len)
@@ -208,10 +222,7 @@ static void crossing(struct pair *p, size_t len)
     for (int i = 0; i < 2; i++) {
         ends[i] = (struct end){ .me = &p->rank[i], .sent.op.done = ranks_done,
                                 .got.op.done = ranks_done };
-        ends[i].rc = send_to(ends[i].me, !i, 1, len, &ends[i].sent.op);
-        assert_true(ends[i].rc >= 0);
-        if (ends[i].rc == MDAPL_DONE)    /* it is in the ring, or in the pair buffer */
-            takes(put_kib, len);
+        ends[i].rc = put_costly(ends[i].me, !i, len, &ends[i].sent.op);
     }
     for (int n = 0; n < ROUNDS && !crossed(); n++) {
         for (int i = 0; i < 2; i++) {
@@ -399,6 +410,25 @@ static void both_directions_are_judged_together(void **state)
         cells_kib = 60, put_kib = 300;
         crossings(p, some[i], 32 * FEW);
         assert_true(crossings(p, some[i], FEW) >= 2 * FEW - 12);
+    }
+}
+
+/* The first bodies at their places in the ring are no measure of two copies. */
+static void new_data_is_no_cost_in_both_directions(void **state)
+{
+    static const size_t some[] = { 8192, 40000 };
+    struct pair *p = *state;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    kernel_kib = 500, put_kib = 100, cells_kib = 100, new_kib = 2000;
+    for (int i = 0; i < 2; i++) {
+        unsigned c = mdapl_shm_judge_class(some[i]);
+        enum mdapl_shm_way way;
+
+        while ((way = mdapl_shm_node_way(p->rank[0].s, MDAPL_SHM_TWO, c)) == MDAPL_SHM_WAYS)
+            crossings(p, some[i], 1);
+        assert_int_equal(way, MDAPL_SHM_TWICE);
     }
 }
 
@@ -618,7 +648,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WAY(a_fast_kernel_is_used), WAY(both_ends_are_used), WAY(a_slow_kernel_is_not),
         WAY(new_memory_is_no_cost),
-        WAY(new_data_is_no_cost),
+        WAY(new_data_is_no_cost), WAY(new_data_is_no_cost_in_both_directions),
         WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(both_directions_are_judged), WAY(both_directions_are_judged_together),
         WAY(short_bodies_in_both_directions), WAY(both_directions_before_a_decision),
