@@ -28,8 +28,9 @@
 #include <stdlib.h>
 
 enum {
-    OFFERED = 2, LONG = 6,       /* classes: below, bodies are announced only while others are in
-                                    flight in both directions; longer than those of middle length */
+    MIDDLE = 1, LONG = 6,        /* classes: of middle length, above MDAPL_SHM_SHORT, and longer */
+    OFFERED = 2,                 /* ... those of middle length below are announced only while others
+                                    are in flight in both directions */
     OFFERS = LONG + 1 - OFFERED, /* classes that may be announced or not: also the first longer one,
                                     in the pair buffer */
     BATCH = 16,                  /* bodies' bytes that make a sample while others are in flight */
@@ -84,16 +85,15 @@ struct mdapl_shm_copying {
     struct offer offer[OFFERS];
 };
 
-/* Above MDAPL_SHM_SHORT, but the ring takes it. */
 static bool is_middle(unsigned c)
 {
-    return c < LONG;
+    return c >= MIDDLE && c < LONG;
 }
 
 /* Does a body of this class go in the ring without being judged? */
 static bool goes_unjudged(const struct mdapl_shm_peer *peer, unsigned c)
 {
-    return c < OFFERED && !mdapl_shm_flow_both(peer);
+    return c >= MIDDLE && c < OFFERED && !mdapl_shm_flow_both(peer);
 }
 
 int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
@@ -106,7 +106,7 @@ int mdapl_shm_way_make(struct mdapl_shm_peer *peer)
     mdapl_shm_judge_init(&k->judge);
     for (int i = 0; i < OFFERS; i++)
         k->offer[i] = (struct offer){ .way = MDAPL_SHM_WAYS, .gap = FIRST_GAP };
-    for (unsigned c = 0; c < LONG; c++)
+    for (unsigned c = MIDDLE; c < LONG; c++)
         mdapl_shm_judge_forbid(&k->judge, c, MDAPL_SHM_BOTH);
     return 0;
 }

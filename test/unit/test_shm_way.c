@@ -22,6 +22,7 @@ static unsigned wait_kib;        /* what a sender loses that has to wait for the
 static unsigned new_kib;         /* 0, or what places cost that no body has used before */
 static const char *used;         /* of the ring's data, up to here; NULL: not at all */
 static bool forbidden;
+static bool synchronous;         /* so bodies are that go in one direction */
 static struct rank *helper;      /* NULL, or the sender, which copies at the same time, ... */
 static unsigned helper_kib;      /* ... and what that adds to the time of the receiver's copy */
 static uint64_t *now;
@@ -69,7 +70,7 @@ static int make(void **state)
     int rc;
 
     ranks_single_bytes = "-1";
-    forbidden = false;
+    forbidden = synchronous = false;
     helper = NULL;
     new_kib = wait_kib = helper_kib = 0;
     used = NULL;
@@ -128,7 +129,8 @@ static void one_body(struct pair *p, int from, int to, size_t len)
     reading = (struct sending){ .op.done = ranks_done };
     unread = NULL;
     memset(sink, 0, len);
-    rc = send_to(a, to, 1, len, &s.op);
+    assert_int_equal(mdapl_peer_get(a->ctx, to, &a->other), 0);
+    rc = send_op(a, 1, len, synchronous, &s.op);
     assert_true(rc >= 0);
     for (int i = 0; i < ROUNDS && !unread && !reading.done; i++)
         rounds(b, 1);
@@ -413,6 +415,20 @@ static void both_directions_are_judged_together(void **state)
     }
 }
 
+/* Short bodies are announced if they are synchronous, and then judged as longer ones are. */
+static void short_synchronous_bodies(void **state)
+{
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    synchronous = true;
+    fast_kernel();
+    bodies(*state, 0, 1, MDAPL_SHM_SHORT, FEW);
+    assert_true(bodies(*state, 0, 1, MDAPL_SHM_SHORT, FEW) >= FEW - 12);
+    slow_kernel();
+    bodies(*state, 0, 1, MDAPL_SHM_SHORT, 3 * FEW);
+    assert_true(bodies(*state, 0, 1, MDAPL_SHM_SHORT, FEW) <= 6);
+}
+
 /* The first bodies at their places in the ring are no measure of two copies. */
 static void new_data_is_no_cost_in_both_directions(void **state)
 {
@@ -651,7 +667,8 @@ int main(void)
         WAY(new_data_is_no_cost), WAY(new_data_is_no_cost_in_both_directions),
         WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(both_directions_are_judged), WAY(both_directions_are_judged_together),
-        WAY(short_bodies_in_both_directions), WAY(both_directions_before_a_decision),
+        WAY(short_synchronous_bodies), WAY(short_bodies_in_both_directions),
+        WAY(both_directions_before_a_decision),
         WAY(a_stream_is_judged_by_its_pace), WAY(a_stream_by_both_ends),
         WAY(a_kernel_that_forbids_it), WAY(a_kernel_that_forbids_it_later),
         WAY(the_node_measures_once), WAY(few_bodies_are_timed), WAY(the_knob_decides),
