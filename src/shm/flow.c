@@ -196,10 +196,15 @@ void mdapl_shm_flow_comes(struct mdapl_shm_peer *peer)
     if (!in_ring)
         peer->long_sent = peer->tx.acked;        /* numbers begin anew some time */
     f->crossed = in_ring || !mdapl_list_empty(&peer->sends) || !mdapl_list_empty(&peer->queue);
-    if (f->crossed)
-        f->still = STILL;
-    else
+    if (!f->crossed) {
         f->still -= f->still > 0;
+        return;
+    }
+    if (f->still == 0) {         /* what was before is no time of bodies in both directions */
+        begin_round(peer, false);
+        f->at = mdapl_ctx_now(peer->s->ctx);
+    }
+    f->still = STILL;
 }
 
 void mdapl_shm_flow_arrived(struct mdapl_shm_peer *peer, enum mdapl_shm_way way, size_t len,

@@ -448,6 +448,29 @@ static void new_data_is_no_cost_in_both_directions(void **state)
     }
 }
 
+/* ... nor is the time in which bodies went in one direction only, or none did. */
+static void a_pause_is_no_cost_in_both_directions(void **state)
+{
+    enum { LEN = 12000, APART = 200 };
+    const unsigned c = mdapl_shm_judge_class(LEN);
+    struct pair *p = *state;
+    int judge = p->rank[0].s->seg.head->token > p->rank[1].s->seg.head->token;
+    enum mdapl_shm_way way;
+
+    if (!memory_can_be_read())
+        SKIP_TEST("built without what only Linux has");
+    kernel_kib = 500, put_kib = 100, cells_kib = 100;
+    decision(p, LEN);
+    while ((way = mdapl_shm_node_way(p->rank[0].s, MDAPL_SHM_TWO, c)) == MDAPL_SHM_WAYS) {
+        crossings(p, LEN, 8);
+        if (mdapl_shm_flow_way(mdapl_shm_peer_of(p->rank[0].other), c) == MDAPL_SHM_TWICE) {
+            bodies(p, !judge, judge, LEN, APART);
+            *now += 1000000000;
+        }
+    }
+    assert_int_equal(way, MDAPL_SHM_TWICE);
+}
+
 /* Bodies up to 8 KiB are copied once only while they are in flight in both directions, and nobody
  * times them else. */
 static void short_bodies_in_both_directions(void **state)
@@ -667,6 +690,7 @@ int main(void)
         WAY(new_data_is_no_cost), WAY(new_data_is_no_cost_in_both_directions),
         WAY(a_wrong_decision_is_replaced), WAY(answers_are_judged),
         WAY(both_directions_are_judged), WAY(both_directions_are_judged_together),
+        WAY(a_pause_is_no_cost_in_both_directions),
         WAY(short_synchronous_bodies), WAY(short_bodies_in_both_directions),
         WAY(both_directions_before_a_decision),
         WAY(a_stream_is_judged_by_its_pace), WAY(a_stream_by_both_ends),
