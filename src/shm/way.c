@@ -15,7 +15,7 @@
  *
  * Of the bodies of middle length those up to 8 KiB are announced only while others are in flight in
  * both directions and the end that decides for both wants it: several are read by one system call
- * then, while one alone is as fast in the ring at best.
+ * then, while one alone is faster in the ring.
  */
 #include "peer.h"
 
@@ -240,7 +240,7 @@ void mdapl_shm_way_ring(struct mdapl_shm_peer *peer, size_t len, const uint8_t *
     if (mdapl_shm_use(used, (size_t)(at - begin) + len)) {
         peer->copying->brought.way = MDAPL_SHM_WAYS;
         mdapl_shm_flow_fresh(peer, len);
-    } else if (c >= OFFERED) {
+    } else {
         copied(peer, MDAPL_SHM_TWICE, c, len, first, now, (now - start) * percent / 100);
     }
     mdapl_shm_flow_arrived(peer, MDAPL_SHM_TWICE, len, start);

@@ -33,7 +33,7 @@ static inline void line(char *to, const char *from)
 
 /* Stores of full cache lines: a partial store costs a read for ownership. What is before the first
  * one and behind the last one goes with bytes of these, which are copied twice: for less than a
- * line gcc makes of memcpy() a `rep movsq`, which takes as long as 16 lines. */
+ * line gcc makes of memcpy() a `rep movsq`, whose start takes longer than such a copy. */
 void mdapl_bytes_copy_lines(void *to, const void *from, size_t n)
 {
     size_t first = n < 4 * LINE ? 0 : -(uintptr_t)to % LINE;
