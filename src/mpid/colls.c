@@ -3,8 +3,8 @@
 
 /*
  * What is replaced in MPICH's collective operations, by functions that the linker exchanges
- * (--wrap): how a barrier on one node is made, and which operations report the errors of their
- * messages.
+ * (--wrap): how a barrier on one node is made, and a reduction of a few numbers there, and which
+ * operations report the errors of their messages.
  *
  * MPICH makes these operations of messages: when one fails, an algorithm records that, goes on, so
  * that no other rank waits for it, and returns an error at its end. All do so but
@@ -34,7 +34,7 @@ int __wrap_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm);
 int __real_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last) __attribute__((weak));
 int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last);
 
-/* -- a barrier on one node -------------------------------------------------------------------- */
+/* -- a barrier and a reduction on one node ---------------------------------------------------- */
 
 /* Are its processes those of MPI_COMM_WORLD, in the same order? */
 static bool is_world(MPIR_Comm *comm)
@@ -42,7 +42,8 @@ static bool is_world(MPIR_Comm *comm)
     MPIR_Comm *world = MPIR_Process.comm_world;
     MPIDI_VC_t *mine, *its;
 
-    if (comm == world || !world || comm->local_size != world->local_size)
+    if (comm == world || !world || comm->comm_kind != MPIR_COMM_KIND__INTRACOMM
+        || comm->local_size != world->local_size)
         return comm == world;
     for (int i = 0; i < comm->local_size; i++) {
         MPIDI_Comm_get_vc(comm, i, &mine);
@@ -70,18 +71,70 @@ static int await_ranks(struct mdapl_ch3_glue *g)
     return mpi_errno;
 }
 
+/* Is there such a barrier of all ranks of the communicator? Then returns when all have entered it.
+ * r: NULL, or what they bring (transport.h). */
+static bool meet(MPIR_Comm *comm, const struct mdapl_reduce *r, int *mpi_errno)
+{
+    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
+    int rc = g->ctx && is_world(comm) ? mdapl_barrier_enter(g->ctx, r) : -ENOTSUP;
+
+    *mpi_errno = rc == 0 ? await_ranks(g) : MPI_SUCCESS;
+    return rc >= 0;
+}
+
 /* MPICH's is a barrier of each node's ranks, one of a rank of each node, and a broadcast on each
  * node. On one node the first of these is enough; that of all ranks needs no messages. */
 int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
 {
-    bool one_node = comm->node_comm && comm->node_comm->local_size == comm->local_size;
-    bool all = one_node && mdapl_ch3_glue.ctx && is_world(comm);
-    int rc = all ? mdapl_barrier_enter(mdapl_ch3_glue.ctx) : -ENOTSUP;
+    int mpi_errno;
 
-    if (rc >= 0)
-        return rc == MDAPL_DONE ? MPI_SUCCESS : await_ranks(&mdapl_ch3_glue);
-    return one_node ? MPIR_Barrier(comm->node_comm, last)
-                    : __real_MPIR_Barrier_intra_smp(comm, last);
+    if (meet(comm, NULL, &mpi_errno))
+        return mpi_errno;
+    return comm->node_comm && comm->node_comm->local_size == comm->local_size
+           ? MPIR_Barrier(comm->node_comm, last) : __real_MPIR_Barrier_intra_smp(comm, last);
+}
+
+/* The arguments of MPI_Allreduce that are the same at all ranks. */
+struct operation {
+    MPI_Aint count;
+    MPI_Datatype datatype;
+    MPI_Op op;
+};
+
+static void combine(const void *arg, const void *in, void *inout)
+{
+    const struct operation *o = arg;
+
+    MPIR_Reduce_local(in, inout, o->count, o->datatype, o->op);
+}
+
+/* Bytes of one rank's values, if they may be brought into a barrier; else 0. Not where the user's
+ * functions combine them, which may do more than that. */
+static size_t brought_by(const struct operation *o)
+{
+    size_t each;
+
+    if (MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM || HANDLE_GET_KIND(o->op) != HANDLE_KIND_BUILTIN
+        || HANDLE_GET_KIND(o->datatype) != HANDLE_KIND_BUILTIN)
+        return 0;
+    each = MPIR_Datatype_get_basic_size(o->datatype);
+    return o->count <= MDAPL_REDUCE_BYTES && (size_t)o->count * each <= MDAPL_REDUCE_BYTES
+           ? (size_t)o->count * each : 0;
+}
+
+/* Is it made on one node, of a few numbers, by a barrier that they are brought into? */
+static bool reduce_few(const void *sendbuf, void *recvbuf, const struct operation *o,
+                       MPIR_Comm *comm, int *mpi_errno)
+{
+    struct mdapl_reduce r = {
+        .own = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, .len = brought_by(o),
+        .combine = combine, .arg = o,
+    };
+
+    if (r.len == 0 || !meet(comm, &r, mpi_errno))
+        return false;
+    memcpy(recvbuf, mdapl_barrier_result(mdapl_ch3_glue.ctx), r.len);
+    return true;
 }
 
 /* -- operations that would not report -------------------------------------------------------- */
@@ -89,10 +142,13 @@ int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
 int __wrap_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
                           MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last)
 {
-    int before = mdapl_mpich_flagged(last);
-    int mpi_errno = __real_MPIR_Allreduce(sendbuf, recvbuf, count, datatype, op, comm, last);
-    int errclass = mdapl_mpich_flagged(last);
+    const struct operation o = { count, datatype, op };
+    int before = mdapl_mpich_flagged(last), mpi_errno, errclass;
 
+    if (reduce_few(sendbuf, recvbuf, &o, comm, &mpi_errno))
+        return mpi_errno;
+    mpi_errno = __real_MPIR_Allreduce(sendbuf, recvbuf, count, datatype, op, comm, last);
+    errclass = mdapl_mpich_flagged(last);
     if (mpi_errno == MPI_SUCCESS && before == MPI_SUCCESS && errclass != MPI_SUCCESS)
         MPIR_ERR_SET(mpi_errno, errclass, "**coll_fail");
     return mpi_errno;

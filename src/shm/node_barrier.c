@@ -7,10 +7,14 @@
  * It is a tree of two levels: ranks count themselves at leaves, some at each, in the segment of the
  * leaf's first rank. The last one counts the leaf at the root, in the segment of the node's first
  * rank, and the last one of all releases the leaves. So no counter is taken by more than a few
- * processors at a time.
+ * processors at a time. Values that the ranks bring take the same way: the last one at a leaf makes
+ * one of those of the leaf, and the last one of all makes one of these, which the leaves get.
  *
  * The counts go up with each barrier and are never reset, so a rank knows by its own how many there
- * have to be. All accesses are sequentially consistent: a rank that is about to sleep adds itself
+ * have to be. And no value needs a second place: a rank that enters a barrier has taken what came
+ * out of the one before, and the one that writes a result knows that all have entered.
+ *
+ * All accesses to counters are sequentially consistent: a rank that is about to sleep adds itself
  * to `sleepers` and then loads `released`, the last rank stores `released` and then loads
  * `sleepers`, so one of them sees what the other has stored.
  */
@@ -22,6 +26,7 @@
 #include "stats.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum { LEAF = 8 };               /* ranks that count themselves at a leaf */
 
@@ -77,11 +82,26 @@ static void wake_leaf(struct mdapl_shm_chan *s, uint32_t first)
             mdapl_shm_sleep_end(mdapl_shm_near_peer(s, (int)i));
 }
 
-static void release(struct mdapl_shm_chan *s)
+/* Makes one value, that of the rank `last`, of those of the ranks of a leaf (step: 1), or of those
+ * of the leaves (LEAF), each of which is that of its last rank. */
+static void combine(const struct mdapl_shm_chan *s, const struct mdapl_reduce *r, int first,
+                    int last, int step)
 {
+    for (int i = last - last % step - 1; i >= first; i -= step)
+        r->combine(r->arg, head_at(s, (uint32_t)i)->brought,
+                   head_at(s, (uint32_t)last)->brought);
+}
+
+/* r: what came out is the value of the last rank. */
+static void release(struct mdapl_shm_chan *s, const struct mdapl_reduce *r)
+{
+    const uint8_t *value = head_at(s, (uint32_t)s->near.n - 1)->brought;
+
     for (uint32_t first = 0; first < (uint32_t)s->near.n; first += LEAF) {
         struct mdapl_shm_seg_head *head = head_at(s, first);
 
+        if (r)
+            memcpy(head->result, value, r->len);
         atomic_store(&head->released, s->node_barrier.entered);
         if (atomic_load(&head->sleepers) > 0)
             wake_leaf(s, first);
@@ -94,19 +114,28 @@ static bool is_last(_Atomic uint32_t *count, uint32_t barriers, uint32_t of)
     return atomic_fetch_add(count, 1) + 1 == barriers * of;
 }
 
-int mdapl_shm_node_barrier_enter(void *state)
+int mdapl_shm_node_barrier_enter(void *state, const struct mdapl_reduce *r)
 {
     struct mdapl_shm_chan *s = state;
     struct mdapl_shm_node_barrier *b = &s->node_barrier;
+    int leaf = s->near.me - s->near.me % LEAF;
 
     if (!find(s))
         return -ENOTSUP;
     s->stats->node_barriers++;
+    s->stats->node_reduces += r != NULL;
     b->entered++;
-    if (!is_last(&b->leaf->arrived, b->entered, b->ranks)
-        || (b->leaves > 1 && !is_last(&b->root->leaves, b->entered, b->leaves)))
+    if (r)
+        memcpy(s->seg.head->brought, r->own, r->len);
+    if (!is_last(&b->leaf->arrived, b->entered, b->ranks))
         return 0;
-    release(s);
+    if (r)
+        combine(s, r, leaf, leaf + (int)b->ranks - 1, 1);
+    if (b->leaves > 1 && !is_last(&b->root->leaves, b->entered, b->leaves))
+        return 0;
+    if (r && b->leaves > 1)
+        combine(s, r, 0, s->near.n - 1, LEAF);
+    release(s, r);
     return MDAPL_DONE;
 }
 
@@ -115,6 +144,13 @@ bool mdapl_shm_node_barrier_passed(void *state)
     const struct mdapl_shm_node_barrier *b = &((struct mdapl_shm_chan *)state)->node_barrier;
 
     return !b->leaf || atomic_load(&b->leaf->released) == b->entered;
+}
+
+const void *mdapl_shm_node_barrier_result(void *state)
+{
+    const struct mdapl_shm_node_barrier *b = &((struct mdapl_shm_chan *)state)->node_barrier;
+
+    return b->leaf ? b->leaf->result : NULL;
 }
 
 bool mdapl_shm_node_barrier_sleep(struct mdapl_shm_chan *s)

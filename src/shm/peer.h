@@ -21,7 +21,7 @@
  *      store.c    how bytes of bodies are stored, in the ring and in cells
  *      peer.c     peers; their failure
  *
- * Without messages: node_barrier.c, a barrier of all ranks.
+ * Without messages: node_barrier.c, a barrier of all ranks, and one value made of those of all.
  *
  * Below them are near.c (which ranks of the node are reached), guest.c (and which processes of
  * other jobs), seg.c (the segment), node.c (the business card) and os_*.c (the operating system).
@@ -50,6 +50,7 @@ struct mdapl_shm_laps;
 struct mdapl_shm_rndv;
 struct mdapl_shm_split_at;
 struct mdapl_shm_stores;
+struct mdapl_reduce;
 struct mdapl_stats;
 
 enum {
@@ -329,9 +330,10 @@ void mdapl_shm_sleep_wake(struct mdapl_shm_chan *s);
 
 /* Before the launcher's barrier: publishes whether this rank takes part, and reaches all others. */
 void mdapl_shm_node_barrier_open(struct mdapl_shm_chan *s);
-/* As mdapl_barrier_enter() and _passed(). */
-int mdapl_shm_node_barrier_enter(void *state);
+/* As mdapl_barrier_enter(), _passed() and _result(). */
+int mdapl_shm_node_barrier_enter(void *state, const struct mdapl_reduce *r);
 bool mdapl_shm_node_barrier_passed(void *state);
+const void *mdapl_shm_node_barrier_result(void *state);
 /* A rank is about to sleep. True: it waits in a barrier, whose last rank wakes it until
  * mdapl_shm_node_barrier_wakes() is called. */
 bool mdapl_shm_node_barrier_sleep(struct mdapl_shm_chan *s);

@@ -347,6 +347,7 @@ const struct mdapl_channel mdapl_shm_channel = {
     .send = mdapl_shm_tx_send,   /* tx.c, rndv_tx.c */
     .enter = mdapl_shm_node_barrier_enter,
     .passed = mdapl_shm_node_barrier_passed,
+    .result = mdapl_shm_node_barrier_result,
     .progress = progress,        /* doorbell.c, then rx.c, rndv_rx.c */
     .has_connections = has_connections,
     .wait = wait,                /* doorbell.c */

@@ -62,9 +62,10 @@ struct mdapl_channel {
                const void *from, size_t len, struct mdapl_op *op);
     int (*get)(struct mdapl_peer *peer, const struct mdapl_where *from, uint64_t off, void *to,
                size_t len, struct mdapl_op *op);
-    /* As mdapl_barrier_enter() and _passed(); NULL: the channel has no barrier. */
-    int (*enter)(void *state);
+    /* As mdapl_barrier_enter(), _passed() and _result(); NULL: the channel has no barrier. */
+    int (*enter)(void *state, const struct mdapl_reduce *r);
     bool (*passed)(void *state);
+    const void *(*result)(void *state);
     /* Bytes of header and body that travel eagerly. */
     size_t (*eager_max)(void *state);
     /* Polls and transmits what is queued. Returns how many messages, frames and transfers moved. */

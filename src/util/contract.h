@@ -25,6 +25,7 @@ enum {
     MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
     MDAPL_KEY_BYTES = 16,    /* of a group's key */
     MDAPL_WHERE_BYTES = 278, /* of the description of exposed memory */
+    MDAPL_REDUCE_BYTES = 512, /* that a rank brings into a barrier */
 };
 
 /*
@@ -34,6 +35,17 @@ enum {
  */
 struct mdapl_op {
     void (*done)(struct mdapl_op *op, int status);
+};
+
+/* Values that all ranks bring into a barrier, of the same length at each, and how one value is made
+ * of those of all ranks. */
+struct mdapl_reduce {
+    const void *own;
+    size_t len;                  /* bytes, at most MDAPL_REDUCE_BYTES */
+    /* `inout` becomes the value of `in` and `inout`; those in `in` are of lower ranks. Both are
+     * aligned for any type. Called where a rank is the last one to enter. */
+    void (*combine)(const void *arg, const void *in, void *inout);
+    const void *arg;
 };
 
 /* A message for mdapl_send(). The header is copied; the caller keeps the body's bytes until done.

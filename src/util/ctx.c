@@ -330,13 +330,13 @@ bool mdapl_ctx_barrier(const struct mdapl_ctx *ctx)
     return ctx->barrier;
 }
 
-int mdapl_barrier_enter(struct mdapl_ctx *ctx)
+int mdapl_barrier_enter(struct mdapl_ctx *ctx, const struct mdapl_reduce *r)
 {
     int rc = -ENOTSUP;
 
     for (int i = 0; rc == -ENOTSUP && i < ctx->n_channels; i++)
         if (ctx->channel[i].table->enter)
-            rc = ctx->channel[i].table->enter(ctx->channel[i].state);
+            rc = ctx->channel[i].table->enter(ctx->channel[i].state, r);
     return rc;
 }
 
@@ -348,6 +348,16 @@ bool mdapl_barrier_passed(const struct mdapl_ctx *ctx)
         if (ctx->channel[i].table->passed)
             passed = passed && ctx->channel[i].table->passed(ctx->channel[i].state);
     return passed;
+}
+
+const void *mdapl_barrier_result(const struct mdapl_ctx *ctx)
+{
+    const void *result = NULL;
+
+    for (int i = 0; !result && i < ctx->n_channels; i++)
+        if (ctx->channel[i].table->result)
+            result = ctx->channel[i].table->result(ctx->channel[i].state);
+    return result;
 }
 
 size_t mdapl_drain(struct mdapl_ctx *ctx)

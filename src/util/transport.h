@@ -166,9 +166,13 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx);
  * have called it. 0: they will have when mdapl_barrier_passed() is true, which is looked at between
  * rounds of mdapl_progress(), and mdapl_wait() ends then. -ENOTSUP, at all ranks: there is none,
  * also if args->barrier was not set at one of them. It does not notice that a rank is lost.
+ *
+ * r: what the ranks bring, given by all or by none (NULL). mdapl_barrier_result() is made of it, in
+ * the order of the ranks: after the barrier, until this rank enters the next one.
  */
-int mdapl_barrier_enter(struct mdapl_ctx *ctx);
+int mdapl_barrier_enter(struct mdapl_ctx *ctx, const struct mdapl_reduce *r);
 bool mdapl_barrier_passed(const struct mdapl_ctx *ctx);
+const void *mdapl_barrier_result(const struct mdapl_ctx *ctx);
 
 /* -- the verbs -------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
  *   knobs paced N LEN          the same, with a pause before each message
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs barriers N           N calls of MPI_Barrier: the counters that grew
+ *   knobs sums N COUNT         N calls of MPI_Allreduce of COUNT numbers: the counters that grew
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
  *   knobs exchange N           N messages in turn each way: how often the system gave the core of a
@@ -194,6 +195,31 @@ static void barriers(int n)
     for (int i = 0; i < n; i++)
         MPI_Barrier(MPI_COMM_WORLD);
     print_growth();
+}
+
+static void sums(int n, int count)
+{
+    long long *own = calloc((size_t)count, sizeof(*own));
+    long long *sum = calloc((size_t)count, sizeof(*sum));
+    int ranks;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    note();
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < count; k++)
+            own[k] = k + i * rank;
+        MPI_Allreduce(own, sum, count, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+        for (int k = 0; k < count; k++)
+            if (sum[k] != (long long)k * ranks + (long long)i * ranks * (ranks - 1) / 2)
+                MPI_Abort(MPI_COMM_WORLD, 1);
+        MPI_Allreduce(MPI_IN_PLACE, own, count, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+        for (int k = 0; k < count; k++)
+            if (own[k] != k + (long long)i * (ranks - 1))
+                MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    print_growth();
+    free(own);
+    free(sum);
 }
 
 static void idle(int ms)
@@ -428,6 +454,8 @@ int main(int argc, char **argv)
         gather(atoi(argv[2]));
     if (strcmp(what, "barriers") == 0)
         barriers(atoi(argv[2]));
+    if (strcmp(what, "sums") == 0)
+        sums(atoi(argv[2]), atoi(argv[3]));
     if (strcmp(what, "idle") == 0)
         idle(atoi(argv[2]));
     if (strcmp(what, "exchange") == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A barrier of all ranks of a node, by counters: when it is passed, and who wakes whom. */
+/* A barrier of all ranks of a node, by counters: when it is passed, what comes out of it, and who
+ * wakes whom. */
 #include "shm_ranks.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@ static void wire_all(struct pair *p)
 
 static int enter(struct pair *p, int rank)
 {
-    return mdapl_barrier_enter(p->rank[rank].ctx);
+    return mdapl_barrier_enter(p->rank[rank].ctx, NULL);
 }
 
 static bool passed(struct pair *p, int rank)
@@ -37,6 +38,76 @@ static void the_last_one_releases(void **state)
     }
     assert_int_equal(stats(&p->rank[0])->node_barriers, p->n);
     assert_int_equal(stats(&p->rank[0])->tx_msgs, 0);
+}
+
+/* Puts a text before another one: a result shows which values it has, and in which order. */
+enum { TEXT = 64 };
+
+static void prepend(const void *arg, const void *in, void *inout)
+{
+    char both[2 * TEXT];
+
+    assert_int_equal((uintptr_t)in % alignof(max_align_t), 0);
+    assert_int_equal((uintptr_t)inout % alignof(max_align_t), 0);
+    snprintf(both, sizeof(both), "%s%s", (const char *)in, (const char *)inout);
+    memcpy(inout, both, TEXT);
+    ++*(int *)(uintptr_t)arg;
+}
+
+static int bring(struct pair *p, int rank, const char *text, int *calls)
+{
+    struct mdapl_reduce r = { .own = text, .len = TEXT, .combine = prepend, .arg = calls };
+
+    return mdapl_barrier_enter(p->rank[rank].ctx, &r);
+}
+
+static const char *result(struct pair *p, int rank)
+{
+    return mdapl_barrier_result(p->rank[rank].ctx);
+}
+
+/* Whoever is the last one, the values are combined in the order of the ranks, each once; and in
+ * each barrier other ones. */
+static void values_come_out_in_order(void **state)
+{
+    struct pair *p = *state;
+
+    wire_all(p);
+    for (int last = 0; last < p->n; last++) {
+        char text[MANY][TEXT] = { 0 }, all[TEXT] = { 0 };
+        int calls = 0;
+
+        for (int i = 0; i < p->n; i++)
+            all[i] = text[i][0] = (char)('0' + (last + i) % 64);
+        for (int i = 1; i < p->n; i++)
+            assert_int_equal(bring(p, (last + i) % p->n, text[(last + i) % p->n], &calls), 0);
+        assert_int_equal(bring(p, last, text[last], &calls), MDAPL_DONE);
+        assert_int_equal(calls, p->n - 1);
+        for (int i = 0; i < p->n; i++) {
+            assert_true(passed(p, i));
+            assert_string_equal(result(p, i), all);
+        }
+    }
+    assert_int_equal(stats(&p->rank[0])->node_reduces, p->n);
+    assert_int_equal(stats(&p->rank[0])->tx_msgs, 0);
+}
+
+/* A result stays until its rank enters the next barrier, whoever has entered that. */
+static void a_result_stays(void **state)
+{
+    static const char text[3][TEXT] = { "a", "b", "c" };
+    struct pair *p = *state;
+    int calls = 0;
+
+    wire_all(p);
+    assert_int_equal(bring(p, 0, text[0], &calls), 0);
+    assert_int_equal(bring(p, 1, text[1], &calls), MDAPL_DONE);
+    assert_int_equal(bring(p, 1, text[2], &calls), 0);
+    assert_true(passed(p, 0));
+    assert_string_equal(result(p, 0), "ab");
+    assert_int_equal(bring(p, 0, text[0], &calls), MDAPL_DONE);
+    assert_string_equal(result(p, 0), "ac");
+    assert_string_equal(result(p, 1), "ac");
 }
 
 /* One that has passed may enter the next barrier before the others have seen that they may, too. */
@@ -192,7 +263,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_one_releases, ranks_make_many, ranks_unmake),
-        TEST(some_are_ahead), TEST(a_sleeper_is_woken), TEST(others_are_not_woken),
+        cmocka_unit_test_setup_teardown(values_come_out_in_order, ranks_make_many, ranks_unmake),
+        TEST(a_result_stays), TEST(some_are_ahead), TEST(a_sleeper_is_woken),
+        TEST(others_are_not_woken),
         cmocka_unit_test_setup_teardown(none_with_one_elsewhere, make_two_of_three, ranks_unmake),
         cmocka_unit_test_setup_teardown(none_out_of_reach, make_three, ranks_unmake),
         cmocka_unit_test_setup_teardown(none_without_all, make_two_that_enter, ranks_unmake),

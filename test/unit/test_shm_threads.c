@@ -329,13 +329,19 @@ static void all_to_one(void **state)
 /* What each rank has written, and all of them read behind the barrier. */
 static int written[RANKS];
 
-static void pass(struct rank *me)
+static void pass(struct rank *me, const struct mdapl_reduce *r)
 {
-    if (mdapl_barrier_enter(me->ctx) == MDAPL_DONE)
+    if (mdapl_barrier_enter(me->ctx, r) == MDAPL_DONE)
         return;
     while (!mdapl_barrier_passed(me->ctx))
         if (mdapl_progress(me->ctx) == 0)
             mdapl_wait(me->ctx, MDAPL_SEC(1));
+}
+
+static void add(const void *arg, const void *in, void *inout)
+{
+    (void)arg;
+    *(int *)inout += *(const int *)in;
 }
 
 static void *run_barriers(void *arg)
@@ -343,11 +349,14 @@ static void *run_barriers(void *arg)
     struct rank *me = arg;
 
     for (int i = 1; i <= MESSAGES; i++) {
+        struct mdapl_reduce r = { .own = &i, .len = sizeof(i), .combine = add };
+
         written[me->rank] = i;
-        pass(me);
+        pass(me, NULL);
         for (int k = 0; k < RANKS; k++)
             check(me, written[k] == i, "a rank has passed a barrier before another one entered it");
-        pass(me);
+        pass(me, &r);
+        check(me, *(const int *)mdapl_barrier_result(me->ctx) == RANKS * i, "a sum is wrong");
     }
     return NULL;
 }
