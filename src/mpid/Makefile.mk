@@ -15,6 +15,9 @@ noinst_HEADERS += $(mdapl_headers)
 external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
     -Wl,--wrap=MPIDI_CH3U_Clean_recvq -Wl,--wrap=MPIR_Barrier_intra_smp
 
+## src/mpid/heap.c
+external_ldflags += -Wl,--wrap=malloc -Wl,--wrap=free
+
 ## hot-functions.txt
 AM_CFLAGS += $(mdapl_order_cflags)
 external_ldflags += $(mdapl_order_ldflags)

@@ -310,6 +310,7 @@ int MPIDI_CH3_Init(int has_parent, MPIDI_PG_t *pg, int rank)
     if (mdapl_ch3_cfg_from_cvars(g, &err))
         return init_error(rank, err.text);
     user = g->cfg;
+    mdapl_ch3_heap_init(&g->heap, (size_t)g->cfg.keep_bytes);
     mdapl_pvars_register(&g->counters);
     mdapl_ch3_split_init(g);
     mpi_errno = mdapl_ch3_lost_init(g);
@@ -384,5 +385,6 @@ int MPIDI_CH3_Finalize(void)
     if (g->ctx)
         close_ctx(g);
     mdapl_launch_summary(&g->cfg, &g->counters, MPIR_Process.rank);
+    mdapl_ch3_heap_fini(&g->heap);
     return MPI_SUCCESS;
 }

@@ -25,6 +25,7 @@
  *      win_share.c  the memory of shared windows
  *      rma_pool.c   CH3's pools of RMA operations, from the first window on
  *      request_pool.c  MPICH's pool of requests, with a small first block
+ *      heap.c       large blocks of memory, kept for the next time
  *      split.c      communicators of ranks that share memory
  *      mpich.h      what differs between the releases of MPICH
  */
@@ -38,6 +39,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 /* Around CH3's atomic operations in a window that is shm_allocated. */
 #define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_ch3_win_lock(win_ptr)
@@ -70,6 +72,14 @@ struct mdapl_ch3_sleep {
     pthread_mutex_t lock;                /* around `serial` */
     pthread_cond_t completion;
     unsigned serial;                     /* changes with completions */
+};
+
+/* Large blocks that MPICH has freed (heap.c). */
+enum { MDAPL_CH3_KEPT = 4 };
+struct mdapl_ch3_heap {
+    size_t longest;                      /* bytes of a block that is kept, at most; 0: none is */
+    _Atomic(void *) kept[MDAPL_CH3_KEPT];    /* NULL: an empty place */
+    atomic_uint turn;                    /* whose block makes room next, modulo MDAPL_CH3_KEPT */
 };
 
 /* Receives, as CH3 says when it posts and matches them, and messages that had none (unexpected.c).
@@ -121,6 +131,7 @@ struct mdapl_ch3_glue {
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
     struct mdapl_ch3_sleep sleep;
     struct mdapl_ch3_recvs recvs;
+    struct mdapl_ch3_heap heap;
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
 
@@ -383,6 +394,12 @@ void mdapl_ch3_rma_pool_defer(struct mdapl_ch3_rma_pool *p);
 void mdapl_ch3_rma_pool_restore(const struct mdapl_ch3_rma_pool *p);
 /* Makes the pools, at the first window. An MPI error code. */
 int mdapl_ch3_rma_pool_make(struct mdapl_ch3_rma_pool *p);
+
+/* heap.c */
+/* From now on large blocks are kept, of about `longest` bytes at most; 0: none. fini: none is any
+ * more, and those that are kept are freed. */
+void mdapl_ch3_heap_init(struct mdapl_ch3_heap *h, size_t longest);
+void mdapl_ch3_heap_fini(struct mdapl_ch3_heap *h);
 
 /* request_pool.c */
 /* Makes the first block. In MPI_Init, when there is one thread and next to no request. */
