@@ -131,9 +131,15 @@ static bool reduce_few(const void *sendbuf, void *recvbuf, const struct operatio
         .combine = combine, .arg = o,
     };
 
+    const void *result;
+
     if (r.len == 0 || !meet(comm, &r, mpi_errno))
         return false;
-    memcpy(recvbuf, mdapl_barrier_result(mdapl_ch3_glue.ctx), r.len);
+    result = mdapl_barrier_result(mdapl_ch3_glue.ctx);
+    if (result)
+        memcpy(recvbuf, result, r.len);
+    else
+        MPIR_ERR_SET(*mpi_errno, MPI_ERR_OTHER, "**collective_size_mismatch");
     return true;
 }
 

@@ -9,14 +9,15 @@
  * and free() in MPICH's own code (--wrap), not those of the program.
  *
  * Whatever is kept is a block of the C library's, and may be freed by its free() anywhere. Any
- * thread may call these functions; a place is emptied and filled by one atomic operation.
+ * thread may call these functions; a place is emptied and filled by one atomic operation. They are
+ * weak, as a program that is linked statically may have its own with these names.
  */
 enum { LARGE = 131072 };         /* bytes from which on glibc has the system map a block */
 
 void *__real_malloc(size_t bytes) __attribute__((weak));
-void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes) __attribute__((weak));
 void __real_free(void *block) __attribute__((weak));
-void __wrap_free(void *block);
+void __wrap_free(void *block) __attribute__((weak));
 /* The length of a block, if the C library has this function: else none is kept. */
 size_t malloc_usable_size(void *block) __attribute__((weak));
 

@@ -28,7 +28,10 @@
 #include <errno.h>
 #include <string.h>
 
-enum { LEAF = 8 };               /* ranks that count themselves at a leaf */
+enum {
+    LEAF = 8,                    /* ranks that count themselves at a leaf */
+    MISMATCH = -1,               /* the length of a value that was made of such of two lengths */
+};
 
 static struct mdapl_shm_seg_head *head_at(const struct mdapl_shm_chan *s, uint32_t index)
 {
@@ -82,26 +85,41 @@ static void wake_leaf(struct mdapl_shm_chan *s, uint32_t first)
             mdapl_shm_sleep_end(mdapl_shm_near_peer(s, (int)i));
 }
 
+static void bring(struct mdapl_shm_chan *s, const struct mdapl_reduce *r)
+{
+    s->node_barrier.len = s->seg.head->brought_len = (uint32_t)r->len;
+    memcpy(s->seg.head->brought, r->own, r->len);
+}
+
 /* Makes one value, that of the rank `last`, of those of the ranks of a leaf (step: 1), or of those
  * of the leaves (LEAF), each of which is that of its last rank. */
 static void combine(const struct mdapl_shm_chan *s, const struct mdapl_reduce *r, int first,
                     int last, int step)
 {
-    for (int i = last - last % step - 1; i >= first; i -= step)
-        r->combine(r->arg, head_at(s, (uint32_t)i)->brought,
-                   head_at(s, (uint32_t)last)->brought);
+    struct mdapl_shm_seg_head *to = head_at(s, (uint32_t)last);
+
+    for (int i = last - last % step - 1; i >= first; i -= step) {
+        const struct mdapl_shm_seg_head *from = head_at(s, (uint32_t)i);
+
+        if (from->brought_len == to->brought_len)
+            r->combine(r->arg, from->brought, to->brought);
+        else
+            to->brought_len = (uint32_t)MISMATCH;
+    }
 }
 
 /* r: what came out is the value of the last rank. */
 static void release(struct mdapl_shm_chan *s, const struct mdapl_reduce *r)
 {
-    const uint8_t *value = head_at(s, (uint32_t)s->near.n - 1)->brought;
+    const struct mdapl_shm_seg_head *from = head_at(s, (uint32_t)s->near.n - 1);
 
     for (uint32_t first = 0; first < (uint32_t)s->near.n; first += LEAF) {
         struct mdapl_shm_seg_head *head = head_at(s, first);
 
-        if (r)
-            memcpy(head->result, value, r->len);
+        if (r) {
+            head->result_len = from->brought_len;
+            memcpy(head->result, from->brought, r->len);
+        }
         atomic_store(&head->released, s->node_barrier.entered);
         if (atomic_load(&head->sleepers) > 0)
             wake_leaf(s, first);
@@ -126,7 +144,7 @@ int mdapl_shm_node_barrier_enter(void *state, const struct mdapl_reduce *r)
     s->stats->node_reduces += r != NULL;
     b->entered++;
     if (r)
-        memcpy(s->seg.head->brought, r->own, r->len);
+        bring(s, r);
     if (!is_last(&b->leaf->arrived, b->entered, b->ranks))
         return 0;
     if (r)
@@ -150,7 +168,7 @@ const void *mdapl_shm_node_barrier_result(void *state)
 {
     const struct mdapl_shm_node_barrier *b = &((struct mdapl_shm_chan *)state)->node_barrier;
 
-    return b->leaf ? b->leaf->result : NULL;
+    return b->leaf && b->leaf->result_len == b->len ? b->leaf->result : NULL;
 }
 
 bool mdapl_shm_node_barrier_sleep(struct mdapl_shm_chan *s)

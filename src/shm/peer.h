@@ -110,6 +110,7 @@ struct mdapl_shm_near {
 struct mdapl_shm_node_barrier {
     bool none;                   /* it has been found that there are none */
     uint32_t entered;            /* by this rank, in total */
+    uint32_t len;                /* of what it has brought into the last one */
     uint32_t ranks, leaves;      /* at its leaf; of the tree */
     struct mdapl_shm_seg_head *root, *leaf;      /* NULL: not found yet */
 };

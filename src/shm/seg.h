@@ -91,11 +91,13 @@ struct mdapl_shm_seg_head {
      * them; what it has brought into one; how often ranks have entered one at this leaf, and leaves
      * at this root; the last one that was released; ranks that may sleep; what came out of it. */
     _Atomic uint32_t takes_part;
-    alignas(2 * MDAPL_LINE_BYTES) uint8_t brought[MDAPL_REDUCE_BYTES];
+    alignas(2 * MDAPL_LINE_BYTES) uint32_t brought_len;
+    alignas(16) uint8_t brought[MDAPL_REDUCE_BYTES];
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t arrived;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t leaves;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t released;
     _Atomic uint32_t sleepers;
+    uint32_t result_len;
     alignas(16) uint8_t result[MDAPL_REDUCE_BYTES];
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];

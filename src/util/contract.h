@@ -37,8 +37,7 @@ struct mdapl_op {
     void (*done)(struct mdapl_op *op, int status);
 };
 
-/* Values that all ranks bring into a barrier, of the same length at each, and how one value is made
- * of those of all ranks. */
+/* Values that all ranks bring into a barrier, of one length, and how one value is made of them. */
 struct mdapl_reduce {
     const void *own;
     size_t len;                  /* bytes, at most MDAPL_REDUCE_BYTES */

@@ -168,7 +168,8 @@ void mdapl_ctx_close(struct mdapl_ctx *ctx);
  * also if args->barrier was not set at one of them. It does not notice that a rank is lost.
  *
  * r: what the ranks bring, given by all or by none (NULL). mdapl_barrier_result() is made of it, in
- * the order of the ranks: after the barrier, until this rank enters the next one.
+ * the order of the ranks: after the barrier, until this rank enters the next one. It is NULL if the
+ * ranks brought values of different lengths.
  */
 int mdapl_barrier_enter(struct mdapl_ctx *ctx, const struct mdapl_reduce *r);
 bool mdapl_barrier_passed(const struct mdapl_ctx *ctx);

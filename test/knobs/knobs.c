@@ -10,7 +10,8 @@
  *   knobs paced N LEN          the same, with a pause before each message
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs barriers N           N calls of MPI_Barrier: the counters that grew
- *   knobs sums N COUNT         N calls of MPI_Allreduce of COUNT numbers: the counters that grew
+ *   knobs sums N COUNT         2 N calls of MPI_Allreduce of COUNT numbers: the counters that grew
+ *   knobs unlike               one of which rank 0 has one number, the others two
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
  *   knobs exchange N           N messages in turn each way: how often the system gave the core of a
@@ -220,6 +221,13 @@ static void sums(int n, int count)
     print_growth();
     free(own);
     free(sum);
+}
+
+static void unlike(void)
+{
+    int own[2] = { 1, 1 }, sum[2];
+
+    MPI_Allreduce(own, sum, rank == 0 ? 1 : 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 static void idle(int ms)
@@ -456,6 +464,8 @@ int main(int argc, char **argv)
         barriers(atoi(argv[2]));
     if (strcmp(what, "sums") == 0)
         sums(atoi(argv[2]), atoi(argv[3]));
+    if (strcmp(what, "unlike") == 0)
+        unlike();
     if (strcmp(what, "idle") == 0)
         idle(atoi(argv[2]));
     if (strcmp(what, "exchange") == 0)

@@ -54,9 +54,9 @@ static void prepend(const void *arg, const void *in, void *inout)
     ++*(int *)(uintptr_t)arg;
 }
 
-static int bring(struct pair *p, int rank, const char *text, int *calls)
+static int bring(struct pair *p, int rank, const char *text, size_t len, int *calls)
 {
-    struct mdapl_reduce r = { .own = text, .len = TEXT, .combine = prepend, .arg = calls };
+    struct mdapl_reduce r = { .own = text, .len = len, .combine = prepend, .arg = calls };
 
     return mdapl_barrier_enter(p->rank[rank].ctx, &r);
 }
@@ -80,8 +80,8 @@ static void values_come_out_in_order(void **state)
         for (int i = 0; i < p->n; i++)
             all[i] = text[i][0] = (char)('0' + (last + i) % 64);
         for (int i = 1; i < p->n; i++)
-            assert_int_equal(bring(p, (last + i) % p->n, text[(last + i) % p->n], &calls), 0);
-        assert_int_equal(bring(p, last, text[last], &calls), MDAPL_DONE);
+            assert_int_equal(bring(p, (last + i) % p->n, text[(last + i) % p->n], TEXT, &calls), 0);
+        assert_int_equal(bring(p, last, text[last], TEXT, &calls), MDAPL_DONE);
         assert_int_equal(calls, p->n - 1);
         for (int i = 0; i < p->n; i++) {
             assert_true(passed(p, i));
@@ -100,14 +100,35 @@ static void a_result_stays(void **state)
     int calls = 0;
 
     wire_all(p);
-    assert_int_equal(bring(p, 0, text[0], &calls), 0);
-    assert_int_equal(bring(p, 1, text[1], &calls), MDAPL_DONE);
-    assert_int_equal(bring(p, 1, text[2], &calls), 0);
+    assert_int_equal(bring(p, 0, text[0], TEXT, &calls), 0);
+    assert_int_equal(bring(p, 1, text[1], TEXT, &calls), MDAPL_DONE);
+    assert_int_equal(bring(p, 1, text[2], TEXT, &calls), 0);
     assert_true(passed(p, 0));
     assert_string_equal(result(p, 0), "ab");
-    assert_int_equal(bring(p, 0, text[0], &calls), MDAPL_DONE);
+    assert_int_equal(bring(p, 0, text[0], TEXT, &calls), MDAPL_DONE);
     assert_string_equal(result(p, 0), "ac");
     assert_string_equal(result(p, 1), "ac");
+}
+
+/* One rank's value is shorter: at the first leaf, at the last one, or of the last rank that enters.
+ * All ranks know, and the next result is right. */
+static void different_lengths(void **state)
+{
+    static const char text[TEXT] = "x";
+    struct pair *p = *state;
+    int calls = 0;
+
+    wire_all(p);
+    for (int i = 0; i < p->n; i++) {
+        for (int k = 0; k < p->n; k++)
+            bring(p, k, text, k == i ? TEXT / 2 : TEXT, &calls);
+        for (int k = 0; k < p->n; k++)
+            assert_null(result(p, k));
+        for (int k = 0; k < p->n; k++)
+            bring(p, k, text, TEXT, &calls);
+        for (int k = 0; k < p->n; k++)
+            assert_int_equal(strlen(result(p, k)), p->n);
+    }
 }
 
 /* One that has passed may enter the next barrier before the others have seen that they may, too. */
@@ -264,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_one_releases, ranks_make_many, ranks_unmake),
         cmocka_unit_test_setup_teardown(values_come_out_in_order, ranks_make_many, ranks_unmake),
+        cmocka_unit_test_setup_teardown(different_lengths, ranks_make_many, ranks_unmake),
         TEST(a_result_stays), TEST(some_are_ahead), TEST(a_sleeper_is_woken),
         TEST(others_are_not_woken),
         cmocka_unit_test_setup_teardown(none_with_one_elsewhere, make_two_of_three, ranks_unmake),
