@@ -130,7 +130,6 @@ static bool reduce_few(const void *sendbuf, void *recvbuf, const struct operatio
         .own = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, .len = brought_by(o),
         .combine = combine, .arg = o,
     };
-
     const void *result;
 
     if (r.len == 0 || !meet(comm, &r, mpi_errno))

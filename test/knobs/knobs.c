@@ -11,7 +11,7 @@
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs barriers N           N calls of MPI_Barrier: the counters that grew
  *   knobs sums N COUNT         2 N calls of MPI_Allreduce of COUNT numbers: the counters that grew
- *   knobs unlike               one of which rank 0 has one number, the others two
+ *   knobs unlike               one of which rank 0 has one number, the others two: its error
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
  *   knobs exchange N           N messages in turn each way: how often the system gave the core of a
@@ -225,9 +225,14 @@ static void sums(int n, int count)
 
 static void unlike(void)
 {
-    int own[2] = { 1, 1 }, sum[2];
+    int own[2] = { 1, 1 }, sum[2], rc, len;
+    char text[MPI_MAX_ERROR_STRING];
 
-    MPI_Allreduce(own, sum, rank == 0 ? 1 : 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    rc = MPI_Allreduce(own, sum, rank == 0 ? 1 : 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Error_string(rc, text, &len);
+    printf("%s\n", text);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
 static void idle(int ms)
