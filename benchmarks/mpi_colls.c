@@ -5,11 +5,10 @@
  *
  *   mpi_colls OPERATION BYTES ROUNDS
  *
- * OPERATION is bcast, reduce, allreduce (sums of doubles), allgather or alltoall, of BYTES from each
- * rank to each that gets some, a multiple of 8. It is made ROUNDS times one after the other, that
- * SLICES times, after as many that are not measured. Rank 0 prints the median of the slices, us of
- * one operation, of the slowest rank. Exit status 0 only when the first and last number of every
- * result were right.
+ * OPERATION is bcast, reduce, allreduce (sums of doubles), allgather or alltoall, of BYTES from one
+ * rank to another, a multiple of 8. It is made ROUNDS times one after the other, that SLICES times,
+ * after as many that are not measured. Rank 0 prints the median of the slices, us of one operation,
+ * of the slowest rank. Exit status 0 only when the first and last number of each result were right.
  */
 #include <mpi.h>
 #include <stdbool.h>
