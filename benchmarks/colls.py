@@ -2,8 +2,8 @@
 """Collective operations of the ranks of one host, beside ch3:nemesis and Debian's MPIs."""
 import tempfile
 
-from measure import cell, dapl, machine, middle, near_cores, printed, ratio, repeat, save, size_name, table
-from shm import OURS, nemesis, packaged
+from measure import cell, machine, middle, near_cores, printed, ratio, repeat, save, size_name, table
+from shm import OURS, all_mpis
 
 OPERATIONS = {"bcast": "MPI_Bcast", "reduce": "MPI_Reduce", "allreduce": "MPI_Allreduce",
               "allgather": "MPI_Allgather", "alltoall": "MPI_Alltoall"}
@@ -60,7 +60,7 @@ Not both MPICHs, whose ranks poll (crowd.md). Open MPI is told --oversubscribe.
 
 
 def run(reps):
-    mpis = {OURS: dapl(), "ch3:nemesis": nemesis(), **packaged()}
+    mpis = all_mpis()
     cores, _ = near_cores()
     with tempfile.TemporaryDirectory() as work:
         v = repeat(points(mpis, work, cores), reps, lambda: 0, 1)

@@ -112,14 +112,13 @@ static void combine(const void *arg, const void *in, void *inout)
  * functions combine them, which may do more than that. */
 static size_t brought_by(const struct operation *o)
 {
-    size_t each;
+    size_t bytes;
 
     if (MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM || HANDLE_GET_KIND(o->op) != HANDLE_KIND_BUILTIN
-        || HANDLE_GET_KIND(o->datatype) != HANDLE_KIND_BUILTIN)
+        || HANDLE_GET_KIND(o->datatype) != HANDLE_KIND_BUILTIN || o->count > MDAPL_REDUCE_BYTES)
         return 0;
-    each = MPIR_Datatype_get_basic_size(o->datatype);
-    return o->count <= MDAPL_REDUCE_BYTES && (size_t)o->count * each <= MDAPL_REDUCE_BYTES
-           ? (size_t)o->count * each : 0;
+    bytes = (size_t)o->count * MPIR_Datatype_get_basic_size(o->datatype);
+    return bytes <= MDAPL_REDUCE_BYTES ? bytes : 0;
 }
 
 /* Is it made on one node, of a few numbers, by a barrier that they are brought into? */

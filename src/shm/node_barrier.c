@@ -151,7 +151,7 @@ int mdapl_shm_node_barrier_enter(void *state, const struct mdapl_reduce *r)
         combine(s, r, leaf, leaf + (int)b->ranks - 1, 1);
     if (b->leaves > 1 && !is_last(&b->root->leaves, b->entered, b->leaves))
         return 0;
-    if (r && b->leaves > 1)
+    if (r)
         combine(s, r, 0, s->near.n - 1, LEAF);
     release(s, r);
     return MDAPL_DONE;
