@@ -64,8 +64,11 @@ void *__wrap_malloc(size_t bytes)
 void __wrap_free(void *block)
 {
     struct mdapl_ch3_heap *h = &mdapl_ch3_glue.heap;
-    size_t has = block && h->longest > 0 ? malloc_usable_size(block) : 0;
+    size_t has;
 
+    if (!block)
+        return;                  /* as for most messages, for which MPICH has allocated nothing */
+    has = h->longest > 0 ? malloc_usable_size(block) : 0;
     __real_free(has >= LARGE && has <= h->longest ? keep(h, block) : block);
 }
 
