@@ -58,7 +58,7 @@ static bool on_msg(struct mdapl_dapl_stream *st, const struct mdapl_dapl_frame *
 {
     struct mdapl_dapl_peer *peer = st->peer;
 
-    if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len))
+    if (mdapl_inbox_take(&peer->inbox, p, f->hdr_len, p + f->hdr_len, f->len) < 0)
         no_memory(peer);
     return true;
 }

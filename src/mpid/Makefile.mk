@@ -15,6 +15,9 @@ noinst_HEADERS += $(mdapl_headers)
 external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
     -Wl,--wrap=MPIDI_CH3U_Clean_recvq -Wl,--wrap=MPIR_Barrier_intra_smp
 
+## src/mpid/awaited.c
+external_ldflags += -Wl,--wrap=MPID_Recv
+
 ## src/mpid/heap.c
 external_ldflags += -Wl,--wrap=malloc -Wl,--wrap=free
 

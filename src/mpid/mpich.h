@@ -148,6 +148,16 @@ enum { MDAPL_CONTEXT_PT2PT = MPIR_CONTEXT_INTRA_PT2PT,
        MDAPL_CONTEXT_COLL = MPIR_CONTEXT_INTRA_COLL };
 #endif
 
+/* The same of a receive, by the argument of MPID_Recv(): 4.2 has added other attributes to it. */
+static inline int mdapl_mpich_context_of(int attr)
+{
+#ifdef MPIR_PT2PT_ATTR_CONTEXT_OFFSET
+    return MPIR_PT2PT_ATTR_CONTEXT_OFFSET(attr);
+#else
+    return attr;
+#endif
+}
+
 /* -- progress and requests -------------------------------------------------------------------- */
 
 /* MPICH's progress hooks, from 4.3 on those of one of its interfaces or, by -1, of all. */

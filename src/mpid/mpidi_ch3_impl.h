@@ -15,6 +15,7 @@
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       received messages: CH3's packet handlers
+ *      awaited.c    ... which a blocking receive waits for
  *      unpack.c     ... whose body is unpacked into a sparse buffer, or truncated
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting
@@ -90,6 +91,7 @@ struct mdapl_ch3_recvs {
     unsigned matched;                    /* matched or cancelled, in total */
     bool paused;                         /* there may be paused peers */
     unsigned listed, arrived;            /* in CH3's list when it was counted, and since then */
+    unsigned asked;                      /* how often, since then, whether it is empty */
     unsigned room;                       /* how many more it may get before a peer is paused */
     unsigned more;                       /* ... beyond the usual, as this rank has waited long */
     unsigned matched_before;             /* `matched` at the look that changed this */
@@ -131,6 +133,7 @@ struct mdapl_ch3_glue {
     MPIR_Commops comm_calls;             /* hooks of MPICH's creation of communicators */
     struct mdapl_ch3_sleep sleep;
     struct mdapl_ch3_recvs recvs;
+    struct mdapl_ch3_awaited *awaited;   /* a receive that waits before it is posted; or NULL */
     struct mdapl_ch3_heap heap;
 };
 extern struct mdapl_ch3_glue mdapl_ch3_glue;
@@ -234,6 +237,10 @@ void mdapl_ch3_port_fini(struct mdapl_ch3_glue *g);
  * error code. */
 int mdapl_ch3_progress_barrier(const struct mdapl_ch3_glue *g);
 
+/* Makes progress until over(arg), as long as a wait spins, at least one round. An MPI error
+ * code. */
+int mdapl_ch3_progress_spin(bool (*over)(const void *arg), const void *arg);
+
 /* lost.c */
 int mdapl_ch3_lost_init(struct mdapl_ch3_glue *g);
 static inline bool mdapl_ch3_is_lost(const MPIDI_VC_t *vc)
@@ -317,6 +324,12 @@ void mdapl_ch3_recv_drop(MPIR_Request *rreq);
 /* op->done of a read: status is 0 or a negative errno. */
 void mdapl_ch3_recv_done(struct mdapl_op *op, int status);
 
+/* awaited.c */
+/* A packet with its data has arrived while a receive awaits its message. True: this was it, and it
+ * has been received; else CH3 handles it, and may find that receive posted. */
+bool mdapl_ch3_awaited_arrived(struct mdapl_ch3_glue *g, const MPIDI_CH3_Pkt_t *pkt,
+                               const struct mdapl_rx_msg *m);
+
 /* A handler of CH3's has returned an error: ends the job, unless the cause is a lost peer. */
 void mdapl_ch3_handler_failed(int mpi_errno, const char *what);
 
@@ -325,6 +338,8 @@ void mdapl_ch3_handler_failed(int mpi_errno, const char *what);
 enum mdapl_next mdapl_ch3_unexpected_arrived(const MPIDI_VC_t *vc);
 /* The same of one that a receive has matched, while peers may be paused. */
 enum mdapl_next mdapl_ch3_unexpected_next(const MPIDI_VC_t *vc);
+/* Is no message of another rank in CH3's list? It may say no for one that is not there any more. */
+bool mdapl_ch3_unexpected_none(struct mdapl_ch3_glue *g);
 /* A round of progress begins, while peers may be paused. */
 void mdapl_ch3_unexpected_waiting(struct mdapl_ch3_glue *g);
 /* Now and then (up->look): resumes paused peers, each for a message or more. */

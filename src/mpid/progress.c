@@ -142,6 +142,21 @@ int mdapl_ch3_progress_barrier(const struct mdapl_ch3_glue *g)
     return wait_until(barrier_is_over, g, true, false);
 }
 
+int mdapl_ch3_progress_spin(bool (*over)(const void *arg), const void *arg)
+{
+    int64_t polls = 0;
+    int mpi_errno = MPI_SUCCESS;
+
+    do {
+        bool moved = poll_channels() > 0;
+
+        if (rest_is_due(over(arg), polls, moved))
+            mpi_errno = poll_rest(&moved);
+        polls = moved ? 0 : polls + 1;
+    } while (mpi_errno == MPI_SUCCESS && !over(arg) && polls < mdapl_ch3_glue.cfg.spin_polls);
+    return mpi_errno;
+}
+
 int MPIDI_CH3I_Progress(int blocking, MPID_Progress_state *state)
 {
     bool moved = poll_channels() > 0, due;

@@ -217,6 +217,8 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
         pkt = memcpy(&whole, m->hdr, sizeof(whole.rndv_req_to_send));
         pkt->type = MPIDI_CH3_PKT_EAGER_SEND;
     }
+    if (mdapl_ch3_glue.awaited && mdapl_ch3_awaited_arrived(&mdapl_ch3_glue, pkt, m))
+        return MDAPL_NEXT_ENOUGH;
     if (pkt->type == MPIDI_CH3I_PKT_DAPL_RNDV)
         mpi_errno = mdapl_ch3_rndv_announced(vc, pkt, m->rx);
     else

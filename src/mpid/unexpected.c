@@ -82,8 +82,18 @@ static void count(struct mdapl_ch3_glue *g)
 
     r->listed = (unsigned)MPIDI_CH3U_Recvq_count_unexp();
     r->room = r->listed < most ? most - r->listed : 0;
-    r->arrived = 0;
+    r->arrived = r->asked = 0;
     mdapl_stats_max(&mdapl_ctx_stats(g->ctx)->unexpected_max, r->listed);
+}
+
+bool mdapl_ch3_unexpected_none(struct mdapl_ch3_glue *g)
+{
+    struct mdapl_ch3_recvs *r = &g->recvs;
+
+    /* It is counted as often as it takes one receive on an average a message or two to look at. */
+    if (r->listed + r->arrived > 0 && ++r->asked >= r->listed + r->arrived)
+        count(g);
+    return r->listed + r->arrived == 0;
 }
 
 static bool takes_all_of(const MPIDI_VC_t *vc)

@@ -104,7 +104,7 @@ static void take(struct mdapl_shm_peer *peer, const struct mdapl_shm_fifo_msg *m
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
     /* `taken` of the FIFO acknowledges it. */
     peer->rx.acked = ++peer->rx.taken;
-    if (mdapl_inbox_take(&peer->inbox, hdr, m->hdr_len, m->body, m->len))
+    if (mdapl_inbox_take(&peer->inbox, hdr, m->hdr_len, m->body, m->len) < 0)
         mdapl_shm_peer_no_memory(peer);
 }
 

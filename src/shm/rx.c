@@ -12,9 +12,10 @@
 enum {
     BURST = 32,                  /* messages of one peer in one round, at most */
     BURST_BYTES = 4096,          /* ... and a round ends with a body by which they have so many, or
-                                  * with the last of those that are read together: the owner may be
-                                  * about to say where the next one belongs, and then it is copied
-                                  * once, or to send some, which the peer copies meanwhile */
+                                  * with the last of those that are read together, or with the
+                                  * message that the owner has waited for: it may be about to say
+                                  * where the next one belongs, and then it is copied once, or to
+                                  * send some, which the peer copies meanwhile */
 };
 
 /* -- types ------------------------------------------------------------------------------------ */
@@ -26,18 +27,32 @@ __attribute__((noinline)) static bool judged_to_owner(struct mdapl_shm_peer *pee
                                                       size_t len, bool in_pair)
 {
     uint64_t start = mdapl_shm_way_comes(peer, len);
-    bool ok = mdapl_inbox_take(&peer->inbox, hdr, hdr_len, body, len) == 0;
+    bool ok = mdapl_inbox_take(&peer->inbox, hdr, hdr_len, body, len) >= 0;
 
     mdapl_shm_way_ring(peer, len, body, len, in_pair, start);
     return ok || mdapl_shm_peer_no_memory(peer);
 }
 
-static inline bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+/* Adds to *bytes what the message counts for. */
+static inline bool to_owner(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m,
+                            size_t *bytes)
 {
+    int rc;
+
+    *bytes += m->len;
     if (m->len > MDAPL_SHM_SHORT)
         return judged_to_owner(peer, m->hdr, m->hdr_len, m->body, m->len, m->in_pair);
-    return mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len) == 0
-           || mdapl_shm_peer_no_memory(peer);
+    rc = mdapl_inbox_take(&peer->inbox, m->hdr, m->hdr_len, m->body, m->len);
+    if (rc > 0)
+        *bytes = BURST_BYTES;
+    return rc >= 0 || mdapl_shm_peer_no_memory(peer);
+}
+
+static bool on_msg(struct mdapl_shm_peer *peer, const struct mdapl_shm_spsc_msg *m)
+{
+    size_t bytes = 0;
+
+    return to_owner(peer, m, &bytes);
 }
 
 /* A piece of a body, in a cell or behind its record. */
@@ -103,10 +118,9 @@ static inline bool take_usual(struct mdapl_shm_peer *peer, struct mdapl_shm_spsc
     /* a constant length: a few moves and no loop */
     m->hdr = memcpy(peer->s->hdr, m->hdr, MDAPL_LINE_ROOM);
     mdapl_shm_spsc_ack_in(&peer->tx, m->ack);
-    if (!on_msg(peer, m))
+    if (!to_owner(peer, m, bytes))
         return false;
     took(peer, m);
-    *bytes += m->len;
     return true;
 }
 

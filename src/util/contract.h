@@ -97,6 +97,8 @@ struct mdapl_where {
 /* Result of up->msg: what happens to later messages of the same peer. */
 enum mdapl_next {
     MDAPL_NEXT_GO,           /* they may be announced while this body is still unread */
+    MDAPL_NEXT_ENOUGH,       /* the same, but better in another round: this is what was waited for,
+                              * and the owner is about to say where the next one belongs */
     MDAPL_NEXT_LATER,        /* they are queued until mdapl_resume(), or until the peer is lost */
     MDAPL_NEXT_HOLD          /* they are queued until m->rx has been read or dropped to its end */
 };

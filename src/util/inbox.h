@@ -39,17 +39,19 @@ void mdapl_inbox_resume(struct mdapl_inbox *in);
 int mdapl_inbox_park(struct mdapl_inbox *in, const struct mdapl_rx_msg *m);
 
 /* A message whose body (len bytes, 0: none) lies at `body` during the call: announced now, or
- * copied and queued. 0 or -ENOMEM. */
+ * copied and queued. 0; 1: the owner has enough for this round (MDAPL_NEXT_ENOUGH); -ENOMEM. */
 static inline int mdapl_inbox_take(struct mdapl_inbox *in, const void *hdr, size_t hdr_len,
                                    const void *body, size_t len)
 {
     const struct mdapl_rx_msg m = { hdr, hdr_len, len > 0 ? body : NULL, len, NULL };
+    enum mdapl_next next;
 
     if (mdapl_inbox_must_park(in))
         return mdapl_inbox_park(in, &m);
-    if (mdapl_up_msg(in->peer, &m) == MDAPL_NEXT_LATER)
+    next = mdapl_up_msg(in->peer, &m);
+    if (next == MDAPL_NEXT_LATER)
         mdapl_inbox_pause(in);
-    return 0;
+    return next == MDAPL_NEXT_ENOUGH;
 }
 
 /* A message whose body has to be fetched: rx is the channel's. 0 or -ENOMEM. */
