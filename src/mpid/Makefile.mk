@@ -18,6 +18,9 @@ external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
 ## src/mpid/awaited.c
 external_ldflags += -Wl,--wrap=MPID_Recv
 
+## src/mpid/sendrecv.c
+external_ldflags += -Wl,--wrap=MPIR_Sendrecv_impl -Wl,--wrap=MPIC_Sendrecv
+
 ## src/mpid/heap.c
 external_ldflags += -Wl,--wrap=malloc -Wl,--wrap=free
 

@@ -94,7 +94,8 @@ static inline int mdapl_mpich_lowest(int pair[2], MPIR_Comm *comm)
 }
 
 /* Until 4.1 their error flag goes by reference, and what they return may leave it out (colls.c): an
- * error class, or 0. Later they return it. */
+ * error class, or 0. Later they return it. WAIT_PASS is what a receive or wait of theirs has at its
+ * end. start: nothing has failed before. */
 #if MDAPL_MPICH(4, 2)
 typedef mdapl_mpich_coll mdapl_mpich_last;
 #define MDAPL_WAIT_LAST
@@ -104,6 +105,10 @@ static inline int mdapl_mpich_flagged(mdapl_mpich_last last)
     (void)last;
     return MPI_SUCCESS;
 }
+static inline bool mdapl_mpich_is_start(mdapl_mpich_last last)
+{
+    return last == MDAPL_COLL_START;
+}
 #else
 typedef MPIR_Errflag_t *mdapl_mpich_last;
 #define MDAPL_WAIT_LAST , MPIR_Errflag_t *errflag
@@ -111,6 +116,10 @@ typedef MPIR_Errflag_t *mdapl_mpich_last;
 static inline int mdapl_mpich_flagged(mdapl_mpich_last last)
 {
     return *last == MPIR_ERR_NONE ? MPI_SUCCESS : (int)*last;
+}
+static inline bool mdapl_mpich_is_start(mdapl_mpich_last last)
+{
+    return *last == MDAPL_COLL_START;
 }
 #endif
 

@@ -16,6 +16,7 @@
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       received messages: CH3's packet handlers
  *      awaited.c    ... which a blocking receive waits for
+ *      sendrecv.c   MPI_Sendrecv by those
  *      unpack.c     ... whose body is unpacked into a sparse buffer, or truncated
  *      rndv.c       MPI messages too long for a frame; cancelling them
  *      progress.c   polling and waiting

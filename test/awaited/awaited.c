@@ -43,10 +43,15 @@ static unsigned long long counted(void)
     return v;
 }
 
-static void send(int len, int tag)
+static void fill(int len, int tag)
 {
     for (int i = 0; i < len; i++)
         out[i] = (unsigned char)(i * 7 + len + tag);
+}
+
+static void send(int len, int tag)
+{
+    fill(len, tag);
     MPI_Send(out, len, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
 }
 
@@ -279,6 +284,78 @@ static void context_case(void)
     MPI_Comm_free(&other);
 }
 
+/* One call sends to the other rank and receives from it; each rank has a tag of its own. */
+static void exchange(int len)
+{
+    MPI_Status status;
+
+    fill(len, rank);
+    memset(in, 0, (size_t)len + 1);
+    MPI_Sendrecv(out, len, MPI_BYTE, 1 - rank, rank, in, len + 1, MPI_BYTE, 1 - rank, 1 - rank,
+                 MPI_COMM_WORLD, &status);
+    check(is_filled(in, len, 1 - rank) && in[len] == 0, "the bytes");
+    check_status(&status, 1 - rank, len, 1 - rank);
+}
+
+static void exchange_case(void)
+{
+    for (int i = 0; i < LENGTHS; i++)
+        exchange(lengths[i]);
+}
+
+static void exchange_long_case(void)
+{
+    for (int len = 1 << 15; len < MOST; len *= 2)
+        exchange(len);
+}
+
+/* With itself, and with nobody at one end or both. */
+static void exchange_alone_case(void)
+{
+    const int with[][2] = { { rank, rank },
+                            { MPI_PROC_NULL, MPI_PROC_NULL },
+                            { MPI_PROC_NULL, 1 - rank },
+                            { 1 - rank, MPI_PROC_NULL } };
+
+    for (int i = 0; i < 4; i++) {
+        int dest = with[i][rank], source = with[i][1 - rank];
+        MPI_Status status;
+
+        fill(24, 0);
+        memset(in, 0, 24);
+        MPI_Sendrecv(out, 24, MPI_BYTE, dest, TAG, in, 24, MPI_BYTE, source, TAG, MPI_COMM_WORLD,
+                     &status);
+        check(source == MPI_PROC_NULL ? in[0] == 0 && in[1] == 0 : is_filled(in, 24, 0),
+              "the bytes");
+        check_status(&status, source, source == MPI_PROC_NULL ? 0 : 24,
+                     source == MPI_PROC_NULL ? MPI_ANY_TAG : TAG);
+    }
+}
+
+static void exchange_truncated_case(void)
+{
+    int errclass, rc;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    rc = MPI_Sendrecv(out, 24, MPI_BYTE, 1 - rank, TAG, in, 8, MPI_BYTE, 1 - rank, TAG,
+                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Error_class(rc, &errclass);
+    check(errclass == MPI_ERR_TRUNCATE, "a message is longer than the buffer");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/* An algorithm of exchanges. */
+static void allgather_case(void)
+{
+    for (int i = 0; i < 5; i++) {
+        unsigned char mine[8], both[16] = { 0 };
+
+        memset(mine, 2 * i + rank + 1, sizeof(mine));
+        MPI_Allgather(mine, 8, MPI_BYTE, both, 8, MPI_BYTE, MPI_COMM_WORLD);
+        check(both[0] == 2 * i + 1 && both[15] == 2 * i + 2, "the bytes");
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -289,7 +366,9 @@ static const struct {
     { "posted", posted_case },       { "unexpected", unexpected_case },
     { "long", long_case },           { "synchronous", synchronous_case },
     { "own", own_case },             { "bcast", bcast_case },
-    { "context", context_case },
+    { "context", context_case },     { "exchange", exchange_case },
+    { "allgather", allgather_case }, { "exchange_long", exchange_long_case },
+    { "alone", exchange_alone_case }, { "exchange_truncated", exchange_truncated_case },
 };
 
 int main(int argc, char **argv)
@@ -309,6 +388,7 @@ int main(int argc, char **argv)
         name = cases[i].name;
         MPI_Barrier(MPI_COMM_WORLD);
         before = counted();
+        in_step();               /* in the barrier rank 1 would find what rank 0 sends next */
         cases[i].run();
         if (rank == 1)
             printf("%s %llu\n", name, counted() - before);

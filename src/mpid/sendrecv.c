@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#include "mpidi_ch3_impl.h"
+
+/*
+ * MPI_Sendrecv, and the same of collective operations, by a send that has no request if it is short
+ * and a receive that awaits its message (awaited.c). MPICH makes both of two nonblocking calls,
+ * whose requests are more than half of the instructions of short messages. A send of CH3's makes no
+ * progress, so a receive that is posted after it is as early as one before it. The linker exchanges
+ * MPICH's functions for these (--wrap).
+ */
+
+int __real_MPIR_Sendrecv_impl(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount,
+                              MPI_Datatype recvtype, int source, int recvtag, MPIR_Comm *comm,
+                              MPI_Status *status) __attribute__((weak));
+int __wrap_MPIR_Sendrecv_impl(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount,
+                              MPI_Datatype recvtype, int source, int recvtag, MPIR_Comm *comm,
+                              MPI_Status *status);
+int __real_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, int dest,
+                         int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                         int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
+                         mdapl_mpich_last errflag) __attribute__((weak));
+int __wrap_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, int dest,
+                         int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                         int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
+                         mdapl_mpich_last errflag);
+
+/* Is there a message for another rank, and one to receive? Not where the receive has to absorb its
+ * message though the send has failed, since the program goes on. */
+static bool is_exchange(const MPIR_Comm *comm, int dest, int source)
+{
+    return dest != MPI_PROC_NULL && source != MPI_PROC_NULL && dest != comm->rank
+           && comm->comm_kind == MPIR_COMM_KIND__INTRACOMM && !MPIR_CVAR_ENABLE_FT;
+}
+
+/* Waits for a request, fills the status and frees it. */
+static int finish(MPIR_Request *req, MPI_Status *status)
+{
+    int mpi_errno = MPID_Wait(req, MPI_STATUS_IGNORE);
+
+    if (mpi_errno != MPI_SUCCESS)
+        return mpi_errno;
+    mpi_errno = req->status.MPI_ERROR;
+    MPIR_Request_extract_status(req, status);
+    MPIR_Request_free(req);
+    return mpi_errno;
+}
+
+int __wrap_MPIR_Sendrecv_impl(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount,
+                              MPI_Datatype recvtype, int source, int recvtag, MPIR_Comm *comm,
+                              MPI_Status *status)
+{
+    MPIR_Request *sreq = NULL, *rreq = NULL;
+    int mpi_errno, of_send = MPI_SUCCESS;
+
+    if (!is_exchange(comm, dest, source))
+        return __real_MPIR_Sendrecv_impl(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
+                                         recvcount, recvtype, source, recvtag, comm, status);
+    mpi_errno = MPID_Send(sendbuf, sendcount, sendtype, dest, sendtag, comm, MDAPL_CONTEXT_PT2PT,
+                          &sreq);
+    if (mpi_errno != MPI_SUCCESS)
+        return mpi_errno;
+    mpi_errno = MPID_Recv(recvbuf, recvcount, recvtype, source, recvtag, comm, MDAPL_CONTEXT_PT2PT,
+                          status, &rreq);
+    if (rreq)
+        mpi_errno = finish(rreq, status);
+    if (sreq)
+        of_send = finish(sreq, MPI_STATUS_IGNORE);
+    return mpi_errno != MPI_SUCCESS ? mpi_errno : of_send;
+}
+
+int __wrap_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, int dest,
+                         int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                         int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
+                         mdapl_mpich_last errflag)
+{
+    MPIR_Request *sreq = NULL;
+    int mpi_errno, of_send = MPI_SUCCESS;
+
+    if (!is_exchange(comm, dest, source) || !mdapl_mpich_is_start(errflag))
+        return __real_MPIC_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                    recvtype, source, recvtag, comm, status, errflag);
+    mpi_errno = MPID_Send(sendbuf, sendcount, sendtype, dest, sendtag, comm, MDAPL_CONTEXT_COLL,
+                          &sreq);
+    if (mpi_errno != MPI_SUCCESS)
+        return mpi_errno;
+    mpi_errno = MPIC_Recv(recvbuf, recvcount, recvtype, source, recvtag, comm,
+                          status MDAPL_WAIT_PASS);
+    if (sreq) {
+        of_send = MPIC_Wait(sreq MDAPL_WAIT_PASS);
+        if (of_send == MPI_SUCCESS)
+            of_send = sreq->status.MPI_ERROR;
+        MPIR_Request_free(sreq);
+    }
+    return mpi_errno != MPI_SUCCESS ? mpi_errno : of_send;
+}
