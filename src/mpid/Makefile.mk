@@ -13,7 +13,13 @@ noinst_HEADERS += $(mdapl_headers)
 
 ## src/mpid/colls.c
 external_ldflags += -Wl,--wrap=MPIR_Allreduce -Wl,--wrap=MPIC_Wait \
-    -Wl,--wrap=MPIDI_CH3U_Clean_recvq -Wl,--wrap=MPIR_Barrier_intra_smp
+    -Wl,--wrap=MPIDI_CH3U_Clean_recvq
+
+## src/mpid/node_colls.c
+external_ldflags += -Wl,--wrap=MPIR_Barrier_intra_smp \
+    -Wl,--wrap=MPIR_Reduce_intra_reduce_scatter_gather \
+    -Wl,--wrap=MPIR_Bcast_intra_scatter_recursive_doubling_allgather \
+    -Wl,--wrap=MPIR_Bcast_intra_scatter_ring_allgather
 
 ## src/mpid/awaited.c
 external_ldflags += -Wl,--wrap=MPID_Recv

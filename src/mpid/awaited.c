@@ -13,15 +13,10 @@
  *  - when its message is one that CH3 has to look at, such as a rendezvous: before CH3 does
  *  - when the wait has been as long as waits spin, or its message may not come (lost peers) or
  *    waits for a posted receive (unexpected.c)
- *
- * The linker exchanges MPID_Recv() for this (--wrap).
  */
 
-int __real_MPID_Recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int rank, int tag,
-                     MPIR_Comm *comm, int attr, MPI_Status *status, MPIR_Request **request)
-    __attribute__((weak));
-int __wrap_MPID_Recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int rank, int tag,
-                     MPIR_Comm *comm, int attr, MPI_Status *status, MPIR_Request **request);
+MDAPL_REPLACE(MPID_Recv, void *buf, MPI_Aint count, MPI_Datatype datatype, int rank, int tag,
+              MPIR_Comm *comm, int attr, MPI_Status *status, MPIR_Request **request);
 
 struct mdapl_ch3_awaited {
     void *buf;                   /* the arguments of MPID_Recv() */

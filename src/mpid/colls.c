@@ -2,11 +2,9 @@
 #include "mpidi_ch3_impl.h"
 
 /*
- * What is replaced in MPICH's collective operations, by functions that the linker exchanges
- * (--wrap): how a barrier on one node is made, and a reduction of a few numbers there, and which
- * operations report the errors of their messages.
+ * Which of MPICH's collective operations report the errors of their messages.
  *
- * MPICH makes these operations of messages: when one fails, an algorithm records that, goes on, so
+ * MPICH makes them of messages: when one fails, an algorithm records that, goes on, so
  * that no other rank waits for it, and returns an error at its end. All do so but
  *
  *  - until 4.1 those of MPI_Allreduce, which return what their last step returned;
@@ -22,134 +20,19 @@
  * collective operations, on communicators with error handlers that return.
  */
 
-int __real_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
-                          MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last)
-    __attribute__((weak));
-int __wrap_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
-                          MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last);
-int __real_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST) __attribute__((weak));
-int __wrap_MPIC_Wait(MPIR_Request *req MDAPL_WAIT_LAST);
-int __real_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm) __attribute__((weak));
-int __wrap_MPIDI_CH3U_Clean_recvq(MPIR_Comm *comm);
-int __real_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last) __attribute__((weak));
-int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last);
-
-/* -- a barrier and a reduction on one node ---------------------------------------------------- */
-
-/* Are its processes those of MPI_COMM_WORLD, in the same order? */
-static bool is_world(MPIR_Comm *comm)
-{
-    MPIR_Comm *world = MPIR_Process.comm_world;
-    MPIDI_VC_t *mine, *its;
-
-    if (comm == world || !world || comm->comm_kind != MPIR_COMM_KIND__INTRACOMM
-        || comm->local_size != world->local_size)
-        return comm == world;
-    for (int i = 0; i < comm->local_size; i++) {
-        MPIDI_Comm_get_vc(comm, i, &mine);
-        MPIDI_Comm_get_vc(world, i, &its);
-        if (mine != its)
-            return false;
-    }
-    return true;
-}
-
-/* Not where a thread may wait for the one that makes progress, nor where the program is to see
- * which ranks are lost. */
-bool mdapl_ch3_colls_count(bool threads)
-{
-    return !threads && !MPIR_CVAR_ENABLE_FT;
-}
-
-/* Waits for the other ranks, which have this one's count. */
-static int await_ranks(struct mdapl_ch3_glue *g)
-{
-    int mpi_errno = mdapl_ch3_progress_barrier(g);
-
-    if (mpi_errno == MPI_SUCCESS && !mdapl_barrier_passed(g->ctx))
-        mdapl_ch3_lost_in_barrier(g);
-    return mpi_errno;
-}
-
-/* Is there such a barrier of all ranks of the communicator? Then returns when all have entered it.
- * r: NULL, or what they bring (transport.h). */
-static bool meet(MPIR_Comm *comm, const struct mdapl_reduce *r, int *mpi_errno)
-{
-    struct mdapl_ch3_glue *g = &mdapl_ch3_glue;
-    int rc = g->ctx && is_world(comm) ? mdapl_barrier_enter(g->ctx, r) : -ENOTSUP;
-
-    *mpi_errno = rc == 0 ? await_ranks(g) : MPI_SUCCESS;
-    return rc >= 0;
-}
-
-/* MPICH's is a barrier of each node's ranks, one of a rank of each node, and a broadcast on each
- * node. On one node the first of these is enough; that of all ranks needs no messages. */
-int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
-{
-    int mpi_errno;
-
-    if (meet(comm, NULL, &mpi_errno))
-        return mpi_errno;
-    return comm->node_comm && comm->node_comm->local_size == comm->local_size
-           ? MPIR_Barrier(comm->node_comm, last) : __real_MPIR_Barrier_intra_smp(comm, last);
-}
-
-/* The arguments of MPI_Allreduce that are the same at all ranks. */
-struct operation {
-    MPI_Aint count;
-    MPI_Datatype datatype;
-    MPI_Op op;
-};
-
-static void combine(const void *arg, const void *in, void *inout)
-{
-    const struct operation *o = arg;
-
-    MPIR_Reduce_local(in, inout, o->count, o->datatype, o->op);
-}
-
-/* Bytes of one rank's values, if they may be brought into a barrier; else 0. Not where the user's
- * functions combine them, which may do more than that. */
-static size_t brought_by(const struct operation *o)
-{
-    size_t bytes;
-
-    if (MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM || HANDLE_GET_KIND(o->op) != HANDLE_KIND_BUILTIN
-        || HANDLE_GET_KIND(o->datatype) != HANDLE_KIND_BUILTIN || o->count > MDAPL_REDUCE_BYTES)
-        return 0;
-    bytes = (size_t)o->count * MPIR_Datatype_get_basic_size(o->datatype);
-    return bytes <= MDAPL_REDUCE_BYTES ? bytes : 0;
-}
-
-/* Is it made on one node, of a few numbers, by a barrier that they are brought into? */
-static bool reduce_few(const void *sendbuf, void *recvbuf, const struct operation *o,
-                       MPIR_Comm *comm, int *mpi_errno)
-{
-    struct mdapl_reduce r = {
-        .own = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf, .len = brought_by(o),
-        .combine = combine, .arg = o,
-    };
-    const void *result;
-
-    if (r.len == 0 || !meet(comm, &r, mpi_errno))
-        return false;
-    result = mdapl_barrier_result(mdapl_ch3_glue.ctx);
-    if (result)
-        memcpy(recvbuf, result, r.len);
-    else
-        MPIR_ERR_SET(*mpi_errno, MPI_ERR_OTHER, "**collective_size_mismatch");
-    return true;
-}
+MDAPL_REPLACE(MPIR_Allreduce, const void *sendbuf, void *recvbuf, MPI_Aint count,
+              MPI_Datatype datatype, MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last);
+MDAPL_REPLACE(MPIC_Wait, MPIR_Request *req MDAPL_WAIT_LAST);
+MDAPL_REPLACE(MPIDI_CH3U_Clean_recvq, MPIR_Comm *comm);
 
 /* -- operations that would not report -------------------------------------------------------- */
 
 int __wrap_MPIR_Allreduce(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype,
                           MPI_Op op, MPIR_Comm *comm, mdapl_mpich_last last)
 {
-    const struct operation o = { count, datatype, op };
     int before = mdapl_mpich_flagged(last), mpi_errno, errclass;
 
-    if (reduce_few(sendbuf, recvbuf, &o, comm, &mpi_errno))
+    if (mdapl_ch3_node_reduce(sendbuf, recvbuf, count, datatype, op, comm, &mpi_errno))
         return mpi_errno;
     mpi_errno = __real_MPIR_Allreduce(sendbuf, recvbuf, count, datatype, op, comm, last);
     errclass = mdapl_mpich_flagged(last);

@@ -60,7 +60,7 @@ static int open_ctx(struct mdapl_ch3_glue *g, int rank)
     struct mdapl_ctx_args args = {
         .channels = channels, .owner = g, .cfg = &g->cfg,
         .up = threads ? &up_several_threads : &up_one_thread,
-        .barrier = mdapl_ch3_colls_count(threads),
+        .barrier = mdapl_ch3_node_counts(threads),
         .job = { .rank = rank, .size = g->pg->size, .card = mdapl_ch3_cards_get, .near = near,
                  .owner = g->pg },
     };

@@ -12,6 +12,7 @@
  *      port.c       MPI ports: how two jobs meet
  *      lost.c       a lost peer: which operations fail, whether the job ends
  *      colls.c      ... which collective operations report it
+ *      node_colls.c collective operations on one node: counters and trees
  *      barrier.c    the launcher's barrier, which a lost peer does not enter
  *      send.c       MPIDI_CH3_iStartMsg[v], iSend[v]; non-contiguous bodies
  *      recv.c       received messages: CH3's packet handlers
@@ -46,6 +47,12 @@
 /* Around CH3's atomic operations in a window that is shm_allocated. */
 #define MPIDI_CH3I_SHM_MUTEX_LOCK(win_ptr) mdapl_ch3_win_lock(win_ptr)
 #define MPIDI_CH3I_SHM_MUTEX_UNLOCK(win_ptr) mdapl_ch3_win_unlock(win_ptr)
+
+/* MDAPL_REPLACE(function, arguments): what is called in place of a function of MPICH's, __wrap_,
+ * and that one, __real_; the linker exchanges them (--wrap in Makefile.mk). */
+#define MDAPL_REPLACE(function, ...)                                                             \
+    int __real_##function(__VA_ARGS__) __attribute__((weak));                                    \
+    int __wrap_##function(__VA_ARGS__)
 
 /* An unexpected rendezvous. CH3 frees such requests without a call of the channel, so its body is
  * recorded here and not in the request alone. */
@@ -274,9 +281,6 @@ void mdapl_ch3_end_job(const char *fmt, ...) __attribute__((format(printf, 1, 2)
 /* With MPIR_CVAR_ENABLE_FT, in MPI_Init: MPICH chooses the algorithms, and takes such as report
  * errors. */
 void mdapl_ch3_colls_init(void);
-/* Does this rank enter barriers that count ranks in shared memory? threads: it has
- * MPI_THREAD_MULTIPLE. */
-bool mdapl_ch3_colls_count(bool threads);
 /* Do collective operations report the errors of their messages? */
 bool mdapl_ch3_colls_report(void);
 /* Has it the tag of a message of MPIX_Comm_shrink or _agree, which find out who has failed? */
@@ -290,6 +294,15 @@ static inline void mdapl_ch3_colls_admitted(MPIR_Comm *comm)
     if (comm)
         comm->revoked = 1;
 }
+
+/* node_colls.c */
+/* Does this rank enter barriers that count ranks in shared memory? threads: it has
+ * MPI_THREAD_MULTIPLE. */
+bool mdapl_ch3_node_counts(bool threads);
+/* MPI_Allreduce of a few numbers, by a barrier that they are brought into. False: it is to be made
+ * of messages. */
+bool mdapl_ch3_node_reduce(const void *sendbuf, void *recvbuf, MPI_Aint count,
+                           MPI_Datatype datatype, MPI_Op op, MPIR_Comm *comm, int *mpi_errno);
 
 /* barrier.c */
 /* Returns when all ranks have entered the launcher's barrier. 0; -ECONNRESET: a rank has ended, so

@@ -5,32 +5,22 @@
  * MPI_Sendrecv, and the same of collective operations, by a send that has no request if it is short
  * and a receive that awaits its message (awaited.c). MPICH makes both of two nonblocking calls,
  * whose requests are more than half of the instructions of short messages. A send of CH3's makes no
- * progress, so a receive that is posted after it is as early as one before it. The linker exchanges
- * MPICH's functions for these (--wrap).
+ * progress, so a receive that is posted after it is as early as one before it.
  */
 
-int __real_MPIR_Sendrecv_impl(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
-                              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount,
-                              MPI_Datatype recvtype, int source, int recvtag, MPIR_Comm *comm,
-                              MPI_Status *status) __attribute__((weak));
-int __wrap_MPIR_Sendrecv_impl(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
-                              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount,
-                              MPI_Datatype recvtype, int source, int recvtag, MPIR_Comm *comm,
-                              MPI_Status *status);
-int __real_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, int dest,
-                         int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
-                         int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
-                         mdapl_mpich_last errflag) __attribute__((weak));
-int __wrap_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, int dest,
-                         int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
-                         int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
-                         mdapl_mpich_last errflag);
+MDAPL_REPLACE(MPIR_Sendrecv_impl, const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+              int source, int recvtag, MPIR_Comm *comm, MPI_Status *status);
+MDAPL_REPLACE(MPIC_Sendrecv, const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+              int dest, int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+              int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
+              mdapl_mpich_last errflag);
 
-/* Is there a message for another rank, and one to receive? Not where the receive has to absorb its
- * message though the send has failed, since the program goes on. */
-static bool is_exchange(const MPIR_Comm *comm, int dest, int source)
+/* May a message for this rank be sent before anything else is known? Not to itself, nor where a
+ * program goes on when that fails: MPICH's receive takes its message then. */
+static bool may_send(const MPIR_Comm *comm, int dest)
 {
-    return dest != MPI_PROC_NULL && source != MPI_PROC_NULL && dest != comm->rank
+    return dest != MPI_PROC_NULL && dest != comm->rank
            && comm->comm_kind == MPIR_COMM_KIND__INTRACOMM && !MPIR_CVAR_ENABLE_FT;
 }
 
@@ -55,7 +45,7 @@ int __wrap_MPIR_Sendrecv_impl(const void *sendbuf, MPI_Aint sendcount, MPI_Datat
     MPIR_Request *sreq = NULL, *rreq = NULL;
     int mpi_errno, of_send = MPI_SUCCESS;
 
-    if (!is_exchange(comm, dest, source))
+    if (source == MPI_PROC_NULL || !may_send(comm, dest))
         return __real_MPIR_Sendrecv_impl(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
                                          recvcount, recvtype, source, recvtag, comm, status);
     mpi_errno = MPID_Send(sendbuf, sendcount, sendtype, dest, sendtag, comm, MDAPL_CONTEXT_PT2PT,
@@ -79,7 +69,7 @@ int __wrap_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype s
     MPIR_Request *sreq = NULL;
     int mpi_errno, of_send = MPI_SUCCESS;
 
-    if (!is_exchange(comm, dest, source) || !mdapl_mpich_is_start(errflag))
+    if (source == MPI_PROC_NULL || !may_send(comm, dest) || !mdapl_mpich_is_start(errflag))
         return __real_MPIC_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
                                     recvtype, source, recvtag, comm, status, errflag);
     mpi_errno = MPID_Send(sendbuf, sendcount, sendtype, dest, sendtag, comm, MDAPL_CONTEXT_COLL,

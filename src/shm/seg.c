@@ -12,7 +12,7 @@
 
 enum {
     MAGIC = 0x6d64736d,
-    LAYOUT = 22,                 /* of the segment, and of what travels in its rings */
+    LAYOUT = 23,                 /* of the segment, and of what travels in its rings */
     FRONTS_AT = sizeof(struct mdapl_shm_seg_head),
     INRING_MIN = 262144,
     ALL_INRINGS = 32 << 20,      /* bytes of all of them, as long as one has more than INRING_MIN */

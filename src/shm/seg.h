@@ -88,17 +88,13 @@ struct mdapl_shm_seg_head {
     _Atomic uint32_t refuses;        /* inrings of some ranks have `refused` */
     alignas(2 * MDAPL_LINE_BYTES) struct mdapl_shm_fifo_slot fifo[MDAPL_FIFO_SLOTS];
     /* For barriers of the job's ranks (node_barrier.c): does the owner take part, and reach all of
-     * them; what it has brought into one; how often ranks have entered one at this leaf, and leaves
-     * at this root; the last one that was released; ranks that may sleep; what came out of it. */
+     * them; how often ranks have entered one at this leaf, and leaves at this root; the last one
+     * that was released; ranks that may sleep. */
     _Atomic uint32_t takes_part;
-    alignas(2 * MDAPL_LINE_BYTES) uint32_t brought_len;
-    alignas(16) uint8_t brought[MDAPL_REDUCE_BYTES];
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t arrived;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t leaves;
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t released;
     _Atomic uint32_t sleepers;
-    uint32_t result_len;
-    alignas(16) uint8_t result[MDAPL_REDUCE_BYTES];
     /* By index of the ranks of the node (near.c): MAPPED, or the -errno why its segment is not. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic int32_t verdict[MDAPL_SHM_INRINGS];
     struct mdapl_shm_guest guest[MDAPL_SHM_GUESTS];
@@ -107,6 +103,11 @@ struct mdapl_shm_seg_head {
      * decided. */
     alignas(2 * MDAPL_LINE_BYTES) _Atomic uint32_t way[2][MDAPL_SHM_CLASSES];
     _Atomic uint32_t lap;    /* likewise: which laps of bodies in a ring are faster, 1 more */
+    /* What the owner has brought into a barrier, and what came out of it, of a leaf. */
+    alignas(2 * MDAPL_LINE_BYTES) uint32_t brought_len;
+    alignas(16) uint8_t brought[MDAPL_REDUCE_BYTES];
+    alignas(2 * MDAPL_LINE_BYTES) uint32_t result_len;
+    alignas(16) uint8_t result[MDAPL_REDUCE_BYTES];
 };
 
 /* A mapped segment, mapped by one call: address space costs nothing, system calls do. */

@@ -25,7 +25,7 @@ enum {
     MDAPL_CARD_MAX = 512,    /* bytes of a business card, with its terminating zero */
     MDAPL_KEY_BYTES = 16,    /* of a group's key */
     MDAPL_WHERE_BYTES = 278, /* of the description of exposed memory */
-    MDAPL_REDUCE_BYTES = 1024, /* that a rank brings into a barrier */
+    MDAPL_REDUCE_BYTES = 4096, /* that a rank brings into a barrier */
 };
 
 /*

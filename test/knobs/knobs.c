@@ -11,6 +11,8 @@
  *   knobs gather N             ranks but 0 send N messages each to rank 0: the counters that grew
  *   knobs barriers N           N calls of MPI_Barrier: the counters that grew
  *   knobs sums N COUNT         2 N calls of MPI_Allreduce of COUNT numbers: the counters that grew
+ *   knobs trees N LEN          N calls of MPI_Bcast and MPI_Reduce of LEN bytes, by roots in turn:
+ *                              the counters that grew
  *   knobs unlike               one of which rank 0 has one number, the others two: its error
  *   knobs idle MS              rank 1 waits for a message while rank 0 sleeps: yields of its core,
  *                              and the counters that grew
@@ -196,6 +198,30 @@ static void barriers(int n)
     for (int i = 0; i < n; i++)
         MPI_Barrier(MPI_COMM_WORLD);
     print_growth();
+}
+
+static void trees(int n, int len)
+{
+    int count = len / (int)sizeof(long long);
+    long long *own = calloc((size_t)count, sizeof(*own));
+    long long *sum = calloc((size_t)count, sizeof(*sum));
+
+    note();
+    for (int i = 0; i < n; i++) {
+        int root = i % size;
+
+        for (int k = 0; k < count; k++)
+            own[k] = rank == root ? k + i : 0;
+        MPI_Bcast(own, count, MPI_LONG_LONG, root, MPI_COMM_WORLD);
+        for (int k = 0; k < count; k++)
+            check(own[k] == k + i, "not what was sent:", "MPI_Bcast");
+        MPI_Reduce(own, sum, count, MPI_LONG_LONG, MPI_SUM, root, MPI_COMM_WORLD);
+        for (int k = 0; rank == root && k < count; k++)
+            check(sum[k] == (long long)(k + i) * size, "not the sum:", "MPI_Reduce");
+    }
+    print_growth();
+    free(own);
+    free(sum);
 }
 
 static void sums(int n, int count)
@@ -469,6 +495,8 @@ int main(int argc, char **argv)
         barriers(atoi(argv[2]));
     if (strcmp(what, "sums") == 0)
         sums(atoi(argv[2]), atoi(argv[3]));
+    if (strcmp(what, "trees") == 0)
+        trees(atoi(argv[2]), atoi(argv[3]));
     if (strcmp(what, "unlike") == 0)
         unlike();
     if (strcmp(what, "idle") == 0)
