@@ -25,7 +25,7 @@ external_ldflags += -Wl,--wrap=MPIR_Barrier_intra_smp \
 external_ldflags += -Wl,--wrap=MPID_Recv
 
 ## src/mpid/sendrecv.c
-external_ldflags += -Wl,--wrap=MPIR_Sendrecv_impl -Wl,--wrap=MPIC_Sendrecv
+external_ldflags += -Wl,--wrap=MPIR_Sendrecv_impl -Wl,--wrap=MPIC_Sendrecv -Wl,--wrap=MPIC_Isend
 
 ## src/mpid/heap.c
 external_ldflags += -Wl,--wrap=malloc -Wl,--wrap=free

@@ -15,6 +15,8 @@ MDAPL_REPLACE(MPIC_Sendrecv, const void *sendbuf, MPI_Aint sendcount, MPI_Dataty
               int dest, int sendtag, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
               int source, int recvtag, MPIR_Comm *comm, MPI_Status *status,
               mdapl_mpich_last errflag);
+MDAPL_REPLACE(MPIC_Isend, const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest, int tag,
+              MPIR_Comm *comm, MPIR_Request **req_p, mdapl_mpich_last errflag);
 
 /* May a message for this rank be sent before anything else is known? Not to itself, nor where a
  * program goes on when that fails: MPICH's receive takes its message then. */
@@ -85,4 +87,20 @@ int __wrap_MPIC_Sendrecv(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype s
         MPIR_Request_free(sreq);
     }
     return mpi_errno != MPI_SUCCESS ? mpi_errno : of_send;
+}
+
+/* A type of the user's may be freed before a request is complete that does not hold it. */
+int __wrap_MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest, int tag,
+                      MPIR_Comm *comm, MPIR_Request **req_p, mdapl_mpich_last errflag)
+{
+    int mpi_errno;
+
+    if (!may_send(comm, dest) || !mdapl_mpich_is_start(errflag)
+        || HANDLE_GET_KIND(datatype) != HANDLE_KIND_BUILTIN)
+        return __real_MPIC_Isend(buf, count, datatype, dest, tag, comm, req_p, errflag);
+    *req_p = NULL;
+    mpi_errno = MPID_Send(buf, count, datatype, dest, tag, comm, MDAPL_CONTEXT_COLL, req_p);
+    if (mpi_errno == MPI_SUCCESS && !*req_p)
+        *req_p = MPIR_Request_create_complete(MPIR_REQUEST_KIND__SEND);
+    return mpi_errno;
 }
