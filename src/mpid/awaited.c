@@ -84,7 +84,11 @@ int __wrap_MPID_Recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int rank,
     g->awaited = NULL;
     if (a.over)
         return a.mpi_errno;
-    return mpi_errno == MPI_SUCCESS ? post(&a) : mpi_errno;
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = post(&a);
+    if (!*request)
+        g->spun = 0;
+    return mpi_errno;
 }
 
 static bool is_for(const struct mdapl_ch3_awaited *a, const MPIDI_Message_match *match)

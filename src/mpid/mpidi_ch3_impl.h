@@ -115,6 +115,7 @@ struct mdapl_ch3_glue {
     MPIDI_VC_t *terminating;             /* VCs whose last frames are still to be acknowledged */
     struct mdapl_ch3_unmatched unmatched; /* list head */
     unsigned rounds;                     /* of waiting; the rarer work is done every few */
+    int64_t spun;                        /* empty rounds of the wait that is about to go on */
     struct mdapl_ch3_comm *comms;        /* all communicators (lost.c) */
     bool oversubscribed;                        /* ranks share my cores */
     struct mdapl_yields yields;          /* unless the knob YIELD_POLLS says how many */
@@ -245,8 +246,8 @@ void mdapl_ch3_port_fini(struct mdapl_ch3_glue *g);
  * error code. */
 int mdapl_ch3_progress_barrier(const struct mdapl_ch3_glue *g);
 
-/* Makes progress until over(arg), as long as a wait spins, at least one round. An MPI error
- * code. */
+/* Makes progress until over(arg), as long as a wait spins, at least one round. An MPI error code.
+ * What is waited for next is taken for the same: it does not spin again. */
 int mdapl_ch3_progress_spin(bool (*over)(const void *arg), const void *arg);
 
 /* lost.c */

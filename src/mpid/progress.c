@@ -95,9 +95,10 @@ static bool rest_is_due(bool over, int64_t polls, bool moved)
 __attribute__((always_inline)) static inline int wait_until(bool (*over)(const void *arg),
                                                             const void *arg, bool moved, bool due)
 {
-    int64_t polls = 0;
+    int64_t polls = mdapl_ch3_glue.spun;
     int mpi_errno = MPI_SUCCESS;
 
+    mdapl_ch3_glue.spun = 0;
     for (;;) {
         int n;
 
@@ -154,6 +155,7 @@ int mdapl_ch3_progress_spin(bool (*over)(const void *arg), const void *arg)
             mpi_errno = poll_rest(&moved);
         polls = moved ? 0 : polls + 1;
     } while (mpi_errno == MPI_SUCCESS && !over(arg) && polls < mdapl_ch3_glue.cfg.spin_polls);
+    mdapl_ch3_glue.spun = over(arg) ? 0 : polls;
     return mpi_errno;
 }
 
