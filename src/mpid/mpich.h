@@ -93,6 +93,19 @@ static inline int mdapl_mpich_lowest(int pair[2], MPIR_Comm *comm)
     return mdapl_mpich_coll_end(mpi_errno, coll);
 }
 
+/* Are all ranks of a communicator on this node? Releases before 5.0 know it of one by the
+ * communicator of the node's ranks, which is made of it or is it. */
+static inline bool mdapl_mpich_is_on_one_node(const MPIR_Comm *comm)
+{
+#if MDAPL_MPICH(5, 0)
+    return (comm->attr & MPIR_COMM_ATTR__HIERARCHY)
+           && (comm->hierarchy_flags & MPIR_COMM_HIERARCHY__SINGLE_NODE);
+#else
+    return comm->hierarchy_kind == MPIR_COMM_HIERARCHY_KIND__NODE
+           || (comm->node_comm && comm->node_comm->local_size == comm->local_size);
+#endif
+}
+
 /* Until 4.1 their error flag goes by reference, and what they return may leave it out (colls.c): an
  * error class, or 0. Later they return it. WAIT_PASS is what a receive or wait of theirs has at its
  * end. start: nothing has failed before. */

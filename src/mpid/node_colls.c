@@ -53,12 +53,6 @@ static int await_ranks(struct mdapl_ch3_glue *g)
     return mpi_errno;
 }
 
-static bool is_on_one_node(const MPIR_Comm *comm)
-{
-    return comm->hierarchy_kind == MPIR_COMM_HIERARCHY_KIND__NODE
-           || (comm->node_comm && comm->node_comm->local_size == comm->local_size);
-}
-
 /* Is there such a barrier of all ranks of the communicator? Then returns when all have entered it.
  * r: NULL, or what they bring (transport.h). */
 static bool meet(MPIR_Comm *comm, const struct mdapl_reduce *r, int *mpi_errno)
@@ -78,8 +72,9 @@ int __wrap_MPIR_Barrier_intra_smp(MPIR_Comm *comm, mdapl_mpich_last last)
 
     if (meet(comm, NULL, &mpi_errno))
         return mpi_errno;
-    return comm->node_comm && is_on_one_node(comm) ? MPIR_Barrier(comm->node_comm, last)
-                                                   : __real_MPIR_Barrier_intra_smp(comm, last);
+    if (comm->node_comm && mdapl_mpich_is_on_one_node(comm))
+        return MPIR_Barrier(comm->node_comm, last);
+    return __real_MPIR_Barrier_intra_smp(comm, last);
 }
 
 /* -- reductions of a few numbers -------------------------------------------------------------- */
@@ -149,7 +144,7 @@ static bool goes_by_tree(int chosen, const MPIR_Comm *comm, MPI_Aint count, MPI_
     MPI_Aint each;
 
     MPIR_Datatype_get_size_macro(datatype, each);
-    return !chosen && count * each <= most && is_on_one_node(comm);
+    return !chosen && count * each <= most && mdapl_mpich_is_on_one_node(comm);
 }
 
 int __wrap_MPIR_Reduce_intra_reduce_scatter_gather(const void *sendbuf, void *recvbuf,
