@@ -195,6 +195,7 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
     MPIDI_VC_t *vc = mdapl_ch3_vc_of(peer);
     MPIDI_CH3_Pkt_t *pkt = (MPIDI_CH3_Pkt_t *)m->hdr, whole;
     unsigned matched = mdapl_ch3_glue.recvs.matched;
+    enum mdapl_next next;
     bool pending = false;
     int mpi_errno;
 
@@ -225,10 +226,10 @@ enum mdapl_next mdapl_ch3_recv_msg(void *owner, struct mdapl_peer *peer,
         mpi_errno = handle_packet(vc, pkt, m, &pending);
     if (mpi_errno != MPI_SUCCESS)
         mdapl_ch3_handler_failed(mpi_errno, "a message");
+    if (matched != mdapl_ch3_glue.recvs.matched)
+        next = mdapl_ch3_glue.recvs.paused ? mdapl_ch3_unexpected_next(vc) : MDAPL_NEXT_GO;
+    else
+        next = mdapl_ch3_match_of(pkt) ? mdapl_ch3_unexpected_arrived(vc) : MDAPL_NEXT_GO;
     /* CH3 takes the packets of a VC in order, their data included. */
-    if (pending)
-        return MDAPL_NEXT_HOLD;
-    if (matched == mdapl_ch3_glue.recvs.matched)
-        return mdapl_ch3_match_of(pkt) ? mdapl_ch3_unexpected_arrived(vc) : MDAPL_NEXT_GO;
-    return mdapl_ch3_glue.recvs.paused ? mdapl_ch3_unexpected_next(vc) : MDAPL_NEXT_GO;
+    return pending ? MDAPL_NEXT_HOLD : next;
 }

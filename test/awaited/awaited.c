@@ -223,6 +223,32 @@ static void unexpected_case(void)
     }
 }
 
+/* A message that arrives while rank 1 waits for another one comes before those that are sent later,
+ * whatever its length. */
+static void order_case(void)
+{
+    for (int len = 8; len < MOST; len *= 4) {
+        MPI_Request request;
+
+        if (rank == 0) {
+            fill(len, TAG);
+            memcpy(in, out, (size_t)len);
+            MPI_Isend(in, len, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+            send(8, TAG + 1);
+        } else {
+            receive(0, TAG + 1, 8, TAG + 1);
+        }
+        in_step();
+        if (rank == 0) {
+            send(16, TAG);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            receive(0, TAG, len, TAG);
+            receive(0, TAG, 16, TAG);
+        }
+    }
+}
+
 static void synchronous_case(void)
 {
     memset(out, 1, 8);
@@ -365,6 +391,7 @@ static const struct {
     { "truncated", truncated_case }, { "types", types_case },
     { "posted", posted_case },       { "unexpected", unexpected_case },
     { "long", long_case },           { "synchronous", synchronous_case },
+    { "order", order_case },
     { "own", own_case },             { "bcast", bcast_case },
     { "context", context_case },     { "exchange", exchange_case },
     { "allgather", allgather_case }, { "exchange_long", exchange_long_case },
