@@ -5,8 +5,8 @@
 
 /*
  * Blocking receives without a request. CH3 makes a request for each receive, puts it into the list
- * of posted ones, finds it there when its message comes, and frees it: half of the instructions of
- * a short message. Where nothing is posted and no message is unexpected, MPI_Recv, and collective
+ * of posted ones, finds it there when its message comes, and frees it: a third of the instructions
+ * of a receive. Where nothing is posted and no message is unexpected, MPI_Recv, and collective
  * operations, await their message here first: a short one goes into the program's buffer as it
  * arrives. The receive is posted after all, and all is as without this file,
  *

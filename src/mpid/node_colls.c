@@ -132,8 +132,7 @@ bool mdapl_ch3_node_reduce(const void *sendbuf, void *recvbuf, MPI_Aint count,
  * From some KiB on MPICH has ranks exchange parts of a body: each rank copies, or adds, less of it,
  * but each call waits for all ranks. A tree lets the ranks that have only to send, or to receive,
  * go on to their next call. Up to these lengths it is on one node as fast for a single call, and
- * up to twice as fast for many between two ranks, and ten times where ranks share cores
- * (benchmarks/run colls).
+ * faster for many, above all where ranks share cores (benchmarks/run colls).
  */
 enum { TREE_REDUCE = 16384, TREE_BCAST = 32768 };
 

@@ -4,7 +4,7 @@
 /*
  * MPI_Sendrecv, and the same of collective operations, by a send that has no request if it is short
  * and a receive that awaits its message (awaited.c). MPICH makes both of two nonblocking calls,
- * whose requests are more than half of the instructions of short messages. A send of CH3's makes no
+ * whose requests are almost half of the instructions of short messages. A send of CH3's makes no
  * progress, so a receive that is posted after it is as early as one before it.
  */
 
