@@ -6,8 +6,8 @@ from measure import cell, machine, middle, near_cores, printed, ratio, repeat, s
 from shm import OURS, all_mpis
 
 OPERATIONS = {"bcast": "MPI_Bcast", "reduce": "MPI_Reduce", "allreduce": "MPI_Allreduce",
-              "allgather": "MPI_Allgather", "alltoall": "MPI_Alltoall"}
-SIZES = [8, 1 << 10, 16 << 10, 256 << 10, 2 << 20]
+              "allgather": "MPI_Allgather", "alltoall": "MPI_Alltoall", "sendrecv": "MPI_Sendrecv"}
+SIZES = [8, 1 << 10, 4 << 10, 16 << 10, 256 << 10, 2 << 20]
 SECOND = 2000           # operations of 8 bytes in a slice of two ranks
 TWO, MANY = 2, 8        # ranks
 LIMIT_S = 60

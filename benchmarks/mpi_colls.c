@@ -5,10 +5,11 @@
  *
  *   mpi_colls OPERATION BYTES ROUNDS
  *
- * OPERATION is bcast, reduce, allreduce (sums of doubles), allgather or alltoall, of BYTES from one
- * rank to another, a multiple of 8. It is made ROUNDS times one after the other, that SLICES times,
- * after as many that are not measured. Rank 0 prints the median of the slices, us of one operation,
- * of the slowest rank. Exit status 0 only when the first and last number of each result were right.
+ * OPERATION is bcast, reduce, allreduce (sums of doubles), allgather, alltoall or sendrecv (to the
+ * next rank, from the one before), of BYTES from one rank to another, a multiple of 8. It is made
+ * ROUNDS times one after the other, that SLICES times, after as many that are not measured. Rank 0
+ * prints the median of the slices, us of one operation, of the slowest rank. Exit status 0 only
+ * when the first and last number of each result were right.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -84,12 +85,22 @@ static bool alltoall(struct job *j, int round)
     return right;
 }
 
+static bool sendrecv(struct job *j, int round)
+{
+    int next = (j->rank + 1) % j->size, before = (j->rank + j->size - 1) % j->size;
+
+    set(j->mine, j->n, j->rank + round);
+    MPI_Sendrecv(j->mine, j->n, MPI_DOUBLE, next, 0, j->got, j->n, MPI_DOUBLE, before, 0,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return are(j->got, j->n, before + round);
+}
+
 static const struct operation {
     const char *name;
     bool (*once)(struct job *j, int round);
 } operations[] = {
     { "bcast", bcast }, { "reduce", reduce }, { "allreduce", allreduce },
-    { "allgather", allgather }, { "alltoall", alltoall },
+    { "allgather", allgather }, { "alltoall", alltoall }, { "sendrecv", sendrecv },
 };
 
 static const struct operation *operation_of(const char *name)
